@@ -10,9 +10,7 @@ def make():
     import diffusers
     import transformers
 
-    from tests import tiny_flux2
-
-    words = tiny_flux2.tokenizer()
+    words = parts.chat_tokenizer()
     transformer = diffusers.BriaFiboTransformer2DModel(
         in_channels=8,
         num_layers=1,
@@ -23,7 +21,6 @@ def make():
         text_encoder_dim=24,
         axes_dims_rope=[4, 4, 8],
     )
-    vae = parts.wan_autoencoder(8)
     text_encoder = transformers.SmolLM3ForCausalLM(
         transformers.SmolLM3Config(
             vocab_size=128001,  # FIBO gives an empty text the token 128000
@@ -34,17 +31,10 @@ def make():
             num_key_value_heads=2,
             max_position_embeddings=4096,
             pad_token_id=words.pad_token_id,
-            bos_token_id=None,
+            bos_token_id=words.bos_token_id,
             eos_token_id=words.eos_token_id,
         )
     )
-    parts.randomized(transformer, vae, text_encoder)
-    return diffusers.BriaFiboPipeline(
-        transformer=transformer,
-        scheduler=diffusers.FlowMatchEulerDiscreteScheduler(
-            use_dynamic_shifting=True, base_image_seq_len=4, max_image_seq_len=64
-        ),
-        vae=vae,
-        text_encoder=text_encoder,
-        tokenizer=words,
-    )
+    networks = {"transformer": transformer, "vae": parts.wan_autoencoder(8), "text_encoder": text_encoder}
+    others = {"tokenizer": words, "scheduler": parts.moving_schedule()}
+    return parts.filled(diffusers.BriaFiboPipeline, networks | others)

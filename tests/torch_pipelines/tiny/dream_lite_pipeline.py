@@ -10,9 +10,7 @@ def make(kind="DreamLitePipeline"):
     import diffusers
     import transformers
 
-    from tests import tiny_flux2
-
-    words = tiny_flux2.tokenizer()
+    words = parts.chat_tokenizer()
     blocks = ("DreamLiteCrossAttnNoSelfAttn{}Block2D", "DreamLiteCrossAttn{}Block2D")
     unet = diffusers.DreamLiteUNetModel(
         sample_size=8,
@@ -22,8 +20,8 @@ def make(kind="DreamLitePipeline"):
         layers_per_block=1,
         norm_num_groups=8,
         attention_head_dim=(2, 4),
-        cross_attention_dim=24,
-        encoder_hid_dim=24,
+        cross_attention_dim=16,
+        encoder_hid_dim=16,
         encoder_hid_dim_type="text_proj_rms",
         addition_embed_type="time",
         addition_time_embed_dim=8,
@@ -38,14 +36,11 @@ def make(kind="DreamLitePipeline"):
         scaling_factor=0.8,
         shift_factor=0.1,
     )
-    text_encoder = parts.qwen3_vl(words)
-    parts.randomized(unet, vae, text_encoder)
-    return getattr(diffusers, kind)(
-        text_encoder=text_encoder,
-        tokenizer=words,
-        # The whole processor needs torchvision; only images for an edit go through it.
-        processor=transformers.Qwen2VLImageProcessorPil(),
-        vae=vae,
-        unet=unet,
-        scheduler=diffusers.FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True),
-    )
+    networks = {
+        "unet": unet,
+        "vae": vae,
+        "text_encoder": parts.qwen3_vl(words, "Qwen3VLForConditionalGeneration", 2),
+    }
+    # The whole processor needs torchvision. Only images for an edit go through it.
+    others = {"tokenizer": words, "processor": transformers.Qwen2VLImageProcessorPil()}
+    return parts.filled(getattr(diffusers, kind), networks | others | {"scheduler": parts.moving_schedule()})

@@ -3,17 +3,13 @@
 from tests.torch_pipelines.tiny import parts
 
 IMAGE_SIZE = 32
-CALL = {"guidance_scale": 1.0, "guidance_schedule": None, "max_sequence_length": 64}
+CALL = {"max_sequence_length": 64}
 
 
 def make():
     import diffusers
-    import torch
 
-    from tests import tiny_flux2, tiny_sd3
-
-    words = tiny_flux2.tokenizer()
-    words.chat_template = parts.PARTS_TEMPLATE
+    words = parts.chat_tokenizer()
     transformer, unconditional = (
         diffusers.Ideogram4Transformer2DModel(
             in_channels=16,
@@ -27,18 +23,11 @@ def make():
         )
         for _ in range(2)
     )
-    vae = tiny_sd3.autoencoder(4, "AutoencoderKLFlux2")
-    small = {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2, "num_key_value_heads": 1}
-    text_encoder = parts.qwen3_vl(words, num_hidden_layers=36, **small).model
-    parts.randomized(transformer, unconditional, vae, text_encoder)
-    generator = torch.Generator().manual_seed(7)
-    vae.bn.running_mean.copy_(0.3 * torch.randn(16, generator=generator))
-    vae.bn.running_var.copy_(0.5 + torch.rand(16, generator=generator))
-    return diffusers.Ideogram4Pipeline(
-        scheduler=diffusers.FlowMatchEulerDiscreteScheduler(),
-        vae=vae,
-        text_encoder=text_encoder,
-        tokenizer=words,
-        transformer=transformer,
-        unconditional_transformer=unconditional,
-    )
+    networks = {
+        "transformer": transformer,
+        "unconditional_transformer": unconditional,
+        "vae": parts.flux2_autoencoder(),
+        "text_encoder": parts.qwen3_vl(words, "Qwen3VLModel", 36),
+    }
+    others = {"tokenizer": words, "scheduler": diffusers.FlowMatchEulerDiscreteScheduler()}
+    return parts.filled(diffusers.Ideogram4Pipeline, networks | others)
