@@ -61,8 +61,8 @@ class Settings(settings.Scoring, _shared.Pipeline):
     )
     backend: str = option(
         "auto",
-        options.choice("auto", "native", "torch"),
-        "native: families written in Flax. torch: diffusers' own code under JAX, experimental. auto: the first that can",
+        options.BACKEND,
+        "native: families in Flax. torch: diffusers' own code under JAX, experimental. auto: the first that can",
         only_for=_DIFFUSION,
     )
     tasks: str = option(

@@ -49,8 +49,8 @@ class Settings(_shared.Sampler, _shared.Pipeline):
     )
     backend: str = option(
         "auto",
-        options.choice("auto", "native", "torch"),
-        "native: families written in Flax. torch: diffusers' own code under JAX, experimental. auto: the first that can",
+        options.BACKEND,
+        "native: families in Flax. torch: diffusers' own code under JAX, experimental. auto: the first that can",
     )
     seeds: tuple = option(
         (0,),

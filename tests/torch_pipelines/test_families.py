@@ -13,7 +13,7 @@ import torch
 
 from tests.torch_pipelines import tiny
 from winobench.models import holding
-from winobench.torch_pipelines.autoencoders import ENCODERS
+from winobench.torch_pipelines.autoencoders import encoder_of
 from winobench.torch_pipelines.families import FAMILIES
 from winobench.torch_pipelines.pipeline import TorchPipeline
 
@@ -35,6 +35,18 @@ def _makers():
 
 def _recorded(pipe, maker, texts, noise):
     """(sample, timestep, prediction, next sample) of each step of diffusers' own run, and what its decoder is given."""
+    if FAMILIES[type(pipe).__name__].together or len(texts) == 1:
+        return _recorded_together(pipe, maker, texts, noise)
+    alone = [_recorded_together(pipe, maker, [text], row) for text, row in zip(texts, noise[:, None], strict=True)]
+
+    def joined(*of_rows):
+        return of_rows[0] if isinstance(of_rows[0], float) else torch.cat(of_rows)
+
+    steps = [tuple(map(joined, *rows)) for rows in zip(*(steps for steps, _ in alone), strict=True)]
+    return steps, torch.cat([decoded for _, decoded in alone])
+
+
+def _recorded_together(pipe, maker, texts, noise):
     steps, decoded = [], []
     step, decode = pipe.scheduler.step, pipe.vae.decode
 
@@ -76,7 +88,7 @@ def test_equals_diffusers(maker):
     family, size = FAMILIES[type(pipe).__name__], maker.IMAGE_SIZE
     with torch.no_grad():
         pixels = torch.rand((1, 3, size, size), generator=torch.Generator().manual_seed(0)) * 2 - 1
-        encoder = ENCODERS[type(pipe.vae).__name__]
+        encoder = encoder_of(type(pipe.vae).__name__, family)
         clean = encoder.scale(pipe.vae, encoder.encode(pipe.vae, pixels))
         noises = [
             torch.randn((rows, *clean.shape[1:]), generator=torch.Generator().manual_seed(rows)) for rows in (1, 2, 3)

@@ -25,8 +25,7 @@ FAMILIES: dict[str, str] = {
 }
 """``_class_name`` of ``model_index.json`` -> the class of the family."""
 
-AUTO, NATIVE, TORCH = BACKENDS = ("auto", "native", "torch")
-"""What runs a model: a family of ours, torch's own code under JAX, or the first of these that can."""
+AUTO, NATIVE, TORCH = options.BACKENDS
 
 _TORCH = "winobench.torch_pipelines.pipeline:TorchPipeline"
 
@@ -87,7 +86,7 @@ def family_of(source: Source, backend: str = AUTO) -> type[AnyPipeline]:
     """The family that a pipeline's ``model_index.json`` names, or else the one whose parts it has."""
     from winobench.checkpoints import sources
 
-    options.choice(*BACKENDS).check("backend", backend)
+    options.BACKEND.check("backend", backend)
     path = source.require("model_index.json", "so it is not a pipeline in the diffusers layout")
     index = sources.read_json(path)
     kind = index.get("_class_name")

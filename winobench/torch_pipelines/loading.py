@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-import json
 import logging
 import os
 import pathlib
@@ -15,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winobench.base import caches, files, hub, memory, options
+from winobench.base import caches, files, hub, json_files, memory, options
 from winobench.base.errors import InputError
 from winobench.checkpoints import models, sources
 from winobench.checkpoints.sources import LocalFolder, Source
@@ -61,7 +60,12 @@ def load(source: Any, dtype: Any, *, variant: str | None, revision: str | None) 
     dtypes = {"default": half, "vae": bridge.torch.float32}
     with _quietly(f"{source} cannot be loaded by diffusers"):
         pipe = getattr(bridge.diffusers, index["_class_name"]).from_pretrained(
-            folder, torch_dtype=dtypes, variant=variant, use_safetensors=True, local_files_only=True
+            folder,
+            torch_dtype=dtypes,
+            variant=variant,
+            use_safetensors=True,
+            local_files_only=True,
+            **dict.fromkeys(family.without),
         )
     for name in (family.denoiser, "vae", *(name for name in index if name.startswith("text_encoder"))):
         part = getattr(pipe, name, None)
@@ -85,21 +89,28 @@ def skeleton(source: Any, *, revision: str | None = None) -> Any:
             kind = getattr(bridge.diffusers, index[name][1])
             with bridge.torch.device("meta"):
                 parts[name] = kind.from_config({**sources.read_json(path), "_class_name": index[name][1]})
-        return getattr(bridge.diffusers, index["_class_name"])(**parts)
+        others = {name: value for name, value in index.items() if name not in parts and not name.startswith("_")}
+        return getattr(bridge.diffusers, index["_class_name"])(**parts, **others)
 
 
 def configs_of(pipe: Any, family: Family) -> dict[str, TorchConfig]:
     """The configs of the denoiser and the autoencoder, with what is derived from both."""
-    denoiser, vae = (json.loads(part.to_json_string()) for part in (getattr(pipe, family.denoiser), pipe.vae))
-    factor, sample = pipe.vae_scale_factor, getattr(pipe, "default_sample_size", denoiser.get("sample_size"))
+    denoiser, vae = (json_files.parse(part.to_json_string()) for part in (getattr(pipe, family.denoiser), pipe.vae))
+    factor, sample = family.pixels(pipe), getattr(pipe, "default_sample_size", denoiser.get("sample_size"))
     sample = sample[0] if isinstance(sample, list | tuple) and len(set(sample)) == 1 else sample
-    own = {"latents_a_side": family.side, "image_size": sample * factor if isinstance(sample, int) else None}
+    size = sample * factor if isinstance(sample, int) else None
+    own = {"latents_a_side": family.side, "image_size": family.size or size}
     of_images = {"downsampling": factor, "in_channels": 3, "force_upcast": bool(vae.get("force_upcast"))}
     return {"network": TorchConfig(denoiser | own), "vae": TorchConfig(vae | of_images)}
 
 
-def read_schedule(scheduler: Any) -> Schedule:
-    """The noise schedule of a scheduler of diffusers."""
+def schedule_of(pipe: Any, family: Family) -> Schedule:
+    """The noise schedule of a pipeline of diffusers."""
+    schedule = _read_schedule(pipe.scheduler)
+    return schedule if family.schedule is None else family.schedule(pipe, schedule)
+
+
+def _read_schedule(scheduler: Any) -> Schedule:
     kind = type(scheduler).__name__
     config = {name: value for name, value in scheduler.config.items() if not name.startswith("_")}
     if kind == SCHEDULER_CLASS:
@@ -142,7 +153,7 @@ def _is_of_diffusers(library: Any) -> bool:
 
 def _parts(index: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     pairs = {name: value for name, value in index.items() if isinstance(value, list) and len(value) == 2}
-    return {name: (library, kind) for name, (library, kind) in pairs.items()}
+    return {name: (of, kind) for name, (of, kind) in pairs.items() if not isinstance(kind, int)}
 
 
 def _folder(source: Source, index: Mapping[str, Any]) -> str:
@@ -185,7 +196,7 @@ def _count(path: pathlib.Path) -> int:
     """Numbers in a safetensors file, by its header."""
     files.refuse_pointer(path)
     with path.open("rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        header = json_files.parse(file.read(int.from_bytes(file.read(8), "little")).decode())
     return sum(int(np.prod(entry["shape"])) for name, entry in header.items() if name != "__metadata__")
 
 

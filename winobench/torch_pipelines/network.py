@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from winobench.base import json_files
 from winobench.models import functional
 
 
@@ -20,7 +21,7 @@ class TorchConfig:
 
     def __init__(self, values: Mapping[str, Any]):
         self._text = json.dumps({**values}, sort_keys=True, default=str)
-        self._values = json.loads(self._text)
+        self._values = json_files.parse(self._text)
 
     def __getattr__(self, name: str) -> Any:
         try:

@@ -73,7 +73,7 @@ def predict(
     pipe: Any, family: Family, latents: Any, times: Any, results: tuple[Any, ...], call: Mapping[str, Any]
 ) -> Any:
     """A prediction [n, c, h, w] for noisy latents like it and times [n], with what texts became. Tensors."""
-    height, width = (side * pipe.vae_scale_factor for side in latents.shape[2:])
+    height, width = (side * family.pixels(pipe) for side in latents.shape[2:])
     keywords = {
         "prompt": [""] * len(latents),
         "latents": latents if family.pack is None else family.pack(pipe, latents),
@@ -85,9 +85,12 @@ def predict(
         **family.call,
         **call,
     }
+    changes = family.during(pipe, latents, results) if family.during else contextlib.nullcontext()
     results = family.restore(results) if family.restore else results
     try:
-        with _without_texts(pipe, latents.device, one_time(pipe.scheduler, times), results):
+        scheduler = one_time(pipe.scheduler, times)
+        scheduler.timesteps = [family.times(times) if family.times else times]
+        with changes, _without_texts(pipe, latents.device, scheduler, results):
             pipe(**keywords)
     except _Stopped as stopped:
         (prediction,) = stopped.args
