@@ -70,6 +70,8 @@ def _torchax() -> Any:
 
 
 torchax = _torchax()
+# Without it, tensors cannot index what was cut out of another one.
+torchax.view.View._elem = property(lambda self: self.jax())
 ENVIRONMENT = torchax.default_env()
 JAX_DEVICE = torch.device("jax")
 
