@@ -72,6 +72,8 @@ def environment() -> Any:
         import torchax
 
         made = torchax.default_env()  # reads the other tables
+    # Without it, tensors cannot index what was cut out of another one.
+    torchax.view.View._elem = property(lambda self: self.jax())
     from winobench.torch_pipelines import operations
 
     operations.install(made)
