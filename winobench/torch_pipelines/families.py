@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from winobench.base.errors import InputError
-from winobench.torch_pipelines import adaptations, changes
+from winobench.torch_pipelines import adaptations, changes, refusals
 
 
 @dataclasses.dataclass(frozen=True)
@@ -267,16 +267,13 @@ FAMILIES: dict[str, Family] = {
 }
 """``_class_name`` of ``model_index.json`` -> the family. A class that was not seen equal to diffusers is not here."""
 
-REFUSED: dict[str, str] = {}
-"""Other text-to-image classes -> why they cannot be scored."""
-
 
 def family_of(name: str) -> Family:
     """The family of a pipeline class of diffusers."""
     if name in FAMILIES:
         return FAMILIES[name]
-    reason = REFUSED.get(name, "it is not among the checked pipelines")
+    reason = refusals.reason(name) or "it is not among the classes that were found equal to diffusers"
     raise InputError(
-        f"diffusers' {name} cannot be used: {reason}. Name a model of another class: {', '.join(sorted(FAMILIES))}",
+        f"{name} of diffusers cannot be used: {reason}. docs/reference/diffusers_classes.md lists the classes that can",
         code="wrong-kind-of-model",
     )
