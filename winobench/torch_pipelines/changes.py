@@ -44,10 +44,13 @@ def _fixed_shift(schedule: Any, positions: int) -> Any:
 @contextlib.contextmanager
 def of_tensors(**methods: Any) -> Iterator[None]:
     """Other methods of the tensors of a trace, for code that looks at numbers without need."""
-    from winobench.torch_pipelines.bridge import replaced, torchax
+    from torchax.tensor import Tensor
+    from torchax.view import View
+
+    from winobench.torch_pipelines.bridge import replaced
 
     with contextlib.ExitStack() as stack:
-        for kind in (torchax.tensor.Tensor, torchax.view.View):
+        for kind in (Tensor, View):
             for name, method in methods.items():
                 stack.enter_context(replaced(kind, name, method))
         yield
@@ -327,9 +330,9 @@ class IdeogramTimes:
         return self
 
     def __truediv__(self, divisor: int) -> Any:
-        from winobench.torch_pipelines.bridge import JAX_DEVICE, as_jax, as_torch
+        from winobench.torch_pipelines.bridge import JAX, as_jax, as_torch
 
-        if self.times.device.type != JAX_DEVICE.type:
+        if self.times.device.type != JAX.type:
             return self.times / divisor
         # XLA would multiply by the inverse of a number that it knows.
         return as_torch(as_jax(self.times) / jax.lax.optimization_barrier(jnp.float32(divisor)))
