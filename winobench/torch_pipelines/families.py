@@ -18,6 +18,7 @@ class Family:
 
     Attributes:
       denoiser: the part that predicts.
+      autoencoder: the part between images and latents.
       call: keywords of ``__call__`` while one prediction is made.
       encode: keywords of ``encode_prompt``.
       constants: places among the results of ``encode_prompt`` that are the same for all texts.
@@ -42,6 +43,7 @@ class Family:
     """
 
     denoiser: str = "transformer"
+    autoencoder: str = "vae"
     call: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     encode: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     constants: tuple[int, ...] = ()
@@ -120,6 +122,10 @@ FAMILIES: dict[str, Family] = {
         without=("guider", "ocr_guider"),
         schedule=changes.hunyuan_image_schedule,
         during=changes.hunyuan_image,
+    ),
+    # What it is asked for is cut to the longest text, and one more: the mask hides that, and the rest as well.
+    "Kandinsky3Pipeline": Family(
+        denoiser="unet", autoencoder="movq", tokens=None, side=8, pixels=lambda pipe: 8, size=1024
     ),
     "Kandinsky5T2IPipeline": Family(
         fill=changes.kandinsky5_fill,
