@@ -32,6 +32,8 @@ _INDEX = "model_index.json"
 _FILES = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors"]
 # Largest differences from torch, as a share of the root mean square of its numbers.
 _TOLERANCES = {"float32": 1e-4, "bfloat16": 0.05, "float16": 0.01}
+# Their schedules are shifted after betas are made of the config.
+_SHIFTED_CLASSES = ("CogVideoXDDIMScheduler", "CogVideoXDPMScheduler")
 # Of the images of the comparison, in pixels: where a model takes them, a host is done with them soon.
 _SMALL_IMAGE = 128
 # Rows of the comparison's predictions: compilers have treated a single row by itself, and wrongly.
@@ -87,8 +89,11 @@ def skeleton(source: Any, *, revision: str | None = None) -> Any:
             stem = "scheduler_config.json" if name == "scheduler" else "config.json"
             path = source.require(f"{name}/{stem}", "so it is not a pipeline in the diffusers layout")
             kind = getattr(bridge.diffusers, index[name][1])
-            with bridge.torch.device("meta"):
-                parts[name] = kind.from_config({**sources.read_json(path), "_class_name": index[name][1]})
+            # Samplers' files hold Infinity, and their tables are numbers.
+            is_sampler = name == "scheduler"
+            config = json_files.read_object(path, "get it again", constants=is_sampler)
+            with bridge.torch.device("cpu" if is_sampler else "meta"):
+                parts[name] = kind.from_config({**config, "_class_name": index[name][1]})
         others = {name: value for name, value in index.items() if name not in parts and not name.startswith("_")}
         return getattr(bridge.diffusers, index["_class_name"])(**parts, **others)
 
@@ -126,6 +131,13 @@ def _read_schedule(scheduler: Any) -> Schedule:
                 code="unsupported-option",
             )
         return FlowSchedule(num_train_timesteps=config["num_train_timesteps"], shift=config.get("flow_shift") or 1.0)
+    if kind in _SHIFTED_CLASSES:
+        left = np.asarray(scheduler.alphas_cumprod, np.float64)
+        return NoiseSchedule(
+            num_train_timesteps=len(left),
+            trained_betas=tuple((1 - left / np.append(1.0, left[:-1])).tolist()),
+            prediction_type=config["prediction_type"],
+        )
     return NoiseSchedule.from_config({**config, "_class_name": kind})
 
 

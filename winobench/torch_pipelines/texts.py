@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import itertools
 import os
 import pathlib
 import tempfile
@@ -40,7 +41,7 @@ class TextEncoding:
         defaults = {name: of_call[name].default for name in taken if name in of_call and name != "prompt"}
         keywords = {name: value for name, value in defaults.items() if value is not inspect.Parameter.empty}
         keywords |= {"device": "cpu", "do_classifier_free_guidance": False, "num_images_per_prompt": 1}
-        keywords |= {**self.call, **self._family.encode}
+        keywords |= {**self._family.encode, **self.call}
         return {name: value for name, value in keywords.items() if name in taken}
 
     @property
@@ -54,13 +55,13 @@ class TextEncoding:
 
         from winobench.torch_pipelines.bridge import replaced
 
-        keywords = {**self._keywords, "prompt": list(texts)}
+        keywords = {**self._keywords, **self._family.prompts(list(texts))}
         if "batch_size" in inspect.signature(self._pipe.encode_prompt).parameters:
             keywords["batch_size"] = len(texts)
         # A pipeline takes the device of its denoiser for its own, which is another one.
         with torch.no_grad(), replaced(type(self._pipe), "device", torch.device("cpu")):
-            results = self._pipe.encode_prompt(**keywords)
-        results = results if isinstance(results, tuple) else (results,)
+            calls = [self._pipe.encode_prompt(**{**keywords, **more}) for more in ({}, *self._family.further)]
+        results = tuple(itertools.chain(*(call if isinstance(call, tuple) else (call,) for call in calls)))
         return results if self._family.fill is None else self._family.fill(results, self.tokens)
 
     @functools.cached_property
