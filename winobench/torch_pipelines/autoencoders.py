@@ -78,6 +78,7 @@ ENCODERS: dict[str, Encoder] = {
     "AutoencoderKLQwenImage": Encoder(_mean_of_frame, _standardised),
     "AutoencoderKLWan": Encoder(_mean_of_frame, _standardised),
     "AutoencoderTiny": Encoder(lambda vae, images: vae.encode(images).latents, _shifted),
+    "VQModel": Encoder(lambda vae, images: vae.encode(images).latents, lambda vae, latents: latents),
 }
 """Class of an autoencoder -> how it is called."""
 

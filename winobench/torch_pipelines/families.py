@@ -18,6 +18,7 @@ class Family:
 
     Attributes:
       denoiser: the part that predicts.
+      autoencoder: the part between images and latents.
       call: keywords of ``__call__`` while one prediction is made.
       encode: keywords of ``encode_prompt``.
       further: keywords of each further call of ``encode_prompt``, whose results follow those of the first.
@@ -44,6 +45,7 @@ class Family:
     """
 
     denoiser: str = "transformer"
+    autoencoder: str = "vae"
     call: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     encode: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     further: tuple[Mapping[str, Any], ...] = ()
@@ -199,6 +201,10 @@ FAMILIES: dict[str, Family] = {
         scale=changes.ideogram_scale,
         times=changes.IdeogramTimes,
         during=changes.ideogram,
+    ),
+    # Its call cuts texts behind the longest. The mask hides what it would cut.
+    "Kandinsky3Pipeline": Family(
+        denoiser="unet", autoencoder="movq", tokens=None, side=8, pixels=lambda pipe: 8, size=1024
     ),
     "Kandinsky5T2IPipeline": Family(
         fill=changes.kandinsky5_fill,

@@ -110,7 +110,11 @@ class TextEncoding:
     @functools.cached_property
     def identity(self) -> dict[str, Any]:
         """All that decides the conditions of a text: weights, configs, tokenizers and keywords."""
-        kept = {name: part for name, part in self._pipe.components.items() if name not in ("vae", "scheduler")}
+        kept = {
+            name: part
+            for name, part in self._pipe.components.items()
+            if name not in (self._family.autoencoder, "scheduler")
+        }
         modules = {name: part for name, part in kept.items() if hasattr(part, "state_dict")}
         modules.pop(self._family.denoiser, None)
         others = {name: part for name, part in kept.items() if hasattr(part, "save_pretrained") and name not in modules}
