@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from winobench.base.errors import InputError
 
@@ -315,24 +314,6 @@ def hunyuan_image(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator
 
 
 # Ideogram 4 ---------------------------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class IdeogramTimes:
-    """Times that are divided as torch does it: the network multiplies what the last bit holds by 10,000."""
-
-    times: Any
-
-    def float(self) -> IdeogramTimes:
-        return self
-
-    def __truediv__(self, divisor: int) -> Any:
-        from winobench.torch_pipelines.bridge import JAX_DEVICE, as_jax, as_torch
-
-        if self.times.device.type != JAX_DEVICE.type:
-            return self.times / divisor
-        # XLA would multiply by the inverse of a number that it knows.
-        return as_torch(as_jax(self.times) / jax.lax.optimization_barrier(jnp.float32(divisor)))
 
 
 def ideogram_fill(results: tuple[Any, ...], tokens: int) -> tuple[Any, ...]:

@@ -38,6 +38,7 @@ class Family:
       times: times [n] -> what the call takes for one time; None for the times.
       schedule: (pipeline, its scheduler's schedule) -> what the pipeline makes of it, or InputError for a variant.
       during: (pipeline, latents [n, c, h, w], what `fill` gave) -> a context in which the call can be traced.
+      rounding: what float32 rounds of a prediction, at most, as a share of its root mean square.
       limits: what texts can change besides the conditions, for the documentation.
     """
 
@@ -62,6 +63,7 @@ class Family:
     times: Callable[[Any], Any] | None = None
     schedule: Callable[[Any, Any], Any] | None = None
     during: Callable[[Any, Any, tuple[Any, ...]], contextlib.AbstractContextManager[Any]] | None = None
+    rounding: float = 1e-4
     limits: str = ""
 
 
@@ -166,7 +168,7 @@ FAMILIES: dict[str, Family] = {
         size=1024,
         without=("unconditional_transformer", "prompt_enhancer_head"),
         scale=changes.ideogram_scale,
-        times=changes.IdeogramTimes,
+        rounding=1e-3,  # the network multiplies the last bit of a time by 10,000
         during=changes.ideogram,
     ),
     "Kandinsky5T2IPipeline": Family(

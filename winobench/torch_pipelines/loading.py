@@ -245,6 +245,7 @@ def differences(pipeline: TorchPipeline) -> dict[str, tuple[float, float]]:
     random = np.random.default_rng(0)
     pixels = random.standard_normal((1, 3, *[_usable_size(pipeline)] * 2)).astype(np.float32)
     vae, network, schedule = pipeline.vae, pipeline.network, pipeline.schedule
+    family = family_of(pipeline.diffusers_class)
     latents = vae.run_in_torch(pixels.astype(vae.dtype))
     found = {"latents": (_difference(_jitted(vae, pixels.astype(vae.dtype)), latents), _TOLERANCES[vae.dtype.name])}
     for rows in _ROWS:
@@ -254,7 +255,7 @@ def differences(pipeline: TorchPipeline) -> dict[str, tuple[float, float]]:
         conditions = pipeline.texts.encode_all(_TEXTS[:rows], network.dtype)
         inputs = (noisy, times, conditions)
         difference = _difference(_jitted(network, *inputs), network.run_in_torch(*inputs))
-        found[f"predictions for {rows}"] = difference, _TOLERANCES[network.dtype.name]
+        found[f"predictions for {rows}"] = difference, max(_TOLERANCES[network.dtype.name], family.rounding)
     return found
 
 
