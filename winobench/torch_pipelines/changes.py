@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from winobench.base.errors import InputError
 
@@ -44,10 +43,11 @@ def _fixed_shift(schedule: Any, positions: int) -> Any:
 @contextlib.contextmanager
 def of_tensors(**methods: Any) -> Iterator[None]:
     """Other methods of the tensors of a trace, for code that looks at numbers without need."""
+    from winobench.torch_pipelines.bridge import environment, replaced
+
+    environment()  # imports torchax
     from torchax.tensor import Tensor
     from torchax.view import View
-
-    from winobench.torch_pipelines.bridge import replaced
 
     with contextlib.ExitStack() as stack:
         for kind in (Tensor, View):
@@ -318,24 +318,6 @@ def hunyuan_image(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator
 
 
 # Ideogram 4 ---------------------------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class IdeogramTimes:
-    """Times that are divided as torch does it: the network multiplies what the last bit holds by 10,000."""
-
-    times: Any
-
-    def float(self) -> IdeogramTimes:
-        return self
-
-    def __truediv__(self, divisor: int) -> Any:
-        from winobench.torch_pipelines.bridge import JAX, as_jax, as_torch
-
-        if self.times.device.type != JAX.type:
-            return self.times / divisor
-        # XLA would multiply by the inverse of a number that it knows.
-        return as_torch(as_jax(self.times) / jax.lax.optimization_barrier(jnp.float32(divisor)))
 
 
 def ideogram_fill(results: tuple[Any, ...], tokens: int) -> tuple[Any, ...]:

@@ -39,8 +39,8 @@ class Family:
       scale: (autoencoder, what its decoder takes) -> latents as in training; None for what the autoencoder's class has.
       times: times [n] -> what the call takes for one time; None for the times.
       schedule: (pipeline, its scheduler's schedule) -> what the pipeline makes of it, or InputError for a variant.
-      rounds: how many times more than others a prediction may differ from torch's somewhere: its code rounds by itself.
       during: (pipeline, latents [n, c, h, w], what `fill` gave) -> a context in which the call can be traced.
+      rounding: the largest difference that float32 makes of a prediction, as a share of its root mean square.
       limits: what texts can change besides the conditions, for the documentation.
     """
 
@@ -66,8 +66,8 @@ class Family:
     scale: Callable[[Any, Any], Any] | None = None
     times: Callable[[Any], Any] | None = None
     schedule: Callable[[Any, Any], Any] | None = None
-    rounds: int = 1
     during: Callable[[Any, Any, tuple[Any, ...]], contextlib.AbstractContextManager[Any]] | None = None
+    rounding: float = 1e-4
     limits: str = ""
 
 
@@ -199,7 +199,7 @@ FAMILIES: dict[str, Family] = {
         size=1024,
         without=("unconditional_transformer", "prompt_enhancer_head"),
         scale=changes.ideogram_scale,
-        times=changes.IdeogramTimes,
+        rounding=1e-3,  # the network multiplies the last bit of a time by 10,000
         during=changes.ideogram,
     ),
     # Its call cuts texts behind the longest. The mask hides what it would cut.
@@ -217,7 +217,7 @@ FAMILIES: dict[str, Family] = {
         size=1024,
         scale=changes.without_shift,
         times=changes.kandinsky5_times,
-        rounds=50,  # to 8 bits, of rotated queries and keys
+        rounding=5e-3,  # to 8 bits, of rotated queries and keys
         during=changes.kandinsky5,
     ),
     "Krea2Pipeline": Family(
