@@ -13,7 +13,7 @@ import torch
 
 from tests.torch_pipelines import tiny
 from winobench.models import holding
-from winobench.torch_pipelines.autoencoders import ENCODERS
+from winobench.torch_pipelines.autoencoders import encoder_of
 from winobench.torch_pipelines.families import FAMILIES
 from winobench.torch_pipelines.pipeline import TorchPipeline
 
@@ -35,12 +35,27 @@ def _makers():
 
 def _recorded(pipe, maker, texts, noise):
     """(sample, timestep, prediction, next sample) of each step of diffusers' own run, and what its decoder is given."""
+    if FAMILIES[type(pipe).__name__].together or len(texts) == 1:
+        return _recorded_together(pipe, maker, texts, noise)
+    alone = [_recorded_together(pipe, maker, [text], row) for text, row in zip(texts, noise[:, None], strict=True)]
+
+    def joined(*of_rows):
+        return of_rows[0] if isinstance(of_rows[0], float) else torch.cat(of_rows)
+
+    steps = [tuple(map(joined, *rows)) for rows in zip(*(steps for steps, _ in alone), strict=True)]
+    return steps, torch.cat([decoded for _, decoded in alone])
+
+
+def _recorded_together(pipe, maker, texts, noise):
     steps, decoded = [], []
     step, decode = pipe.scheduler.step, pipe.vae.decode
 
     def recording_step(prediction, timestep, sample, **keywords):
+        # Some samplers' samples are larger than those of the training schedule.
+        scaled = getattr(pipe.scheduler, "scale_model_input", lambda sample, timestep: sample)(sample, timestep)
         result = step(prediction, timestep, sample, **keywords)
-        steps.append((sample.clone(), float(timestep), prediction.clone(), result[0].clone()))
+        after = result[0] if isinstance(result, tuple) else result.prev_sample
+        steps.append((scaled.clone(), float(timestep), prediction.clone(), after.clone()))
         return result
 
     def recording_decode(latents, *others, **keywords):
@@ -61,6 +76,18 @@ def _recorded(pipe, maker, texts, noise):
     return steps, decoded[0]
 
 
+def _run(pipe, maker, texts, noise):
+    """The same as `_recorded`, by one run for all texts or, where they are not encoded together, by one for each."""
+    if FAMILIES[type(pipe).__name__].together:
+        return _recorded(pipe, maker, texts, noise)
+    runs = [_recorded(pipe, maker, [text], noise[row][None]) for row, text in enumerate(texts)]
+    steps = [
+        tuple(values[0] if isinstance(values[0], float) else torch.cat(values) for values in zip(*step, strict=True))
+        for step in zip(*(run for run, _ in runs), strict=True)
+    ]
+    return steps, torch.cat([decoded for _, decoded in runs])
+
+
 def _close(got, wanted, tolerance=TOLERANCE):
     got, wanted = np.asarray(got, np.float64), np.asarray(wanted, np.float64)
     assert got.shape == wanted.shape
@@ -76,12 +103,12 @@ def test_equals_diffusers(maker):
     family, size = FAMILIES[type(pipe).__name__], maker.IMAGE_SIZE
     with torch.no_grad():
         pixels = torch.rand((1, 3, size, size), generator=torch.Generator().manual_seed(0)) * 2 - 1
-        encoder = ENCODERS[type(pipe.vae).__name__]
+        encoder = encoder_of(type(pipe.vae).__name__, family)
         clean = encoder.scale(pipe.vae, encoder.encode(pipe.vae, pixels))
         noises = [
             torch.randn((rows, *clean.shape[1:]), generator=torch.Generator().manual_seed(rows)) for rows in (1, 2, 3)
         ]
-        runs = [_recorded(pipe, maker, TEXTS[: len(noise)], noise) for noise in noises]
+        runs = [_run(pipe, maker, TEXTS[: len(noise)], noise) for noise in noises]
 
     vae = copy.deepcopy(pipe.vae)
     pipeline = TorchPipeline.from_diffusers(pipe)
@@ -102,8 +129,8 @@ def test_equals_diffusers(maker):
             got = np.moveaxis(np.asarray(function(params, np.moveaxis(sample, 1, -1), times, conditions)), -1, 1)
             _close(got, wanted)
             if schedule.prediction == "flow" and len(steps) == STEPS:
-                level = timestep / schedule.num_train_timesteps
-                following = steps[number + 1][1] / schedule.num_train_timesteps if number + 1 < STEPS else 0.0
+                times = [timestep, *(step[1] for step in steps[number + 1 : number + 2])]
+                level, following = [*np.interp(times, schedule.model_times, schedule.noise_rates), 0.0][:2]
                 # Only Euler's method goes straight on; others agree at the first step, or at the last.
                 if type(pipe.scheduler).__name__.startswith("FlowMatchEuler"):
                     _close(after, sample + (following - level) * wanted, 2e-3)

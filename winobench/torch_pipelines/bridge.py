@@ -86,10 +86,37 @@ def tracing() -> Iterator[None]:
     diffusers keeps some results in caches unless it is exported. Those of a trace would be tracers.
     """
     exporting = replaced(torch.compiler, "is_exporting", lambda: True)
-    with _lock, ENVIRONMENT, torch.no_grad(), exporting, warnings.catch_warnings():
+    writing = replaced(torchax.tensor.Tensor, "__setitem__", _write)
+    with _lock, ENVIRONMENT, torch.no_grad(), exporting, writing, warnings.catch_warnings():
         # Torch's whole numbers have 64 bits, and JAX's here 32.
         warnings.filterwarnings("ignore", "Explicitly requested dtype")
         yield
+
+
+_write_anything = torchax.tensor.Tensor.__setitem__
+
+
+def _write(tensor: Any, key: Any, value: Any) -> None:
+    """``tensor[key] = value`` of a tensor of torchax."""
+    slices = key if isinstance(key, tuple) else (key,)
+    if all(isinstance(part, slice) and part.step in (None, 1) for part in slices):
+        tensor._elem = written(tensor._elem, slices, ENVIRONMENT.t2j_iso(value))
+    else:
+        _write_anything(tensor, key, value)
+
+
+def written(array: jax.Array, slices: tuple[slice, ...], value: Any) -> jax.Array:
+    """``array.at[slices].set(value)``, by putting parts together.
+
+    With a dimension of length 1, XLA for CPUs (jaxlib 0.10.2) writes a slice over numbers that it reads later.
+    """
+    axis = next((axis for axis, part in enumerate(slices) if part != slice(None)), None)
+    if axis is None:
+        return jnp.broadcast_to(value, array.shape).astype(array.dtype)
+    start, stop, _ = slices[axis].indices(array.shape[axis])
+    before, inside, after = jnp.split(array, (start, max(start, stop)), axis)
+    others = tuple(slice(None) if place == axis else part for place, part in enumerate(slices))
+    return jnp.concatenate([before, written(inside, others, value), after], axis)
 
 
 @contextlib.contextmanager

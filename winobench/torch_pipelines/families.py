@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from winobench.base.errors import InputError
+from winobench.torch_pipelines import adaptations, changes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,6 +20,7 @@ class Family:
       denoiser: the part that predicts.
       call: keywords of ``__call__`` while one prediction is made.
       encode: keywords of ``encode_prompt``.
+      further: keywords of each further call of ``encode_prompt``, whose results follow those of the first.
       constants: places among the results of ``encode_prompt`` that are the same for all texts.
       fill: (results of ``encode_prompt``, tokens at most) -> the same with shapes that do not depend on the texts.
       restore: what ``fill`` gave -> what ``__call__`` takes.
@@ -26,12 +30,21 @@ class Family:
       pack: (pipeline, latents [n, c, h, w]) -> latents as ``__call__`` takes them. None for those that it makes itself.
       unpack: (pipeline, prediction, height, width in pixels) -> [n, c, h, w].
       side: latents along one side of a position of the denoiser.
+      pixels: pipeline -> pixels along one side of a latent.
+      together: several texts are encoded at once. False where the conditions of a text depend on the others.
+      size: height and width of the images, in pixels, where no config has them.
+      without: parts that are not loaded, since nothing is done with them here.
+      scale: (autoencoder, what its decoder takes) -> latents as in training; None for what the autoencoder's class has.
+      times: times [n] -> what the call takes for one time; None for the times.
+      schedule: (pipeline, its scheduler's schedule) -> what the pipeline makes of it, or InputError for a variant.
+      during: (pipeline, latents [n, c, h, w], what `fill` gave) -> a context in which the call can be traced.
       limits: what texts can change besides the conditions, for the documentation.
     """
 
     denoiser: str = "transformer"
     call: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     encode: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    further: tuple[Mapping[str, Any], ...] = ()
     constants: tuple[int, ...] = ()
     fill: Callable[[tuple[Any, ...], int], tuple[Any, ...]] | None = None
     restore: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = None
@@ -41,6 +54,14 @@ class Family:
     pack: Callable[[Any, Any], Any] | None = None
     unpack: Callable[[Any, Any, int, int], Any] | None = None
     side: int = 1
+    pixels: Callable[[Any], int] = lambda pipe: pipe.vae_scale_factor
+    together: bool = True
+    size: int | None = None
+    without: tuple[str, ...] = ()
+    scale: Callable[[Any, Any], Any] | None = None
+    times: Callable[[Any], Any] | None = None
+    schedule: Callable[[Any, Any], Any] | None = None
+    during: Callable[[Any, Any, tuple[Any, ...]], contextlib.AbstractContextManager[Any]] | None = None
     limits: str = ""
 
 
@@ -67,6 +88,113 @@ def padded_with_mask(results: tuple[Any, ...], tokens: int) -> tuple[Any, ...]:
 _SQUARES: dict[str, Any] = {"pack": pack_squares, "unpack": unpack_squares, "side": 2}
 
 FAMILIES: dict[str, Family] = {
+    "AuraFlowPipeline": Family(constants=(1,), side=2, during=adaptations.times_in_lists),
+    "CogView3PlusPipeline": Family(side=2),
+    "CogView4Pipeline": Family(
+        fill=adaptations.cogview4_fill,
+        side=2,
+        together=False,
+        schedule=adaptations.cogview4_schedule,
+        during=adaptations.cogview4_mask,
+    ),
+    "HunyuanDiTPipeline": Family(
+        call={"use_resolution_binning": False},
+        further=({"text_encoder_index": 1},),
+        tokens=None,
+        side=2,
+        during=adaptations.times_in_lists,
+    ),
+    "KolorsPipeline": Family(denoiser="unet", tokens=None),
+    "LatentConsistencyModelPipeline": Family(
+        denoiser="unet", call={"guidance_scale": 8.5}, tokens=None, embedded="guidance_scale"
+    ),
+    "PRXPipeline": Family(
+        call={"use_resolution_binning": False}, tokens="tokenizer_max_length", side=2, times=adaptations.Rows
+    ),
+    "PixArtAlphaPipeline": Family(call={"use_resolution_binning": False}, side=2),
+    "ChromaPipeline": Family(**_SQUARES, constants=(1,)),
+    "ErnieImagePipeline": Family(
+        **changes.SQUARES_AS_CHANNELS,
+        call={"use_pe": False},
+        fill=changes.ernie_fill,
+        tokens=None,
+        pixels=lambda pipe: pipe.vae_scale_factor // 2,
+        size=1024,
+        without=("pe", "pe_tokenizer"),
+        scale=changes.ernie_scale,
+        times=lambda times: types.SimpleNamespace(item=lambda: times),
+        during=changes.ernie,
+    ),
+    "Flux2KleinPipeline": Family(**changes.SQUARES_AS_CHANNELS, constants=(1,)),
+    "Flux2Pipeline": Family(
+        **changes.SQUARES_AS_CHANNELS, constants=(1,), call={"guidance_scale": 4.0}, embedded="guidance_scale"
+    ),
+    "HiDreamImagePipeline": Family(
+        side=2,
+        fill=changes.hidream_layers,
+        restore=changes.hidream_layers,
+        schedule=changes.hidream_schedule,
+        during=changes.hidream,
+    ),
+    "HunyuanImagePipeline": Family(
+        call={"distilled_guidance_scale": 3.25},
+        tokens=None,
+        guidance="distilled_guidance_scale",
+        embedded="distilled_guidance_scale",
+        without=("guider", "ocr_guider"),
+        schedule=changes.hunyuan_image_schedule,
+        during=changes.hunyuan_image,
+    ),
+    "Kandinsky5T2IPipeline": Family(
+        fill=changes.kandinsky5_fill,
+        restore=changes.kandinsky5_restore,
+        pack=lambda pipe, latents: latents.permute(0, 2, 3, 1)[:, None],
+        unpack=lambda pipe, prediction, height, width: prediction[:, 0].permute(0, 3, 1, 2),
+        side=2,
+        pixels=lambda pipe: pipe.vae_scale_factor_spatial,
+        together=False,
+        size=1024,
+        scale=changes.without_shift,
+        times=changes.kandinsky5_times,
+        during=changes.kandinsky5,
+    ),
+    "Krea2Pipeline": Family(
+        call={"guidance_scale": 0.0},
+        pack=pack_squares,
+        unpack=lambda pipe, prediction, height, width: pipe._unpack_latents(prediction, height, width)[:, :, 0],
+        side=2,
+        size=1024,
+        schedule=changes.krea2_schedule,
+    ),
+    "LongCatImagePipeline": Family(
+        **_SQUARES,
+        call={"enable_prompt_rewrite": False},
+        constants=(1,),
+        tokens=None,
+        without=("text_processor",),
+    ),
+    "Lumina2Pipeline": Family(side=2, schedule=changes.lumina2_schedule, during=changes.lumina2),
+    "LuminaPipeline": Family(
+        call={"clean_caption": False, "scaling_watershed": changes.Always()},
+        encode={"clean_caption": False},
+        fill=changes.lumina_fill,
+        tokens=None,
+        side=2,
+        together=False,
+        scale=changes.without_shift,
+    ),
+    "NucleusMoEImagePipeline": Family(
+        encode={"max_sequence_length": 1024},
+        fill=padded_with_mask,
+        pack=lambda pipe, latents: pipe._pack_latents(latents, *latents.shape, pipe.transformer.config.patch_size),
+        unpack=lambda pipe, prediction, height, width: pipe._unpack_latents(
+            prediction, height, width, pipe.transformer.config.patch_size, pipe.vae_scale_factor
+        )[:, :, 0],
+        side=2,
+        together=False,
+        during=changes.nucleus,
+    ),
+    "OvisImagePipeline": Family(**_SQUARES, constants=(2,)),
     "PixArtSigmaPipeline": Family(call={"use_resolution_binning": False}, side=2),
     "QwenImagePipeline": Family(**_SQUARES, fill=padded_with_mask, guidance="true_cfg_scale"),
     "SanaPipeline": Family(call={"use_resolution_binning": False}),

@@ -32,6 +32,8 @@ _INDEX = "model_index.json"
 _FILES = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors"]
 # Largest differences from torch, as a share of the root mean square of its numbers.
 _TOLERANCES = {"float32": 1e-4, "bfloat16": 0.05, "float16": 0.01}
+# Their schedules are shifted after betas are made of the config.
+_SHIFTED_CLASSES = ("CogVideoXDDIMScheduler", "CogVideoXDPMScheduler")
 # Of the images of the comparison, in pixels: where a model takes them, a host is done with them soon.
 _SMALL_IMAGE = 128
 # Rows of the comparison's predictions: compilers have treated a single row by itself, and wrongly.
@@ -60,7 +62,12 @@ def load(source: Any, dtype: Any, *, variant: str | None, revision: str | None) 
     dtypes = {"default": half, "vae": bridge.torch.float32}
     with _quietly(f"{source} cannot be loaded by diffusers"):
         pipe = getattr(bridge.diffusers, index["_class_name"]).from_pretrained(
-            folder, torch_dtype=dtypes, variant=variant, use_safetensors=True, local_files_only=True
+            folder,
+            torch_dtype=dtypes,
+            variant=variant,
+            use_safetensors=True,
+            local_files_only=True,
+            **dict.fromkeys(family.without),
         )
     for name in (family.denoiser, "vae", *(name for name in index if name.startswith("text_encoder"))):
         part = getattr(pipe, name, None)
@@ -84,21 +91,28 @@ def skeleton(source: Any, *, revision: str | None = None) -> Any:
             kind = getattr(bridge.diffusers, index[name][1])
             with bridge.torch.device("meta"):
                 parts[name] = kind.from_config({**sources.read_json(path), "_class_name": index[name][1]})
-        return getattr(bridge.diffusers, index["_class_name"])(**parts)
+        others = {name: value for name, value in index.items() if name not in parts and not name.startswith("_")}
+        return getattr(bridge.diffusers, index["_class_name"])(**parts, **others)
 
 
 def configs_of(pipe: Any, family: Family) -> dict[str, TorchConfig]:
     """The configs of the denoiser and the autoencoder, with what is derived from both."""
     denoiser, vae = (json_files.parse(part.to_json_string()) for part in (getattr(pipe, family.denoiser), pipe.vae))
-    factor, sample = pipe.vae_scale_factor, getattr(pipe, "default_sample_size", denoiser.get("sample_size"))
+    factor, sample = family.pixels(pipe), getattr(pipe, "default_sample_size", denoiser.get("sample_size"))
     sample = sample[0] if isinstance(sample, list | tuple) and len(set(sample)) == 1 else sample
-    own = {"latents_a_side": family.side, "image_size": sample * factor if isinstance(sample, int) else None}
+    size = sample * factor if isinstance(sample, int) else None
+    own = {"latents_a_side": family.side, "image_size": family.size or size}
     of_images = {"downsampling": factor, "in_channels": 3, "force_upcast": bool(vae.get("force_upcast"))}
     return {"network": TorchConfig(denoiser | own), "vae": TorchConfig(vae | of_images)}
 
 
-def read_schedule(scheduler: Any) -> Schedule:
-    """The noise schedule of a scheduler of diffusers."""
+def schedule_of(pipe: Any, family: Family) -> Schedule:
+    """The noise schedule of a pipeline of diffusers."""
+    schedule = _read_schedule(pipe.scheduler)
+    return schedule if family.schedule is None else family.schedule(pipe, schedule)
+
+
+def _read_schedule(scheduler: Any) -> Schedule:
     kind = type(scheduler).__name__
     config = {name: value for name, value in scheduler.config.items() if not name.startswith("_")}
     if kind == SCHEDULER_CLASS:
@@ -112,6 +126,13 @@ def read_schedule(scheduler: Any) -> Schedule:
                 code="unsupported-option",
             )
         return FlowSchedule(num_train_timesteps=config["num_train_timesteps"], shift=config.get("flow_shift") or 1.0)
+    if kind in _SHIFTED_CLASSES:
+        left = np.asarray(scheduler.alphas_cumprod, np.float64)
+        return NoiseSchedule(
+            num_train_timesteps=len(left),
+            trained_betas=tuple((1 - left / np.append(1.0, left[:-1])).tolist()),
+            prediction_type=config["prediction_type"],
+        )
     return NoiseSchedule.from_config({**config, "_class_name": kind})
 
 
@@ -141,7 +162,7 @@ def _is_of_diffusers(library: Any) -> bool:
 
 def _parts(index: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     pairs = {name: value for name, value in index.items() if isinstance(value, list) and len(value) == 2}
-    return {name: (library, kind) for name, (library, kind) in pairs.items()}
+    return {name: (of, kind) for name, (of, kind) in pairs.items() if not isinstance(kind, int)}
 
 
 def _folder(source: Source, index: Mapping[str, Any]) -> str:

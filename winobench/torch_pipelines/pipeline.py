@@ -112,11 +112,11 @@ class TorchPipeline(Pipeline):
         pipe.set_progress_bar_config(disable=True)
         family = family_of(type(pipe).__name__)
         call = _call(type(pipe).__name__, family, cls.check_settings(settings))
-        schedule = loading.read_schedule(pipe.scheduler)
+        schedule = loading.schedule_of(pipe, family)
         configs = loading.configs_of(pipe, family)
         texts = TextEncoding(pipe, family, call)
         network = TorchDenoiser(pipe, family, configs["network"], call, texts.constants)
-        return cls(network, TorchAutoencoder(pipe.vae, configs["vae"]), texts, schedule, **settings)
+        return cls(network, TorchAutoencoder(pipe.vae, configs["vae"], family), texts, schedule, **settings)
 
     @classmethod
     def read_description(
@@ -126,7 +126,7 @@ class TorchPipeline(Pipeline):
         pipe = loading.skeleton(source, revision=revision)
         family = family_of(type(pipe).__name__)
         _call(type(pipe).__name__, family, cls.check_settings(settings or {}))
-        return Description(cls, loading.read_schedule(pipe.scheduler), None, loading.configs_of(pipe, family))
+        return Description(cls, loading.schedule_of(pipe, family), None, loading.configs_of(pipe, family))
 
     @property
     def diffusers_class(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+import itertools
 import os
 import pathlib
 import tempfile
@@ -29,7 +30,8 @@ class TextEncoding:
     """
 
     def __init__(self, pipe: Any, family: Family, call: Mapping[str, Any], batch_size: int = 4):
-        self._pipe, self._family, self.call, self.batch_size = pipe, family, dict(call), batch_size
+        self._pipe, self._family, self.call = pipe, family, dict(call)
+        self.batch_size = batch_size if family.together else 1
 
     @functools.cached_property
     def _keywords(self) -> dict[str, Any]:
@@ -51,9 +53,15 @@ class TextEncoding:
         """What `encode_prompt` gives for at most a batch of texts, as tensors [n, ...] of fixed shapes, or None."""
         import torch
 
-        with torch.no_grad():
-            results = self._pipe.encode_prompt(prompt=list(texts), **self._keywords)
-        results = results if isinstance(results, tuple) else (results,)
+        from winobench.torch_pipelines.bridge import replaced
+
+        keywords = {**self._keywords, "prompt": list(texts)}
+        if "batch_size" in inspect.signature(self._pipe.encode_prompt).parameters:
+            keywords["batch_size"] = len(texts)
+        # A pipeline takes the device of its denoiser for its own, which is another one.
+        with torch.no_grad(), replaced(type(self._pipe), "device", torch.device("cpu")):
+            calls = [self._pipe.encode_prompt(**{**keywords, **more}) for more in ({}, *self._family.further)]
+        results = tuple(itertools.chain(*(call if isinstance(call, tuple) else (call,) for call in calls)))
         return results if self._family.fill is None else self._family.fill(results, self.tokens)
 
     @functools.cached_property

@@ -184,9 +184,11 @@ def chatglm_tokenizer() -> Any:
     import sentencepiece
     from diffusers.pipelines.kolors.tokenizer import ChatGLMTokenizer
 
-    with tempfile.TemporaryDirectory() as folder:
-        file = pathlib.Path(folder) / "tokenizer"
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(TINY_WORDS * 8), model_prefix=str(file), vocab_size=24, minloglevel=2
-        )
-        return ChatGLMTokenizer(f"{file}.model")
+    folder = tempfile.TemporaryDirectory()
+    file = pathlib.Path(folder.name) / "tokenizer"
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TINY_WORDS * 8), model_prefix=str(file), vocab_size=24, minloglevel=2
+    )
+    words = ChatGLMTokenizer(f"{file}.model")
+    words.folder = folder  # it is copied from there when the tokenizer is saved
+    return words
