@@ -76,6 +76,9 @@ ENCODERS: dict[str, Encoder] = {
     "AutoencoderKLFlux2": Encoder(_mean, changes.normalized_squares),
     "AutoencoderKLHunyuanImage": Encoder(_mean, _shifted),
     "AutoencoderKLQwenImage": Encoder(_mean_of_frame, _standardised),
+    "AutoencoderKLWan": Encoder(_mean_of_frame, _standardised),
+    "AutoencoderTiny": Encoder(lambda vae, images: vae.encode(images).latents, _shifted),
+    "VQModel": Encoder(lambda vae, images: vae.encode(images).latents, lambda vae, latents: latents),
 }
 """Class of an autoencoder -> how it is called."""
 

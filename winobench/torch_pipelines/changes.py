@@ -8,16 +8,18 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import json
 import types
 from collections.abc import Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from winobench.base.errors import InputError
 
 # The most tokens of a text, where the call has no keyword for it.
-_TOKENS = {"ERNIE-Image": 512, "Lumina-Next": 256}
+_TOKENS = {"ERNIE-Image": 512, "FIBO 2": 256, "Lumina-Next": 256}
 
 
 def padded(states: Any, tokens: int) -> Any:
@@ -39,9 +41,138 @@ def _fixed_shift(schedule: Any, positions: int) -> Any:
     return dataclasses.replace(schedule, base_shift=shift, max_shift=shift)
 
 
+@contextlib.contextmanager
+def of_tensors(**methods: Any) -> Iterator[None]:
+    """Other methods of the tensors of a trace, for code that looks at numbers without need."""
+    from torchax.tensor import Tensor
+    from torchax.view import View
+
+    from winobench.torch_pipelines.bridge import replaced
+
+    with contextlib.ExitStack() as stack:
+        for kind in (Tensor, View):
+            for name, method in methods.items():
+                stack.enter_context(replaced(kind, name, method))
+        yield
+
+
 def without_shift(vae: Any, latents: Any) -> Any:
     """Of pipelines that leave out ``shift_factor``."""
     return latents * vae.config.scaling_factor
+
+
+def as_rows(pipe: Any, latents: Any) -> Any:
+    """[n, c, h, w] as [n, h w, c]."""
+    return latents.flatten(2).transpose(1, 2)
+
+
+def from_rows(pipe: Any, prediction: Any, height: int, width: int) -> Any:
+    side = pipe.vae_scale_factor
+    return prediction.transpose(1, 2).unflatten(2, (height // side, width // side))
+
+
+# BRIA ---------------------------------------------------------------------------------------------------------------
+
+
+def fibo_fill(results: tuple[Any, ...], tokens: int) -> tuple[Any, ...]:
+    """Of one text: states of all layers [1, layers, tokens, width], and a mask [1, tokens]."""
+    import torch
+
+    *_, mask, _, layers, _ = results
+    return padded(torch.cat(layers)[None].transpose(1, 2), tokens).transpose(1, 2), padded(mask, tokens)
+
+
+def fibo_restore(results: tuple[Any, ...]) -> tuple[Any, ...]:
+    import torch
+
+    layers, mask = results
+    last = torch.cat([layers[:, -1], layers[:, -2]], -1)
+    return last, None, mask.new_zeros((*mask.shape, 3)), mask, None, list(layers.unbind(1)), None
+
+
+@contextlib.contextmanager
+def fibo(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
+    """Its call leaves the mask out where it hides nothing, which no trace knows."""
+    with of_tensors(all=lambda _: False):
+        yield
+
+
+def fibo2_prompts(texts: list[str]) -> dict[str, Any]:
+    """Its call writes descriptions in JSON anew before it encodes them."""
+    from diffusers import BriaFibo2Pipeline
+
+    parsed = [BriaFibo2Pipeline._parse_prompt(text)[0] for text in texts]
+    whole = [json.dumps(one or {}, separators=(",", ":"), ensure_ascii=False) for one in parsed]
+    return {"prompt": [one if isinstance(one, str) else text for one, text in zip(parsed, whole, strict=True)]}
+
+
+def fibo2_fill(results: tuple[Any, ...], tokens: int | None) -> tuple[Any, ...]:
+    import torch
+
+    states, mask = results
+    mask = torch.ones((len(states), states.shape[2]), dtype=torch.bool) if mask is None else mask
+    return padded(states.transpose(1, 2), _TOKENS["FIBO 2"]).transpose(1, 2), padded(mask, _TOKENS["FIBO 2"])
+
+
+@contextlib.contextmanager
+def fibo2(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
+    """The most summary tokens for every text, and a mask of those that its length asks for."""
+    from diffusers.models.transformers import transformer_bria_fibo2
+
+    from winobench.torch_pipelines.bridge import replaced
+
+    config, lengths = pipe.transformer.config, results[1].sum(1)
+    most, least = config.max_num_gist_tokens, config.min_num_gist_tokens
+
+    def count(*_: Any, **__: Any) -> Any:
+        share = (lengths - config.gist_min_text_len) / (config.gist_max_text_len - config.gist_min_text_len)
+        wanted = least + share.clamp(0, 1) * (most - least)
+        return ((wanted / config.gist_step).ceil().int() * config.gist_step).clamp(least, most)
+
+    with (
+        replaced(transformer_bria_fibo2, "compute_gist_count", count),
+        replaced(transformer_bria_fibo2, "max", lambda _: most),
+        replaced(transformer_bria_fibo2, "min", lambda _: 0),
+        replaced(pipe.transformer.rope_embedder, "freqs_cis", None),  # it would keep tracers
+        of_tensors(tolist=lambda numbers: numbers),
+    ):
+        yield
+
+
+# DreamLite ----------------------------------------------------------------------------------------------------------
+
+
+def dream_lite_prompts(texts: list[str]) -> dict[str, Any]:
+    return {"prompts": [f"[Generate]: {text}" for text in texts]}
+
+
+@contextlib.contextmanager
+def dream_lite(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
+    """The loop without guidance, of all rows at once."""
+    from diffusers import DreamLiteMobilePipeline
+
+    from winobench.torch_pipelines.bridge import replaced
+
+    whole = DreamLiteMobilePipeline.__call__
+
+    def call(self: Any, *, prompt: Any, latents: Any, guidance_scale: Any, **keywords: Any) -> Any:
+        return whole(self, prompt="", **keywords)
+
+    with replaced(type(pipe), "__call__", call), replaced(pipe, "prepare_latents", lambda *_, **__: latents):
+        yield
+
+
+# FLUX.1 Kontext -----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def flux_kontext(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
+    """Images of any size."""
+    from winobench.torch_pipelines.bridge import replaced
+
+    whole, area = type(pipe).__call__, latents.shape[2] * latents.shape[3] * pipe.vae_scale_factor**2
+    with replaced(type(pipe), "__call__", lambda self, **keywords: whole(self, **keywords, max_area=area)):
+        yield
 
 
 # FLUX.2, whose autoencoder has statistics of squares of 2 x 2 latents ------------------------------------------------
@@ -186,6 +317,89 @@ def hunyuan_image(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator
         yield
 
 
+# Ideogram 4 ---------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class IdeogramTimes:
+    """Times that are divided as torch does it: the network multiplies what the last bit holds by 10,000."""
+
+    times: Any
+
+    def float(self) -> IdeogramTimes:
+        return self
+
+    def __truediv__(self, divisor: int) -> Any:
+        from winobench.torch_pipelines.bridge import JAX, as_jax, as_torch
+
+        if self.times.device.type != JAX.type:
+            return self.times / divisor
+        # XLA would multiply by the inverse of a number that it knows.
+        return as_torch(as_jax(self.times) / jax.lax.optimization_barrier(jnp.float32(divisor)))
+
+
+def ideogram_fill(results: tuple[Any, ...], tokens: int) -> tuple[Any, ...]:
+    """States of the text alone [n, tokens, width], and lengths [n]. The image was given one position."""
+    states, _, kinds, _ = results
+    return states[:, :tokens], (kinds[:, :tokens] > 0).sum(1)
+
+
+def ideogram_restore(results: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Places that `ideogram` fills: what they hold depends on the size of the image."""
+    return (results[0],) * 4
+
+
+def ideogram_scale(vae: Any, latents: Any) -> Any:
+    """Normalized as squares whose channels come last, [n, c, h, w]."""
+    n, c, h, w = latents.shape
+    mean, variance = (one.view(1, 2, 2, c).permute(0, 3, 1, 2) for one in (vae.bn.running_mean, vae.bn.running_var))
+    mean, variance = mean[:, :, None, :, None], (variance + vae.config.batch_norm_eps)[:, :, None, :, None]
+    return ((latents.view(n, c, h // 2, 2, w // 2, 2) - mean) / variance.sqrt()).view(n, c, h, w)
+
+
+def ideogram_pack(pipe: Any, latents: Any) -> Any:
+    n, c, h, w = latents.shape
+    return latents.view(n, c, h // 2, 2, w // 2, 2).permute(0, 2, 4, 3, 5, 1).reshape(n, h * w // 4, 4 * c)
+
+
+def ideogram_unpack(pipe: Any, prediction: Any, height: int, width: int) -> Any:
+    n, _, c = prediction.shape
+    h, w = (side // pipe.vae_scale_factor for side in (height, width))
+    return prediction.view(n, h // 2, w // 2, 2, 2, c // 4).permute(0, 5, 1, 3, 2, 4).reshape(n, c // 4, h, w)
+
+
+@contextlib.contextmanager
+def ideogram(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
+    """Positions of texts whose lengths no trace knows. The network without texts has no share in the prediction."""
+    import torch
+
+    from winobench.torch_pipelines.bridge import replaced
+
+    states, lengths = results
+    n, tokens = states.shape[:2]
+    of_image = pipe._prepare_ids([0] * n, *(side // 2 for side in latents.shape[2:]), 0, latents.device)
+    places = torch.arange(tokens, device=latents.device) - (tokens - lengths)[:, None]
+    inside = (places >= 0).long()
+    of_text = (places * inside)[:, :, None].expand(-1, -1, 3), 2 * inside - 1, 3 * inside
+    ids = [torch.cat(pair, 1) for pair in zip(of_text, of_image, strict=True)]
+    keywords = dict(zip(("position_ids", "segment_ids", "indicator"), ids, strict=True))
+    keywords["encoder_hidden_states"] = torch.nn.functional.pad(states, (0, 0, 0, of_image[1].shape[1]))
+    forward = pipe.transformer.forward
+
+    class Nothing:
+        dtype = latents.dtype
+
+        def __call__(self, hidden_states: Any, **_: Any) -> Any:
+            return (0 * hidden_states,)
+
+    with (
+        replaced(pipe.transformer, "forward", lambda **given: forward(**{**given, **keywords})),
+        replaced(pipe, "unconditional_transformer", Nothing()),
+        of_tensors(tolist=lambda numbers: numbers),
+    ):
+        yield
+
+
 # Kandinsky 5 --------------------------------------------------------------------------------------------------------
 
 
@@ -215,7 +429,7 @@ def kandinsky5(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[No
     import torch
     from diffusers.models.transformers import transformer_kandinsky
 
-    from winobench.torch_pipelines.bridge import JAX_DEVICE, as_jax, as_torch, replaced
+    from winobench.torch_pipelines.bridge import JAX, as_jax, as_torch, replaced
 
     mask, attend = results[2].bool()[:, None, None], transformer_kandinsky.dispatch_attention_fn
 
@@ -233,7 +447,7 @@ def kandinsky5(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[No
 
     def rounding(self: Any, *where: Any, **keywords: Any) -> Any:
         """XLA would leave out the rounding of rotated queries and keys, which are float32 again right after."""
-        if where == (torch.bfloat16,) and self.device.type == JAX_DEVICE.type:
+        if where == (torch.bfloat16,) and self.device.type == JAX:
             self = as_torch(jax.lax.reduce_precision(as_jax(self), exponent_bits=8, mantissa_bits=7))
         return to(self, *where, **keywords)
 
@@ -332,5 +546,54 @@ def nucleus(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]
     with (
         replaced(SwiGLUExperts, "forward", run),
         replaced(NucleusMoEEmbedRope, "_compute_video_freqs", uncached),
+    ):
+        yield
+
+
+# Z-Image ------------------------------------------------------------------------------------------------------------
+
+
+def z_image_fill(results: tuple[Any, ...], tokens: int) -> tuple[Any, ...]:
+    """([[length, width], ...], []) -> states [n, tokens, width] and lengths [n]."""
+    import torch
+
+    texts = [text[0] if isinstance(text, list) else text for text in results[0]]
+    return torch.cat([padded(text[None], tokens) for text in texts]), torch.tensor([len(text) for text in texts])
+
+
+@contextlib.contextmanager
+def z_image(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
+    """Texts as long as can be. No position attends to what is beyond their next multiple of 32 tokens."""
+    import torch
+
+    from winobench.torch_pipelines.bridge import replaced
+
+    states, lengths = results
+    network, tokens, omni = pipe.transformer, states.shape[1], hasattr(pipe, "siglip")
+    places = torch.arange(tokens, device=states.device)
+    padded_lengths = (lengths + 31) // 32 * 32
+    kept = places < padded_lengths[:, None]
+    prepare, build = network._prepare_sequence, network._build_unified_sequence
+
+    def prepared(rows: Any, positions: Any, padding: Any, token: Any, *others: Any) -> Any:
+        if token is network.cap_pad_token:
+            hidden = [places >= length for length in lengths]
+            rows, turns, _, *rest = prepare(rows, positions, hidden, token, *others)
+            return rows, turns, kept, *rest
+        moves = (lengths if omni else padded_lengths) - tokens  # the image's positions follow the text's
+        moves = torch.nn.functional.pad(moves[:, None], (0, 2))
+        at = [where + move * ~pad[:, None] for where, move, pad in zip(positions, moves, padding, strict=True)]
+        return prepare(rows, at, padding, token, *others)
+
+    def built(*everything: Any) -> Any:
+        joint, turns, _, noise = build(*everything)
+        image = torch.ones_like(joint[:, tokens:, 0], dtype=torch.bool)
+        return joint, turns, torch.cat([kept, image] if omni else [image, kept], 1), noise
+
+    with (
+        replaced(network, "_prepare_sequence", prepared),
+        replaced(network, "_build_unified_sequence", built),
+        replaced(network.rope_embedder, "freqs_cis", None),  # it would keep tracers
+        of_tensors(item=lambda number: number),
     ):
         yield

@@ -29,6 +29,18 @@ def install(environment: Any) -> None:
         functional.rms_norm: rms_norm,
         torch.ops.aten.upsample_nearest2d: upsample_nearest2d,
     }
+    from torchax.tensor import Tensor  # by now imported, as `bridge.environment` has to do it
+
+    writing = Tensor.__setitem__
+
+    def write(tensor: Any, key: Any, value: Any) -> None:
+        slices = key if isinstance(key, tuple) else (key,)
+        if all(isinstance(part, slice) and part.step in (None, 1) for part in slices):
+            tensor._elem = written(tensor._elem, slices, environment.t2j_iso(value))
+        else:
+            writing(tensor, key, value)
+
+    Tensor.__setitem__ = write
     for operation, function in replaced.items():
         environment.override_op_definition(operation, _of_tensors(environment, function))
 
@@ -204,3 +216,17 @@ def upsample_nearest2d(x: jax.Array, output_size: Sequence[int], *scales: float 
             step = np.float32(length / size if scale is None else 1 / scale)
             x = jnp.take(x, np.minimum(np.arange(size) * step, length - 1).astype(int), axis=axis)
     return x
+
+
+def written(array: jax.Array, slices: tuple[slice, ...], value: Any) -> jax.Array:
+    """``array.at[slices].set(value)``, by putting parts together.
+
+    With a dimension of length 1, XLA for CPUs (jaxlib 0.10.2) writes a slice over numbers that it reads later.
+    """
+    axis = next((axis for axis, part in enumerate(slices) if part != slice(None)), None)
+    if axis is None:
+        return jnp.broadcast_to(value, array.shape).astype(array.dtype)
+    start, stop, _ = slices[axis].indices(array.shape[axis])
+    before, inside, after = jnp.split(array, (start, max(start, stop)), axis)
+    others = tuple(slice(None) if place == axis else part for place, part in enumerate(slices))
+    return jnp.concatenate([before, written(inside, others, value), after], axis)

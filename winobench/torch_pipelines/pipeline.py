@@ -116,7 +116,13 @@ class TorchPipeline(Pipeline):
         configs = loading.configs_of(pipe, family)
         texts = TextEncoding(pipe, family, call)
         network = TorchDenoiser(pipe, family, configs["network"], call, texts.constants)
-        return cls(network, TorchAutoencoder(pipe.vae, configs["vae"], family), texts, schedule, **settings)
+        return cls(
+            network,
+            TorchAutoencoder(getattr(pipe, family.autoencoder), configs["vae"], family),
+            texts,
+            schedule,
+            **settings,
+        )
 
     @classmethod
     def read_description(

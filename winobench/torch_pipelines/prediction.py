@@ -156,4 +156,4 @@ class Caller:
 def _like(tensor: Any, array: Any) -> Any:
     from winobench.torch_pipelines import bridge
 
-    return bridge.as_torch(array) if tensor.device.type == bridge.JAX_DEVICE.type else bridge.to_torch(array)
+    return bridge.as_torch(array) if tensor.device.type == bridge.JAX else bridge.to_torch(array)

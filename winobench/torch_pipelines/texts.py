@@ -41,7 +41,7 @@ class TextEncoding:
         defaults = {name: of_call[name].default for name in taken if name in of_call and name != "prompt"}
         keywords = {name: value for name, value in defaults.items() if value is not inspect.Parameter.empty}
         keywords |= {"device": "cpu", "do_classifier_free_guidance": False, "num_images_per_prompt": 1}
-        keywords |= {**self.call, **self._family.encode}
+        keywords |= {**self._family.encode, **self.call}
         return {name: value for name, value in keywords.items() if name in taken}
 
     @property
@@ -55,7 +55,7 @@ class TextEncoding:
 
         from winobench.torch_pipelines.bridge import replaced
 
-        keywords = {**self._keywords, "prompt": list(texts)}
+        keywords = {**self._keywords, **self._family.prompts(list(texts))}
         if "batch_size" in inspect.signature(self._pipe.encode_prompt).parameters:
             keywords["batch_size"] = len(texts)
         # A pipeline takes the device of its denoiser for its own, which is another one.
@@ -110,7 +110,11 @@ class TextEncoding:
     @functools.cached_property
     def identity(self) -> dict[str, Any]:
         """All that decides the conditions of a text: weights, configs, tokenizers and keywords."""
-        kept = {name: part for name, part in self._pipe.components.items() if name not in ("vae", "scheduler")}
+        kept = {
+            name: part
+            for name, part in self._pipe.components.items()
+            if name not in (self._family.autoencoder, "scheduler")
+        }
         modules = {name: part for name, part in kept.items() if hasattr(part, "state_dict")}
         modules.pop(self._family.denoiser, None)
         others = {name: part for name, part in kept.items() if hasattr(part, "save_pretrained") and name not in modules}

@@ -32,7 +32,7 @@ def make() -> diffusers.HiDreamImagePipeline:
         diffusers.HiDreamImagePipeline,
         {
             "transformer": diffusers.HiDreamImageTransformer2DModel(
-                patch_size=2,
+                patch_size=8,
                 in_channels=4,
                 out_channels=4,
                 num_layers=1,
@@ -47,7 +47,7 @@ def make() -> diffusers.HiDreamImagePipeline:
                 max_resolution=(128, 128),
                 llama_layers=(0, 1),
             ),
-            "vae": tiny_sd3.autoencoder(4, scaling_factor=0.3611, shift_factor=0.1159),
+            "vae": tiny_sd3.autoencoder(4, scaling_factor=0.3611, shift_factor=0.1159, mid_block_add_attention=False),
             "text_encoder": clips[0],
             "tokenizer": clip_words,
             "text_encoder_2": clips[1],
