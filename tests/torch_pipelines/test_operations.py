@@ -1,7 +1,6 @@
 """Operations that winobench computes in torchax's place, against torch on CPUs, under `jax.jit`."""
 
 import functools
-from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +13,7 @@ from winobench.models import attention, fused_attention, plain_attention
 torch = pytest.importorskip("torch")
 from torch.nn import functional  # noqa: E402
 
-from winobench.torch_pipelines import operations  # noqa: E402
+from winobench.torch_pipelines import bridge, network, operations  # noqa: E402
 
 # Differences of the largest value: float32 rounding, and one step of bfloat16 (2^-8 of the next power of two).
 TOLERANCE = {torch.float32: 1e-6, torch.bfloat16: 2**-7}
@@ -22,20 +21,7 @@ TOLERANCE = {torch.float32: 1e-6, torch.bfloat16: 2**-7}
 
 @pytest.fixture(scope="module")
 def environment():
-    packet = torch._ops.OpOverloadPacket
-    real = packet.__getattr__
-
-    def lenient(self, name):
-        try:
-            return real(self, name)
-        except AttributeError:
-            return f"{self}.{name}"
-
-    with mock.patch.object(packet, "__getattr__", lenient):
-        torchax = pytest.importorskip("torchax")
-        environment = torchax.tensor.Environment()
-    operations.install(environment)
-    return environment
+    return bridge.ENVIRONMENT
 
 
 def normal(*shape, seed=0):
@@ -183,8 +169,24 @@ def test_layers(environment, function, shapes):
     equals_torch(environment, function, *(normal(*shape, seed=seed) for seed, shape in enumerate(shapes)))
 
 
-def test_weights_of_kernels():
-    for shape in ((6, 4, 3, 2), (6, 4, 3), (6, 4, 1, 3, 2)):
+class Convolutions(torch.nn.Sequential):
+    dtype = torch.float32
+
+
+def test_kernels_lie_as_ours():
+    """The axes that `winobench.engine.layouts` knows. Torch computes with its own."""
+    layers = [torch.nn.Conv2d(4, 6, (3, 2)), torch.nn.Conv2d(6, 6, 1, groups=3), torch.nn.ConvTranspose2d(6, 2, 3)]
+    weights = [layer.weight.detach().clone().numpy() for layer in layers]
+    ours = network.TorchNetwork(Convolutions(*layers), network.TorchConfig({}))
+    arrays = {name: parameter.get_value() for name, parameter in ours.arrays.items()}
+    assert arrays["0.weight"].shape == (3, 2, 4, 6)
+    assert arrays["1.weight"].shape == (1, 1, 2, 6)
+    np.testing.assert_array_equal(arrays["0.weight"], weights[0].transpose(2, 3, 1, 0))
+    np.testing.assert_array_equal(operations.weight_of(arrays["1.weight"]), weights[1])
+    np.testing.assert_array_equal(arrays["2.weight"], weights[2])
+    x = normal(2, 4, 7, 5).numpy()
+    np.testing.assert_allclose(ours.run(x), ours.run_in_torch(x), atol=1e-6)
+    for shape in ((6, 4, 3), (6, 4, 1, 3, 2)):
         weight = normal(*shape).numpy()
         kernel = operations.kernel_of(weight)
         assert kernel.shape == (*shape[2:], shape[1], shape[0])

@@ -116,11 +116,14 @@ def to_numpy(tensor: Any) -> np.ndarray:
     """A tensor of the host as an array of the same memory, which nobody can write into."""
     tensor = tensor.detach().contiguous()
     is_bfloat16 = tensor.dtype == torch.bfloat16
-    array = tensor.view(torch.int16).numpy().view(jnp.bfloat16) if is_bfloat16 else tensor.numpy()
-    narrow = {"int64": np.int32, "float64": np.float32, "complex128": np.complex64}.get(array.dtype.name)
-    array = array.view() if narrow is None else array.astype(narrow)
+    array = (tensor.view(torch.int16) if is_bfloat16 else tensor).numpy()
+    # Of views, too: whoever holds them need not copy what nobody can change.
     array.flags.writeable = False
-    return array
+    narrow = {"int64": np.int32, "float64": np.float32, "complex128": np.complex64}.get(array.dtype.name)
+    if narrow is not None:
+        array = array.astype(narrow)
+        array.flags.writeable = False
+    return array.view(jnp.bfloat16) if is_bfloat16 else array
 
 
 def to_torch(array: Any) -> Any:

@@ -144,14 +144,14 @@ def convolution(
     return jnp.moveaxis(y if bias is None else y + bias, -1, 1)
 
 
-def kernel_of(weight: jax.Array) -> jax.Array:
-    """[outputs, inputs, ...] -> [..., inputs, outputs], as `winobench.models.layers.Conv2d` has it."""
-    return jnp.moveaxis(weight, (0, 1), (-1, -2))
+def kernel_of(weight: Any) -> Any:
+    """[outputs, inputs, ...] -> [..., inputs, outputs], as `winobench.models.layers.Conv2d` has it. Any arrays."""
+    return weight.transpose(*range(2, weight.ndim), 1, 0)
 
 
-def weight_of(kernel: jax.Array) -> jax.Array:
+def weight_of(kernel: Any) -> Any:
     """The inverse of `kernel_of`. XLA computes nothing for the two after each other."""
-    return jnp.moveaxis(kernel, (-1, -2), (0, 1))
+    return kernel.transpose(-1, -2, *range(kernel.ndim - 2))
 
 
 def _of_patches(x: jax.Array, kernel: jax.Array) -> jax.Array:
