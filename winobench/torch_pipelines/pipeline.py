@@ -26,7 +26,7 @@ from winobench.diffusion.pure_functions import TextEncoding as PureTextEncoding
 from winobench.diffusion.schedules import Schedule
 from winobench.models.base import Network
 from winobench.torch_pipelines import loading
-from winobench.torch_pipelines.families import Family
+from winobench.torch_pipelines.families import Family, family_of
 from winobench.torch_pipelines.network import TorchConfig, TorchNetwork
 
 if TYPE_CHECKING:
@@ -114,13 +114,19 @@ class TorchPipeline(Pipeline):
         from winobench.torch_pipelines.texts import TextEncoding
 
         pipe.set_progress_bar_config(disable=True)
-        family = loading.family_of(type(pipe).__name__)
+        family = family_of(type(pipe).__name__)
         call = _call(type(pipe).__name__, family, cls.check_settings(settings))
-        schedule = loading.read_schedule(pipe.scheduler)
+        schedule = loading.schedule_of(pipe, family)
         configs = loading.configs_of(pipe, family)
         texts = TextEncoding(pipe, family, call)
         network = TorchDenoiser(pipe, family, configs["network"], call, texts.constants)
-        return cls(network, TorchAutoencoder(pipe.vae, configs["vae"]), texts, schedule, **settings)
+        return cls(
+            network,
+            TorchAutoencoder(getattr(pipe, family.autoencoder), configs["vae"], family),
+            texts,
+            schedule,
+            **settings,
+        )
 
     @classmethod
     def read_description(
@@ -128,9 +134,9 @@ class TorchPipeline(Pipeline):
     ) -> Description:
         """See `Pipeline`."""
         pipe = loading.skeleton(source, revision=revision)
-        family = loading.family_of(type(pipe).__name__)
+        family = family_of(type(pipe).__name__)
         _call(type(pipe).__name__, family, cls.check_settings(settings or {}))
-        return Description(cls, loading.read_schedule(pipe.scheduler), None, loading.configs_of(pipe, family))
+        return Description(cls, loading.schedule_of(pipe, family), None, loading.configs_of(pipe, family))
 
     @property
     def diffusers(self) -> Any:
@@ -145,6 +151,12 @@ class TorchPipeline(Pipeline):
     def diffusers_class(self) -> str:
         """The class of diffusers' pipeline."""
         return type(self.diffusers).__name__
+
+    @property
+    def backend(self) -> str:
+        """See `Pipeline`."""
+        versions = ", ".join(f"{name} {version}" for name, version in loading.versions().items())
+        return f"torch (experimental): {self.diffusers_class}, {versions}"
 
     @staticmethod
     def check_fit(configs: Mapping[str, Any], num_tokens: Mapping[str, int]) -> None:

@@ -9,6 +9,7 @@ import contextlib
 import functools
 import hashlib
 import inspect
+import itertools
 import os
 import pathlib
 import tempfile
@@ -41,7 +42,8 @@ class TextEncoding:
     """
 
     def __init__(self, pipe: Any, family: Family, call: Mapping[str, Any], batch_size: int = 4):
-        self.pipe, self._family, self.call, self.batch_size = pipe, family, dict(call), batch_size
+        self.pipe, self._family, self.call = pipe, family, dict(call)
+        self.batch_size = batch_size if family.together else 1
         self.on_host = jax.default_backend() == "cpu" or not family.encodes_by_forward
         self._are_placed = False
 
@@ -87,7 +89,7 @@ class TextEncoding:
         defaults = {name: of_call[name].default for name in taken if name in of_call and name != "prompt"}
         keywords = {name: value for name, value in defaults.items() if value is not inspect.Parameter.empty}
         keywords |= {"device": "cpu", "do_classifier_free_guidance": False, "num_images_per_prompt": 1}
-        keywords |= {**self.call, **self._family.encode}
+        keywords |= {**self._family.encode, **self.call}
         return {name: value for name, value in keywords.items() if name in taken}
 
     @property
@@ -103,9 +105,16 @@ class TextEncoding:
     def _results(self, texts: Sequence[str]) -> tuple[Any, ...]:
         import torch
 
-        with torch.no_grad(), self.placed():
-            results = type(self.pipe).encode_prompt(self.pipe, prompt=list(texts), **self._keywords)
-        return results if isinstance(results, tuple) else (results,)
+        from winobench.torch_pipelines.bridge import replaced
+
+        keywords = {**self._keywords, **self._family.prompts(list(texts))}
+        encode = functools.partial(type(self.pipe).encode_prompt, self.pipe)
+        if "batch_size" in inspect.signature(encode).parameters:
+            keywords["batch_size"] = len(texts)
+        # A pipeline takes the device of its denoiser for its own, which is another one.
+        with torch.no_grad(), self.placed(), replaced(type(self.pipe), "device", torch.device("cpu")):
+            calls = [encode(**{**keywords, **more}) for more in ({}, *self._family.further)]
+        return tuple(itertools.chain(*(call if isinstance(call, tuple) else (call,) for call in calls)))
 
     @functools.cached_property
     def _plain(self) -> tuple[Any, ...]:
@@ -198,7 +207,11 @@ class TextEncoding:
     @functools.cached_property
     def identity(self) -> dict[str, Any]:
         """All that decides the conditions of a text: weights, configs, tokenizers and keywords."""
-        kept = {name: part for name, part in self.pipe.components.items() if name not in ("vae", "scheduler")}
+        kept = {
+            name: part
+            for name, part in self.pipe.components.items()
+            if name not in (self._family.autoencoder, "scheduler")
+        }
         modules = {name: part for name, part in kept.items() if hasattr(part, "state_dict")}
         modules.pop(self._family.denoiser, None)
         others = {name: part for name, part in kept.items() if hasattr(part, "save_pretrained") and name not in modules}
