@@ -1,19 +1,23 @@
 """Images by a pipeline's own loop: the same ones as diffusers' with torch, in parts, on devices, in runs."""
 
+import contextlib
 import functools
+import inspect
 from unittest import mock
 
 import diffusers
+import jax
 import numpy as np
 import pytest
 import torch
 
 from tests.expectations import raises
 from tests.generation import fakes
-from tests.torch_pipelines.test_families import _close, _makers, _unpacked
-from tests.torch_pipelines.tiny import pix_art_sigma_pipeline, qwen_image_pipeline, sana_pipeline
+from tests.torch_pipelines.test_families import _close, _makers
+from tests.torch_pipelines.tiny import pix_art_sigma_pipeline, sana_pipeline
 from winobench.diffusion import drawing
 from winobench.generation.generate import Generator, Settings, draw_pictures
+from winobench.torch_pipelines.autoencoders import encoder_of
 from winobench.torch_pipelines.families import FAMILIES
 from winobench.torch_pipelines.pipeline import TorchPipeline
 
@@ -21,21 +25,40 @@ TEXTS = ["a dog to the left of a cat", "two birds", ""]
 STEPS = 3
 
 
-def _of_diffusers(pipe, maker, noise, guidance):
-    family = FAMILIES[type(pipe).__name__]
+def _of_diffusers(pipe, maker, noise, guidance, texts=TEXTS, first=0):
+    """What its autoencoder is given, scaled as in training, and images."""
+    family, size = FAMILIES[type(pipe).__name__], maker.IMAGE_SIZE
+    of_call = inspect.signature(type(pipe).__call__).parameters
+    takes_rows = "latents" in of_call
+    if len(texts) > 1 and not (family.together and takes_rows):
+        alone = [_of_diffusers(pipe, maker, noise[n : n + 1], guidance, [text], n) for n, text in enumerate(texts)]
+        return tuple(map(np.concatenate, zip(*alone, strict=True)))
+    none = family.call.get(family.guidance, 1.0)
     keywords = {**family.call, **{name: value for name, value in maker.CALL.items() if name != family.guidance}}
-    if guidance > 1:
-        keywords |= {family.guidance: guidance}
-        keywords |= {"negative_prompt": [""] * len(TEXTS)} if family.guidance == "true_cfg_scale" else {}
-    else:
-        keywords |= {family.guidance: family.call.get(family.guidance, 1.0)}
-    size = maker.IMAGE_SIZE
+    keywords |= {family.guidance: none, family.embedded or family.guidance: guidance}
+    if guidance > none and family.guidance == "true_cfg_scale" and family.embedded is None:
+        keywords["negative_prompt"] = [""] * len(texts)
     latents = noise if family.pack is None else family.pack(pipe, noise)
-    keywords |= {"prompt": TEXTS, "latents": latents, "height": size, "width": size, "num_inference_steps": STEPS}
+    seeds = np.asarray(jax.random.key_data(drawing._keys(0, None, len(TEXTS))[1]))[first : first + len(texts)]
+    keywords |= {"prompt": texts if takes_rows else texts[0], "latents": latents, "height": size, "width": size}
+    keywords |= {"num_inference_steps": STEPS, "max_area": size**2, "output_type": "np", "return_dict": False}
+    keywords["generator"] = [torch.Generator().manual_seed(int(high) << 32 | int(low)) for high, low in seeds]
     pipe.set_progress_bar_config(disable=True)
-    drawn = pipe(**keywords, output_type="latent", return_dict=False)[0]
-    images = pipe(**keywords, output_type="np", return_dict=False)[0]
-    return _unpacked(pipe, family, drawn, size), images
+    vae, given = getattr(pipe, family.autoencoder), []
+    decode, encoder = vae.decode, encoder_of(type(vae).__name__, family)
+
+    def recording_decode(latents, *others, **options):
+        given.append(encoder.scale(vae, latents[:, :, 0] if latents.ndim == 5 else latents))
+        return decode(latents, *others, **options)
+
+    with (
+        mock.patch.object(vae, "decode", recording_decode),
+        contextlib.nullcontext()
+        if takes_rows
+        else mock.patch.object(pipe, "prepare_latents", lambda *_, **__: latents),
+    ):
+        images = pipe(**{name: value for name, value in keywords.items() if name in of_call})[0]
+    return given[0].numpy(), np.asarray(images)
 
 
 @pytest.mark.parametrize("guidance", [1.0, 4.0])
@@ -43,16 +66,22 @@ def _of_diffusers(pipe, maker, noise, guidance):
 def test_equals_diffusers(maker, guidance):
     pipe, size = maker.make(), maker.IMAGE_SIZE
     pipeline = TorchPipeline.from_diffusers(maker.make())
-    shape = pipeline.latent_shape(size)
-    noise = np.random.default_rng(0).standard_normal((len(TEXTS), *shape), np.float32)
-    wanted, pictures = _of_diffusers(pipe, maker, torch.from_numpy(np.moveaxis(noise, -1, 1).copy()), guidance)
     draw = functools.partial(
-        pipeline.generate, num_steps=STEPS, guidance_scale=guidance, image_size=size, batch_size=2, latents=noise
+        pipeline.generate, TEXTS, num_steps=STEPS, guidance_scale=guidance, image_size=size, batch_size=2
     )
-    _close(np.moveaxis(draw(TEXTS, return_latents=True), -1, 1), wanted)
-    images = draw(TEXTS)
+    if not pipeline.family.draws:
+        with raises("unsupported-option", type(pipe).__name__):
+            draw()
+        return
+    noise = np.random.default_rng(0).standard_normal((len(TEXTS), *pipeline.latent_shape(size)), np.float32)
+    with torch.no_grad():
+        wanted, pictures = _of_diffusers(pipe, maker, torch.from_numpy(np.moveaxis(noise, -1, 1).copy()), guidance)
+    latents = draw(latents=noise, return_latents=True)
+    _close(np.moveaxis(latents, -1, 1), wanted, pipeline.family.rounding)
+    images = draw(latents=noise)
     assert images.dtype == np.uint8
-    assert np.abs(images - pictures * 255).max() <= 0.51
+    assert np.abs(images - pictures.reshape(images.shape) * 255).max() <= 0.6
+    assert np.abs(pipeline.decode_latents(latents, batch_size=2).astype(int) - images).max() <= 1
 
 
 def _random(scheduler="EulerAncestralDiscreteScheduler"):
@@ -93,15 +122,9 @@ def test_what_a_run_cannot_be():
         draw(TEXTS)
 
 
-@pytest.mark.parametrize("maker", [sana_pipeline, qwen_image_pipeline])
-def test_latents_are_decoded(maker):
-    pipeline = TorchPipeline.from_diffusers(maker.make())
-    draw = functools.partial(pipeline.generate, num_steps=2, image_size=maker.IMAGE_SIZE, guidance_scale=1)
-    images = pipeline.decode_latents(draw(TEXTS, return_latents=True), batch_size=2)
-    assert images.shape == (3, maker.IMAGE_SIZE, maker.IMAGE_SIZE, 3)
-    assert np.abs(images.astype(int) - draw(TEXTS)).max() <= 1
+def test_latents_of_another_form_are_not_decoded():
     with raises("wrong-shape", "7"):
-        pipeline.decode_latents(np.zeros((1, 8, 8, 7), np.float32))
+        TorchPipeline.from_diffusers(sana_pipeline.make()).decode_latents(np.zeros((1, 8, 8, 7), np.float32))
 
 
 def test_a_run_on_disk(tmp_path, monkeypatch):

@@ -25,10 +25,20 @@ if TYPE_CHECKING:
 _LATENTS = ("hidden_states", "sample", "x")
 
 
+def check(pipeline: TorchPipeline) -> None:
+    """Raises InputError where images cannot be generated."""
+    if not pipeline.family.draws:
+        raise InputError(
+            f"{pipeline.diffusers_class} can be scored here, but generates no images: use diffusers itself",
+            code="unsupported-option",
+        )
+
+
 def draw(
     pipeline: TorchPipeline, run: Run, texts: Sequence[str], noise: jax.Array, keys: jax.Array
 ) -> tuple[np.ndarray, Decoded | None]:
     """See `winobench.diffusion.drawing.Drawing`."""
+    check(pipeline)
     if run.image is not None:
         raise InputError(
             f"{pipeline.diffusers_class} generates from noise alone here: leave out image", code="unsupported-option"

@@ -34,6 +34,7 @@ class Family:
       side: latents along one side of a position of the denoiser.
       encodes_by_forward: whether ``encode_prompt`` only calls the text encoders. Those that it uses otherwise, such as
         by ``generate``, stay on the host.
+      draws: whether images can be generated: its denoiser runs without `during`, and no part of its loop is left out.
       pixels: pipeline -> pixels along one side of a latent.
       together: several texts are encoded at once. False where the conditions of a text depend on the others.
       size: height and width of the images, in pixels, where no config has them.
@@ -62,6 +63,7 @@ class Family:
     unpack: Callable[[Any, Any, int, int], Any] | None = None
     side: int = 1
     encodes_by_forward: bool = True
+    draws: bool = True
     pixels: Callable[[Any], int] = lambda pipe: pipe.vae_scale_factor
     together: bool = True
     size: int | None = None
@@ -142,7 +144,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "PixArtAlphaPipeline": Family(call={"use_resolution_binning": False}, side=2),
     "BriaFibo2Pipeline": Family(
-        prompts=changes.fibo2_prompts, fill=changes.fibo2_fill, tokens=None, side=2, during=changes.fibo2
+        draws=False, prompts=changes.fibo2_prompts, fill=changes.fibo2_fill, tokens=None, side=2, during=changes.fibo2
     ),
     "BriaFiboPipeline": Family(
         encode={"max_sequence_length": 256},
@@ -176,6 +178,7 @@ FAMILIES: dict[str, Family] = {
     "FluxKontextPipeline": dataclasses.replace(_FLUX, during=changes.flux_kontext),
     "FluxPipeline": _FLUX,
     "HiDreamImagePipeline": Family(
+        draws=False,
         side=2,
         fill=changes.hidream_layers,
         restore=changes.hidream_layers,
@@ -183,6 +186,7 @@ FAMILIES: dict[str, Family] = {
         during=changes.hidream,
     ),
     "HunyuanImagePipeline": Family(
+        draws=False,
         call={"distilled_guidance_scale": 3.25},
         tokens=None,
         guidance="distilled_guidance_scale",
@@ -192,6 +196,7 @@ FAMILIES: dict[str, Family] = {
         during=changes.hunyuan_image,
     ),
     "Ideogram4Pipeline": Family(
+        draws=False,
         call={"guidance_scale": 1.0, "guidance_schedule": None, "max_sequence_length": 256},
         encode={"grid_h": 1, "grid_w": 1, "max_sequence_length": 256},
         fill=changes.ideogram_fill,
