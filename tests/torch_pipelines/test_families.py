@@ -118,20 +118,26 @@ def test_equals_diffusers(maker):
     for noise, (steps, decoded) in zip(noises, runs, strict=True):
         conditions = pipeline.texts.encode_all(TEXTS[: len(noise)])
         function = jax.jit(lambda params, *inputs: structure.module(params)(*inputs))
-        for number, (sample, timestep, wanted, after) in enumerate(steps):
-            sample, wanted, after = (_unpacked(pipe, family, one, size) for one in (sample, wanted, after))
-            times = np.full(len(noise), timestep, np.float32)
-            got = np.moveaxis(np.asarray(function(params, np.moveaxis(sample, 1, -1), times, conditions)), -1, 1)
-            _close(got, wanted, family.rounding)
-            if schedule.prediction == "flow" and len(steps) == STEPS:
-                times = [timestep, *(step[1] for step in steps[number + 1 : number + 2])]
-                level, following = [*np.interp(times, schedule.model_times, schedule.noise_rates), 0.0][:2]
-                # Only Euler's method goes straight on; others agree at the first step, or at the last.
-                if type(pipe.scheduler).__name__.startswith("FlowMatchEuler"):
-                    _close(after, sample + (following - level) * wanted, 2e-3)
+        samples, times, wanted, after = zip(*steps, strict=True)
+        samples, wanted, after = (
+            [_unpacked(pipe, family, tensor, size) for tensor in each] for each in (samples, wanted, after)
+        )
+        # Each row is at another step. The last row of a single one is at the second step.
+        of_rows = range(len(noise)) if len(noise) > 1 else [1]
+        noisy, expected = (
+            np.stack([each[step][row] for row, step in enumerate(of_rows)]) for each in (samples, wanted)
+        )
+        at = np.asarray([times[step] for step in of_rows], np.float32)
+        got = np.moveaxis(np.asarray(function(params, np.moveaxis(noisy, 1, -1), at, conditions)), -1, 1)
+        _close(got, expected, family.rounding)
+        # Euler's method goes straight on.
+        if schedule.prediction == "flow" and type(pipe.scheduler).__name__.startswith("FlowMatchEuler"):
+            levels = [*np.interp(times, schedule.model_times, schedule.noise_rates), 0.0]
+            for step in range(STEPS):
+                _close(after[step], samples[step] + (levels[step + 1] - levels[step]) * wanted[step], 2e-3)
         # What the decoder is given is what the encoder made, before it was scaled.
         decoded = decoded[:, :, 0] if decoded.ndim == 5 else decoded
-        _close(encoder.scale(vae, decoded), _unpacked(pipe, family, steps[-1][3], size))
+        _close(encoder.scale(vae, decoded), after[-1])
 
 
 def _unpacked(pipe, family, tensor, size):
