@@ -22,7 +22,7 @@ REFUSED = {
     "Cosmos3OmniPipeline": "it makes video",
     "DiffusionGemmaPipeline": "it makes text",
     "Flux3Pipeline": _MODULAR,
-    "GlmImagePipeline": "a language model draws tokens of an image at random before, so that a text has no fixed states",
+    "GlmImagePipeline": "a language model first draws tokens of an image at random, so that a text has no fixed states",
     "IFPipeline": "it makes pixels of 64 x 64 images, which further models enlarge",
     "KandinskyCombinedPipeline": _CASCADE,
     "KandinskyPipeline": _CASCADE,
