@@ -202,9 +202,15 @@ FAMILIES: dict[str, Family] = {
         rounding=1e-3,  # the network multiplies the last bit of a time by 10,000
         during=changes.ideogram,
     ),
-    # Its call cuts texts behind the longest. The mask hides what it would cut.
     "Kandinsky3Pipeline": Family(
-        denoiser="unet", autoencoder="movq", tokens=None, side=8, pixels=lambda pipe: 8, size=1024
+        denoiser="unet",
+        autoencoder="movq",
+        tokens=None,
+        side=8,
+        pixels=lambda pipe: 8,
+        together=False,
+        size=1024,
+        during=changes.kandinsky3,
     ),
     "Kandinsky5T2IPipeline": Family(
         fill=changes.kandinsky5_fill,
