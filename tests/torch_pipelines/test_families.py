@@ -1,5 +1,6 @@
 """Each checked pipeline class of diffusers, next to its own run with its own scheduler."""
 
+import contextlib
 import copy
 import importlib
 import inspect
@@ -13,7 +14,7 @@ import torch
 
 from tests.torch_pipelines import tiny
 from winobench.models import holding
-from winobench.torch_pipelines.autoencoders import ENCODERS
+from winobench.torch_pipelines.autoencoders import encoder_of
 from winobench.torch_pipelines.families import FAMILIES
 from winobench.torch_pipelines.pipeline import TorchPipeline
 
@@ -35,15 +36,29 @@ def _makers():
 
 def _recorded(pipe, maker, texts, noise):
     """(sample, timestep, prediction, next sample) of each step of diffusers' own run, and what its decoder is given."""
+    of_call = inspect.signature(type(pipe).__call__).parameters
+    if (FAMILIES[type(pipe).__name__].together and "latents" in of_call) or len(texts) == 1:
+        return _recorded_together(pipe, maker, texts, noise)
+    alone = [_recorded_together(pipe, maker, [text], row) for text, row in zip(texts, noise[:, None], strict=True)]
+
+    def joined(*of_rows):
+        return of_rows[0] if isinstance(of_rows[0], float) else torch.cat(of_rows)
+
+    steps = [tuple(map(joined, *rows)) for rows in zip(*(steps for steps, _ in alone), strict=True)]
+    return steps, torch.cat([decoded for _, decoded in alone])
+
+
+def _recorded_together(pipe, maker, texts, noise):
     steps, decoded = [], []
-    step, decode = pipe.scheduler.step, pipe.vae.decode
+    vae = getattr(pipe, FAMILIES[type(pipe).__name__].autoencoder)
+    step, decode = pipe.scheduler.step, vae.decode
 
     def recording_step(prediction, timestep, sample, **keywords):
-        # Some samplers' samples are larger than those of the training schedule.
-        scaled = getattr(pipe.scheduler, "scale_model_input", lambda sample, timestep: sample)(sample, timestep)
+        # Some samplers' samples are larger than those of the training schedule, and some scale them in place.
+        scaled = getattr(pipe.scheduler, "scale_model_input", lambda sample, timestep: sample)(sample.clone(), timestep)
         result = step(prediction, timestep, sample, **keywords)
         after = result[0] if isinstance(result, tuple) else result.prev_sample
-        steps.append((scaled.clone(), float(timestep), prediction.clone(), after.clone()))
+        steps.append((scaled, float(timestep), prediction.clone(), after.clone()))
         return result
 
     def recording_decode(latents, *others, **keywords):
@@ -53,27 +68,18 @@ def _recorded(pipe, maker, texts, noise):
     of_call = inspect.signature(type(pipe).__call__).parameters
     family = FAMILIES[type(pipe).__name__]
     keywords = {family.guidance: 1.0, "output_type": "pt", **family.call, **maker.CALL}
-    keywords = {name: value for name, value in keywords.items() if name in of_call}
     size = maker.IMAGE_SIZE
     latents = noise if family.pack is None else family.pack(pipe, noise)
+    keywords |= {"latents": latents, "height": size, "width": size, "num_inference_steps": STEPS}
+    keywords = {name: value for name, value in keywords.items() if name in of_call}
+    own_noise = {} if "latents" in of_call else {"prepare_latents": lambda *_, **__: latents}  # and takes one text
     with (
+        mock.patch.multiple(type(pipe), **own_noise) if own_noise else contextlib.nullcontext(),
         mock.patch.object(pipe.scheduler, "step", recording_step),
-        mock.patch.object(pipe.vae, "decode", recording_decode),
+        mock.patch.object(vae, "decode", recording_decode),
     ):
-        pipe(prompt=texts, latents=latents, height=size, width=size, num_inference_steps=STEPS, **keywords)
+        pipe(prompt=texts[0] if own_noise else texts, **keywords)
     return steps, decoded[0]
-
-
-def _run(pipe, maker, texts, noise):
-    """The same as `_recorded`, by one run for all texts or, where they are not encoded together, by one for each."""
-    if FAMILIES[type(pipe).__name__].together:
-        return _recorded(pipe, maker, texts, noise)
-    runs = [_recorded(pipe, maker, [text], noise[row][None]) for row, text in enumerate(texts)]
-    steps = [
-        tuple(values[0] if isinstance(values[0], float) else torch.cat(values) for values in zip(*step, strict=True))
-        for step in zip(*(run for run, _ in runs), strict=True)
-    ]
-    return steps, torch.cat([decoded for _, decoded in runs])
 
 
 def _close(got, wanted, tolerance=TOLERANCE):
@@ -91,21 +97,22 @@ def test_equals_diffusers(maker):
     family, size = FAMILIES[type(pipe).__name__], maker.IMAGE_SIZE
     with torch.no_grad():
         pixels = torch.rand((1, 3, size, size), generator=torch.Generator().manual_seed(0)) * 2 - 1
-        encoder = ENCODERS[type(pipe.vae).__name__]
-        clean = encoder.scale(pipe.vae, encoder.encode(pipe.vae, pixels))
+        vae = getattr(pipe, family.autoencoder)
+        encoder = encoder_of(type(vae).__name__, family)
+        clean = encoder.scale(vae, encoder.encode(vae, pixels))
         noises = [
             torch.randn((rows, *clean.shape[1:]), generator=torch.Generator().manual_seed(rows)) for rows in (1, 2, 3)
         ]
-        runs = [_run(pipe, maker, TEXTS[: len(noise)], noise) for noise in noises]
+        runs = [_recorded(pipe, maker, TEXTS[: len(noise)], noise) for noise in noises]
 
-    vae = copy.deepcopy(pipe.vae)
+    vae = copy.deepcopy(vae)
     pipeline = TorchPipeline.from_diffusers(pipe)
     schedule = pipeline.schedule_at(size)
     latents = np.asarray(pipeline.encode_images(np.asarray(pixels.permute(0, 2, 3, 1)).astype(np.float32)))
     _close(latents, clean.permute(0, 2, 3, 1))
 
     if schedule.prediction != "flow":
-        np.testing.assert_allclose(schedule.alphas_cumprod, pipe.scheduler.alphas_cumprod, rtol=1e-5)
+        np.testing.assert_allclose(schedule.alphas_cumprod, pipe.scheduler.alphas_cumprod, rtol=1e-5, atol=1e-12)
 
     structure, params = holding.split(pipeline.network)
     for noise, (steps, decoded) in zip(noises, runs, strict=True):
@@ -115,7 +122,7 @@ def test_equals_diffusers(maker):
             sample, wanted, after = (_unpacked(pipe, family, one, size) for one in (sample, wanted, after))
             times = np.full(len(noise), timestep, np.float32)
             got = np.moveaxis(np.asarray(function(params, np.moveaxis(sample, 1, -1), times, conditions)), -1, 1)
-            _close(got, wanted)
+            _close(got, wanted, family.rounding)
             if schedule.prediction == "flow" and len(steps) == STEPS:
                 times = [timestep, *(step[1] for step in steps[number + 1 : number + 2])]
                 level, following = [*np.interp(times, schedule.model_times, schedule.noise_rates), 0.0][:2]

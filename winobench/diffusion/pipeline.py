@@ -363,6 +363,11 @@ class Pipeline(drawing.Drawing, abc.ABC):
     def refresh(self) -> None:
         """Does nothing, for programs that call it: changed networks are seen without it."""
 
+    @property
+    def backend(self) -> str | None:
+        """Other code than that of a native family, with its versions. None of native families."""
+        return None
+
     def own_identity(self) -> dict[str, Any]:
         """What the fingerprint holds of tokenizers, family and settings."""
         return {

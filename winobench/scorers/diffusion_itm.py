@@ -185,6 +185,7 @@ class DiffusionITM(Holder):
         lora_scale: float = 1.0,
         fuse_lora: bool = True,
         pipeline_options: Mapping[str, Any] | None = None,
+        backend: str = families.AUTO,
         **keywords: Any,
     ) -> DiffusionITM:
         """Loads a model and makes it a scorer.
@@ -202,6 +203,7 @@ class DiffusionITM(Holder):
           fuse_lora: add the adapters to the weights, so that they cost nothing. Kept apart, they are computed next to
             each layer, and bfloat16 weights do not round them.
           pipeline_options: options that only the model's family has (``SETTINGS`` of its class).
+          backend: ``auto``, ``native`` or ``torch`` (`winobench.load_pipeline`).
           **keywords: of `DiffusionITM`.
 
         Raises:
@@ -226,6 +228,7 @@ class DiffusionITM(Holder):
             revision=revision,
             allow_pickle=allow_pickle,
             on_host=keywords.get("encoders") == "staged",
+            backend=backend,
             **dict(pipeline_options or {}),
         )
         if adapters is None:
@@ -451,6 +454,7 @@ class DiffusionITM(Holder):
             "timestep_range": None if self.timestep_range is None else list(self.timestep_range),
             # Models without one keep the fingerprint that their records have.
             **({} if held._lora is None else {"lora": held._lora}),
+            **({} if held.pipeline.backend is None else {"backend": held.pipeline.backend}),
         }
 
     @parallel.without_mesh

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-import json
 import logging
 import os
 import pathlib
@@ -15,14 +14,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winobench.base import caches, files, hub, memory, options
+from winobench.base import caches, files, hub, json_files, memory, options
 from winobench.base.errors import InputError
 from winobench.checkpoints import models, sources
 from winobench.checkpoints.sources import LocalFolder, Source
 from winobench.diffusion.flow_schedule import SCHEDULER_CLASS, FlowSchedule
 from winobench.diffusion.schedules import NoiseSchedule, Schedule
 from winobench.models import holding
-from winobench.torch_pipelines.families import FAMILIES, REFUSED, Family
+from winobench.torch_pipelines.families import Family, family_of
 from winobench.torch_pipelines.network import TorchConfig
 
 if TYPE_CHECKING:
@@ -40,18 +39,6 @@ _SMALL_IMAGE = 128
 # Rows of the comparison's predictions: compilers have treated a single row by itself, and wrongly.
 _ROWS = (1, 3)
 _TEXTS = ("a dog to the left of a cat", "", "two birds")
-
-
-def family_of(name: str) -> Family:
-    """The family of a pipeline class of diffusers."""
-    if name in FAMILIES:
-        return FAMILIES[name]
-    raise InputError(f"{name} cannot be used: {refusal(name)}", code="wrong-kind-of-model")
-
-
-def refusal(name: str) -> str:
-    """Why a class cannot be used."""
-    return REFUSED.get(name) or f"it is not among the checked pipelines of diffusers ({', '.join(sorted(FAMILIES))})"
 
 
 def versions() -> dict[str, str]:
@@ -72,12 +59,17 @@ def load(source: Any, dtype: Any, *, variant: str | None, revision: str | None) 
     _check_memory(source, folder, index, dtype, variant)
     half = getattr(bridge.torch, dtype)
     # Images are encoded once, and the most that a half rounds would come from their latents.
-    dtypes = {"default": half, "vae": bridge.torch.float32}
+    dtypes = {"default": half, family.autoencoder: bridge.torch.float32}
     with _quietly(f"{source} cannot be loaded by diffusers"):
         pipe = getattr(bridge.diffusers, index["_class_name"]).from_pretrained(
-            folder, torch_dtype=dtypes, variant=variant, use_safetensors=True, local_files_only=True
+            folder,
+            torch_dtype=dtypes,
+            variant=variant,
+            use_safetensors=True,
+            local_files_only=True,
+            **dict.fromkeys(family.without),
         )
-    for name in (family.denoiser, "vae", *(name for name in index if name.startswith("text_encoder"))):
+    for name in (family.denoiser, family.autoencoder, *(name for name in index if name.startswith("text_encoder"))):
         part = getattr(pipe, name, None)
         if getattr(part, "is_quantized", False):
             setattr(pipe, name, part.dequantize())
@@ -93,36 +85,39 @@ def skeleton(source: Any, *, revision: str | None = None) -> Any:
     family = family_of(index["_class_name"])
     parts: dict[str, Any] = {name: None for name in _parts(index)}
     with _quietly(f"{source} is not what diffusers reads"):
-        for name in (family.denoiser, "vae", "scheduler"):
+        for name in (family.denoiser, family.autoencoder, "scheduler"):
             stem = "scheduler_config.json" if name == "scheduler" else "config.json"
             path = source.require(f"{name}/{stem}", "so it is not a pipeline in the diffusers layout")
             kind = getattr(bridge.diffusers, index[name][1])
             # Samplers' files hold Infinity, and their tables are numbers.
             is_sampler = name == "scheduler"
-            config = json.loads(pathlib.Path(path).read_text("utf-8")) if is_sampler else sources.read_json(path)
+            config = json_files.read_object(path, "get it again", constants=is_sampler)
             with bridge.torch.device("cpu" if is_sampler else "meta"):
                 parts[name] = kind.from_config({**config, "_class_name": index[name][1]})
-        return getattr(bridge.diffusers, index["_class_name"])(**parts)
+        others = {name: value for name, value in index.items() if name not in parts and not name.startswith("_")}
+        return getattr(bridge.diffusers, index["_class_name"])(**parts, **others)
 
 
 def configs_of(pipe: Any, family: Family) -> dict[str, TorchConfig]:
     """The configs of the denoiser and the autoencoder, with what is derived from both."""
-    denoiser, vae = (json.loads(part.to_json_string()) for part in (getattr(pipe, family.denoiser), pipe.vae))
-    factor, sample = pipe.vae_scale_factor, getattr(pipe, "default_sample_size", denoiser.get("sample_size"))
+    denoiser, vae = (
+        json_files.parse(getattr(pipe, name).to_json_string()) for name in (family.denoiser, family.autoencoder)
+    )
+    factor, sample = family.pixels(pipe), getattr(pipe, "default_sample_size", denoiser.get("sample_size"))
     sample = sample[0] if isinstance(sample, list | tuple) and len(set(sample)) == 1 else sample
-    own = {"latents_a_side": family.side, "image_size": sample * factor if isinstance(sample, int) else None}
+    size = sample * factor if isinstance(sample, int) else None
+    own = {"latents_a_side": family.side, "image_size": family.size or size}
     of_images = {"downsampling": factor, "in_channels": 3, "force_upcast": bool(vae.get("force_upcast"))}
     return {"network": TorchConfig(denoiser | own), "vae": TorchConfig(vae | of_images)}
 
 
 def schedule_of(pipe: Any, family: Family) -> Schedule:
-    """The noise schedule of a pipeline."""
-    schedule = read_schedule(pipe.scheduler)
+    """The noise schedule of a pipeline of diffusers."""
+    schedule = _read_schedule(pipe.scheduler)
     return schedule if family.schedule is None else family.schedule(pipe, schedule)
 
 
-def read_schedule(scheduler: Any) -> Schedule:
-    """The noise schedule of a scheduler of diffusers."""
+def _read_schedule(scheduler: Any) -> Schedule:
     kind = type(scheduler).__name__
     config = {name: value for name, value in scheduler.config.items() if not name.startswith("_")}
     if kind == SCHEDULER_CLASS:
@@ -172,7 +167,7 @@ def _is_of_diffusers(library: Any) -> bool:
 
 def _parts(index: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     pairs = {name: value for name, value in index.items() if isinstance(value, list) and len(value) == 2}
-    return {name: (library, kind) for name, (library, kind) in pairs.items()}
+    return {name: (of, kind) for name, (of, kind) in pairs.items() if not isinstance(kind, int)}
 
 
 def _folder(source: Source, index: Mapping[str, Any]) -> str:
@@ -200,13 +195,13 @@ def _folder(source: Source, index: Mapping[str, Any]) -> str:
 
 def _check_memory(source: Source, folder: str, index: Mapping[str, Any], dtype: str, variant: str | None) -> None:
     """Raises InputError where the host cannot hold the weights, by the headers of their files."""
-    total = 0
-    for name in _parts(index):
+    total, family = 0, family_of(index["_class_name"])
+    for name in _parts(index).keys() - {*family.without}:
         ending = f".{variant}.safetensors" if variant else ".safetensors"
         paths = sorted(pathlib.Path(folder, name).glob(f"*{ending}"))
         if variant is None:  # files of other variants lie next to them
             paths = [path for path in paths if len(path.name.removesuffix(ending).split(".")) == 1]
-        size = 4 if name == "vae" else jnp.dtype(dtype).itemsize
+        size = 4 if name == family.autoencoder else jnp.dtype(dtype).itemsize
         total += sum(size * _count(path) for path in paths)
     memory.check(f"loading {source}", total, "use bfloat16 (dtype), or a machine with more memory")
 
@@ -215,7 +210,7 @@ def _count(path: pathlib.Path) -> int:
     """Numbers in a safetensors file, by its header."""
     files.refuse_pointer(path)
     with path.open("rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        header = json_files.parse(file.read(int.from_bytes(file.read(8), "little")).decode())
     return sum(int(np.prod(entry["shape"])) for name, entry in header.items() if name != "__metadata__")
 
 
@@ -264,6 +259,7 @@ def differences(pipeline: TorchPipeline) -> dict[str, tuple[float, float]]:
     random = np.random.default_rng(0)
     pixels = random.standard_normal((1, 3, *[_usable_size(pipeline)] * 2)).astype(np.float32)
     vae, network, schedule = pipeline.vae, pipeline.network, pipeline.schedule
+    family = family_of(pipeline.diffusers_class)
     latents = vae.run_in_torch(pixels.astype(vae.dtype))
     found = {"latents": (_difference(_jitted(vae, pixels.astype(vae.dtype)), latents), _TOLERANCES[vae.dtype.name])}
     for rows in _ROWS:
@@ -273,7 +269,7 @@ def differences(pipeline: TorchPipeline) -> dict[str, tuple[float, float]]:
         conditions = pipeline.texts.encode_all(_TEXTS[:rows], network.dtype)
         inputs = (noisy, times, conditions)
         difference = _difference(_jitted(network, *inputs), network.run_in_torch(*inputs))
-        found[f"predictions for {rows}"] = difference, _TOLERANCES[network.dtype.name]
+        found[f"predictions for {rows}"] = difference, max(_TOLERANCES[network.dtype.name], family.rounding)
     return found
 
 

@@ -22,7 +22,7 @@ from winobench.diffusion.pure_functions import Tree
 from winobench.diffusion.schedules import Schedule
 from winobench.models.base import Network
 from winobench.torch_pipelines import loading
-from winobench.torch_pipelines.families import Family
+from winobench.torch_pipelines.families import Family, family_of
 from winobench.torch_pipelines.network import TorchNetwork
 
 if TYPE_CHECKING:
@@ -110,13 +110,19 @@ class TorchPipeline(Pipeline):
         from winobench.torch_pipelines.texts import TextEncoding
 
         pipe.set_progress_bar_config(disable=True)
-        family = loading.family_of(type(pipe).__name__)
+        family = family_of(type(pipe).__name__)
         call = _call(type(pipe).__name__, family, cls.check_settings(settings))
         schedule = loading.schedule_of(pipe, family)
         configs = loading.configs_of(pipe, family)
         texts = TextEncoding(pipe, family, call)
         network = TorchDenoiser(pipe, family, configs["network"], call, texts.constants)
-        return cls(network, TorchAutoencoder(pipe.vae, configs["vae"]), texts, schedule, **settings)
+        return cls(
+            network,
+            TorchAutoencoder(getattr(pipe, family.autoencoder), configs["vae"], family),
+            texts,
+            schedule,
+            **settings,
+        )
 
     @classmethod
     def read_description(
@@ -124,7 +130,7 @@ class TorchPipeline(Pipeline):
     ) -> Description:
         """See `Pipeline`."""
         pipe = loading.skeleton(source, revision=revision)
-        family = loading.family_of(type(pipe).__name__)
+        family = family_of(type(pipe).__name__)
         _call(type(pipe).__name__, family, cls.check_settings(settings or {}))
         return Description(cls, loading.schedule_of(pipe, family), None, loading.configs_of(pipe, family))
 
@@ -132,6 +138,12 @@ class TorchPipeline(Pipeline):
     def diffusers_class(self) -> str:
         """The class of diffusers' pipeline."""
         return type(self.network.pipeline.pipe).__name__
+
+    @property
+    def backend(self) -> str:
+        """See `Pipeline`."""
+        versions = ", ".join(f"{name} {version}" for name, version in loading.versions().items())
+        return f"torch (experimental): {self.diffusers_class}, {versions}"
 
     @staticmethod
     def check_fit(configs: Mapping[str, Any], num_tokens: Mapping[str, int]) -> None:

@@ -79,7 +79,7 @@ def predict(
     pipe: Any, family: Family, latents: Any, times: Any, results: tuple[Any, ...], call: Mapping[str, Any]
 ) -> Any:
     """A prediction [n, c, h, w] for noisy latents like it and times [n], with what texts became. Tensors."""
-    height, width = (side * pipe.vae_scale_factor for side in latents.shape[2:])
+    height, width = (side * family.pixels(pipe) for side in latents.shape[2:])
     keywords = {
         "prompt": [""] * len(latents),
         "latents": latents if family.pack is None else family.pack(pipe, latents),
@@ -156,4 +156,4 @@ class Caller:
 def _like(tensor: Any, array: Any) -> Any:
     from winobench.torch_pipelines import bridge
 
-    return bridge.as_torch(array) if tensor.device.type == bridge.JAX_DEVICE.type else bridge.to_torch(array)
+    return bridge.as_torch(array) if tensor.device.type == bridge.JAX else bridge.to_torch(array)

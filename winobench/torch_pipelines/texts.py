@@ -41,7 +41,7 @@ class TextEncoding:
         defaults = {name: of_call[name].default for name in taken if name in of_call and name != "prompt"}
         keywords = {name: value for name, value in defaults.items() if value is not inspect.Parameter.empty}
         keywords |= {"device": "cpu", "do_classifier_free_guidance": False, "num_images_per_prompt": 1}
-        keywords |= {**self.call, **self._family.encode}
+        keywords |= {**self._family.encode, **self.call}
         return {name: value for name, value in keywords.items() if name in taken}
 
     @property
@@ -53,11 +53,14 @@ class TextEncoding:
         """What `encode_prompt` gives for at most a batch of texts, as tensors [n, ...] of fixed shapes, or None."""
         import torch
 
-        with torch.no_grad():
-            calls = [
-                self._pipe.encode_prompt(prompt=list(texts), **{**self._keywords, **further})
-                for further in ({}, *self._family.further)
-            ]
+        from winobench.torch_pipelines.bridge import replaced
+
+        keywords = {**self._keywords, **self._family.prompts(list(texts))}
+        if "batch_size" in inspect.signature(self._pipe.encode_prompt).parameters:
+            keywords["batch_size"] = len(texts)
+        # A pipeline takes the device of its denoiser for its own, which is another one.
+        with torch.no_grad(), replaced(type(self._pipe), "device", torch.device("cpu")):
+            calls = [self._pipe.encode_prompt(**{**keywords, **more}) for more in ({}, *self._family.further)]
         results = tuple(itertools.chain(*(call if isinstance(call, tuple) else (call,) for call in calls)))
         return results if self._family.fill is None else self._family.fill(results, self.tokens)
 
@@ -107,7 +110,11 @@ class TextEncoding:
     @functools.cached_property
     def identity(self) -> dict[str, Any]:
         """All that decides the conditions of a text: weights, configs, tokenizers and keywords."""
-        kept = {name: part for name, part in self._pipe.components.items() if name not in ("vae", "scheduler")}
+        kept = {
+            name: part
+            for name, part in self._pipe.components.items()
+            if name not in (self._family.autoencoder, "scheduler")
+        }
         modules = {name: part for name, part in kept.items() if hasattr(part, "state_dict")}
         modules.pop(self._family.denoiser, None)
         others = {name: part for name, part in kept.items() if hasattr(part, "save_pretrained") and name not in modules}
