@@ -103,6 +103,22 @@ _DREAM_LITE = Family(
     fill=padded_with_mask,
     during=changes.dream_lite,
 )
+_HUNYUAN_DIT = Family(
+    call={"use_resolution_binning": False},
+    further=({"text_encoder_index": 1},),
+    tokens=None,
+    side=2,
+    during=adaptations.times_in_lists,
+)
+_KOLORS = Family(denoiser="unet", tokens=None)
+# Whether texts are cleaned would depend on what is installed.
+_PIXART = Family(
+    call={"use_resolution_binning": False, "clean_caption": False},
+    encode={"clean_caption": False},
+    side=2,
+    limits="web addresses and the like stay in a text",
+)
+_SANA = Family(call={"use_resolution_binning": False})
 _Z_IMAGE = Family(
     call={"guidance_scale": 0.0},
     fill=changes.z_image_fill,
@@ -113,31 +129,13 @@ _Z_IMAGE = Family(
 # Perturbed attention is left out.
 _PAG = {"pag_scale": 0.0}
 
+
+def _with_pag(family: Family) -> Family:
+    return dataclasses.replace(family, call={**family.call, **_PAG})
+
+
 FAMILIES: dict[str, Family] = {
     "AuraFlowPipeline": Family(constants=(1,), side=2, during=adaptations.times_in_lists),
-    "CogView3PlusPipeline": Family(side=2),
-    "CogView4Pipeline": Family(
-        fill=adaptations.cogview4_fill,
-        side=2,
-        together=False,
-        schedule=adaptations.cogview4_schedule,
-        during=adaptations.cogview4_mask,
-    ),
-    "HunyuanDiTPipeline": Family(
-        call={"use_resolution_binning": False},
-        further=({"text_encoder_index": 1},),
-        tokens=None,
-        side=2,
-        during=adaptations.times_in_lists,
-    ),
-    "KolorsPipeline": Family(denoiser="unet", tokens=None),
-    "LatentConsistencyModelPipeline": Family(
-        denoiser="unet", call={"guidance_scale": 8.5}, tokens=None, embedded="guidance_scale"
-    ),
-    "PRXPipeline": Family(
-        call={"use_resolution_binning": False}, tokens="tokenizer_max_length", side=2, times=adaptations.Rows
-    ),
-    "PixArtAlphaPipeline": Family(call={"use_resolution_binning": False}, side=2),
     "BriaFibo2Pipeline": Family(
         prompts=changes.fibo2_prompts, fill=changes.fibo2_fill, tokens=None, side=2, during=changes.fibo2
     ),
@@ -152,6 +150,14 @@ FAMILIES: dict[str, Family] = {
     ),
     "BriaPipeline": Family(**_SQUARES, constants=(2,), pixels=lambda pipe: pipe.vae_scale_factor // 2),
     "ChromaPipeline": Family(**_SQUARES, constants=(1,)),
+    "CogView3PlusPipeline": Family(side=2),
+    "CogView4Pipeline": Family(
+        fill=adaptations.cogview4_fill,
+        side=2,
+        together=False,
+        schedule=adaptations.cogview4_schedule,
+        during=adaptations.cogview4_mask,
+    ),
     "DreamLiteMobilePipeline": _DREAM_LITE,
     "DreamLitePipeline": _DREAM_LITE,
     "ErnieImagePipeline": Family(
@@ -179,6 +185,8 @@ FAMILIES: dict[str, Family] = {
         schedule=changes.hidream_schedule,
         during=changes.hidream,
     ),
+    "HunyuanDiTPAGPipeline": _with_pag(_HUNYUAN_DIT),
+    "HunyuanDiTPipeline": _HUNYUAN_DIT,
     "HunyuanImagePipeline": Family(
         call={"distilled_guidance_scale": 3.25},
         tokens=None,
@@ -226,6 +234,8 @@ FAMILIES: dict[str, Family] = {
         rounding=5e-3,  # to 8 bits, of rotated queries and keys
         during=changes.kandinsky5,
     ),
+    "KolorsPAGPipeline": _with_pag(_KOLORS),
+    "KolorsPipeline": _KOLORS,
     "Krea2Pipeline": Family(
         call={"guidance_scale": 0.0},
         pack=pack_squares,
@@ -233,6 +243,9 @@ FAMILIES: dict[str, Family] = {
         side=2,
         size=1024,
         schedule=changes.krea2_schedule,
+    ),
+    "LatentConsistencyModelPipeline": Family(
+        denoiser="unet", call={"guidance_scale": 8.5}, tokens=None, embedded="guidance_scale"
     ),
     "LongCatImagePipeline": Family(
         **_SQUARES,
@@ -263,9 +276,15 @@ FAMILIES: dict[str, Family] = {
         during=changes.nucleus,
     ),
     "OvisImagePipeline": Family(**_SQUARES, constants=(2,)),
-    "PixArtSigmaPipeline": Family(call={"use_resolution_binning": False}, side=2),
+    "PixArtAlphaPipeline": _PIXART,
+    "PixArtSigmaPAGPipeline": _with_pag(_PIXART),
+    "PixArtSigmaPipeline": _PIXART,
+    "PRXPipeline": Family(
+        call={"use_resolution_binning": False}, tokens="tokenizer_max_length", side=2, times=adaptations.Rows
+    ),
     "QwenImagePipeline": Family(**_SQUARES, fill=padded_with_mask, guidance="true_cfg_scale"),
-    "SanaPipeline": Family(call={"use_resolution_binning": False}),
+    "SanaPAGPipeline": _with_pag(_SANA),
+    "SanaPipeline": _SANA,
     "StableDiffusion3PAGPipeline": Family(call=_PAG, side=2),
     "StableDiffusion3Pipeline": Family(side=2),
     "StableDiffusionPAGPipeline": Family(denoiser="unet", call=_PAG, tokens=None),
