@@ -277,7 +277,7 @@ _OTHER_KINDS = {
 def _describe_unknown(keys: list[str]) -> str:
     kind = next((kind for mark, kind in _OTHER_KINDS.items() if any(mark in key for key in keys)), None)
     reason = f"{kind}, which is not supported" if kind else "only forms of diffusers, kohya, LyCORIS or peft are known"
-    return f"tensors are not named as those of a LoRA ({sources.shorten(sorted(keys), 2)}): {reason}"
+    return f"tensors have names that no LoRA has ({sources.shorten(sorted(keys), 2)}): {reason}"
 
 
 def _adapter(layer: str, roles: Mapping[str, weights.FileTensor], configs: Sequence[PeftConfig]) -> Adapter | Change:

@@ -1,8 +1,8 @@
 """Adapters that are computed when they are added to the weights: all forms but the plain pair of factors.
 
-- LoHa (Hyeon-Woo et al., 2022, Eq. 3): the product, value by value, of two low-rank matrices.
-- LoKr (Yeh et al., 2024, section 3): a Kronecker product, either side of which may be of low rank.
-- differences of whole weights and biases, and biases of the second factor.
+- LoHa (Hyeon-Woo et al., 2022; Yeh et al., 2024): the product, value by value, of two low-rank matrices.
+- LoKr (Yeh et al., 2024): a Kronecker product, either side of which may be of low rank.
+- Differences of whole weights and biases, and biases of the second factor.
 - DoRA (Liu et al., 2024, Eq. 5): the changed weight, with the length of each output's (or input's) part replaced.
 
 Factors of convolutions may have a core [rank, rank, height, width] between them (Tucker decomposition).
@@ -39,7 +39,7 @@ class Change:
     # Role (`lora_keys.parse`) -> float32 values. ``magnitude`` is [outputs], or [1, inputs, ...].
     tensors: Mapping[str, np.ndarray]
     alpha: float | None = None  # the product is multiplied by alpha / rank; None for the rank itself, so by 1
-    rows: np.ndarray | None = None  # the outputs that are for this layer, of those of the original code's; None for all
+    rows: np.ndarray | None = None  # outputs of the original code's layer that this layer has; None for all
 
     @functools.cached_property
     def rank(self) -> int | None:
@@ -81,7 +81,7 @@ class Change:
         return dataclasses.replace(self, rows=rows if self.rows is None else self.rows[rows])
 
     def identity(self) -> list[tuple[str, np.ndarray]]:
-        """What it is, as texts and the arrays that they are about."""
+        """Its arrays, each with a text about it, for a hash."""
         about = f"{self.scale!r} {None if self.rows is None else self.rows.tolist()}"
         return [(f"{role} {about}", values) for role, values in sorted(self.tensors.items())]
 
@@ -151,7 +151,7 @@ def _product(tensors: Mapping[str, np.ndarray]) -> jax.Array | None:
 
 
 def _factor(left: dict[str, jax.Array], name: str, core: str) -> jax.Array:
-    """A matrix, or the product of two, or that of two with a core [r, s, height, width] between them."""
+    """A matrix, the product of two matrices, or a kernel of two with a core [r, s, height, width] between them."""
     if name in left:
         return left.pop(name)
     a, b = left.pop(f"{name}_a"), left.pop(f"{name}_b")

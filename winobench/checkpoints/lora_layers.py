@@ -47,7 +47,7 @@ class Adapter:
         return dataclasses.replace(self, up=self.up[rows])
 
     def identity(self) -> list[tuple[str, np.ndarray]]:
-        """What it is, as texts and the arrays that they are about."""
+        """Its arrays, each with a text about it, for a hash."""
         return [(f"{self.down.shape} {self.up.shape} {self.factors.scale!r}", self.down), ("", self.up)]
 
     @property
@@ -162,7 +162,7 @@ _SWAPPED = re.compile(r"norm_out\.linear|transformer_blocks\.\d+\.norm1_context\
 def fitted(network: nnx.Module, adapters: Mapping[str, Adapter | Change]) -> dict[str, Adapter | Change]:
     """Adapters under the names of a network's layers. Names that the network has in no form stay as they are.
 
-    Without those of zeros for layers that it lacks, which some programs write.
+    Adapters of zeros for layers that it lacks, which some programs write, are left out.
     """
     layers = {name: getattr(layer, part).shape for name, (layer, part) in lora.weighted_layers(network).items()}
     words = {name.replace(".", "_"): name for name in layers}
