@@ -33,7 +33,7 @@ _PICKLES = (".bin", ".pt")
 
 @dataclasses.dataclass(frozen=True)
 class LearnedWord:
-    """A word, and its vectors for each text encoder that knows it."""
+    """A word, and its vectors for each text encoder."""
 
     word: str
     vectors: Mapping[str, np.ndarray]  # the encoder's name in the pipeline -> float32 [vectors, width]
