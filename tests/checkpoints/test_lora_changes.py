@@ -2,9 +2,11 @@
 
 import json
 
+import jax
 import numpy as np
 import pytest
 import safetensors.numpy
+from flax import nnx
 
 from tests.checkpoints.test_lora_layers import WIDTH, Network
 from tests.expectations import raises
@@ -199,6 +201,9 @@ def test_layers_that_are_one_in_the_original_code(form, tmp_path):
     got, got_bias = (np.concatenate(parts) for parts in zip(*after, strict=True))
     np.testing.assert_allclose(got, expected, atol=1e-6)
     np.testing.assert_allclose(got_bias, bias + (rows if form in ("lora_bias", "difference") else 0), atol=1e-6)
+    if form == "difference":
+        with raises("lora-misfit", "[7]", "[4]"):
+            checkpoints.load_lora(Flow(), write(tmp_path / "b.safetensors", file | {max(file): rows[:7]}))
 
 
 WORD = f"lora_unet_{QUERY.replace('.', '_')}"
@@ -238,6 +243,19 @@ def test_zeros_for_what_has_no_adapter_are_passed_over(tmp_path):
     for name, zeros in none.items():
         with raises("lora-misfit"):
             loaded(tmp_path / "a.safetensors", file | {name: zeros + 1})
+
+
+def test_weights_in_the_hosts_memory_stay_there(tmp_path):
+    unet = network("unet")
+    graph, state = nnx.split(unet)
+    unet = nnx.merge(graph, jax.tree.map(np.asarray, state))
+    file = {f"{WORD}.{end}": values for end, values in FORMS["LoKr"][1].items()} | {"lora_unet_conv_in.diff_b": OUT}
+    loaded(tmp_path / "a.safetensors", file, unet)
+    expected = loaded(tmp_path / "a.safetensors", file)
+    for got, wanted in zip(jax.tree.leaves(nnx.state(unet)), jax.tree.leaves(nnx.state(expected)), strict=True):
+        assert isinstance(got, np.ndarray)
+        assert not got.flags.writeable
+        np.testing.assert_array_equal(got, wanted)
 
 
 def test_configs_of_peft_state_the_kind(tmp_path):

@@ -41,7 +41,8 @@ def write(folder, form):
     return path, [({"<toy>": next(iter(tensors.values()))}, "")]
 
 
-@pytest.mark.parametrize("form", ["several vectors", "one vector", "flat", "web UI", "web UI, pickle", "sdxl"])
+@pytest.mark.quick(3)
+@pytest.mark.parametrize("form", ["several vectors", "web UI, pickle", "sdxl", "one vector", "flat", "web UI"])
 def test_texts_are_those_of_diffusers(form, tiny_pipeline, folder_of, tmp_path):
     folder = folder_of("sdxl") if form == "sdxl" else tiny_pipeline
     path, given = write(tmp_path, form)
@@ -67,6 +68,7 @@ def test_texts_are_those_of_diffusers(form, tiny_pipeline, folder_of, tmp_path):
             assert torch_copy.relative_error(got.text_embeds, states.text_embeds.numpy()) < 1e-5
 
 
+@pytest.mark.slow
 def test_scorers_know_the_words(tiny_pipeline, tmp_path):
     path, _ = write(tmp_path, "several vectors")
     scorer = DiffusionITM.from_pretrained(tiny_pipeline, embeddings=[path])
@@ -111,6 +113,8 @@ def test_where_files_are_looked_for(tmp_path):
     path.rename(tmp_path / "a" / "other.safetensors")
     with raises("no-such-file", "learned_embeds.safetensors"):
         textual_inversions.read_word(tmp_path / "a")
+    with raises("no-such-file", "none.pt"):
+        textual_inversions.read_word(tmp_path / "none.pt")
     pickled, _ = write(tmp_path, "web UI, pickle")
     with raises("weights-are-a-pickle", "any.pt"):
         textual_inversions.read_word(pickled)

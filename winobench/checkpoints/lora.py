@@ -156,10 +156,8 @@ def load_lora(
             chosen[name] = {**chosen.get(name, {}), **fitted}
             pairs, changes = _by_form(chosen[name])
             if changes and not fuse:
-                kind = next(iter(changes.values())).kind or "difference"
-                message = (
-                    f"the {kind} of the layer {min(changes)} cannot stay apart from the weights: use fuse_lora=True"
-                )
+                form = changes[min(changes)].form
+                message = f"the {form} of {min(changes)} cannot stay apart from the weights: use fuse_lora=True"
                 raise InputError(message, code="unsupported-option")
             lora.check_fit(pipeline.networks[name], pairs)
             lora_changes.check_fit(pipeline.networks[name], changes)
@@ -284,8 +282,9 @@ def _adapter(layer: str, roles: Mapping[str, weights.FileTensor], configs: Seque
     named = {role: tensor for role, tensor in roles.items() if role != "alpha"}
     values = {role: _finite(tensor.name, tensor.floats()) for role, tensor in named.items()}
     first = next(iter(roles.values())).name
-    if (lengths := values.pop("dora_scale", values.pop("magnitude", None))) is not None:
-        of_inputs = "dora_scale" in roles and lengths.ndim > 1 and lengths.shape[0] == 1
+    if (lengths := values.get("magnitude")) is not None:
+        # Of convolutions, peft's lengths of outputs have an axis of 1 first, as LyCORIS' lengths of inputs.
+        of_inputs = named["magnitude"].name.endswith("dora_scale") and lengths.ndim > 1 and lengths.shape[0] == 1
         values["magnitude"] = lengths if of_inputs else lengths.reshape(-1)
     if values.keys() >= {"down", "up"}:
         _check_pair(named, values)

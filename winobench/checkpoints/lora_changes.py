@@ -68,9 +68,12 @@ class Change:
         return None if product is None else product.shape
 
     @property
+    def _all_outputs(self) -> int:
+        return self.shape[0] if self.shape is not None else len(self.tensors["diff_b"])
+
+    @property
     def outputs(self) -> int:
-        own = self.shape or next(self.tensors[role].shape for role in _OF_BIAS if role in self.tensors)
-        return own[0] if self.rows is None else len(self.rows)
+        return self._all_outputs if self.rows is None else len(self.rows)
 
     @property
     def is_zero(self) -> bool:
@@ -92,23 +95,24 @@ class Change:
             same = own == weight if len(own) == len(weight) else own[0] == weight[0] and np.prod(own) == np.prod(weight)
             if not same:
                 return f"changes a weight of shape {list(own)}, but the layer's is {list(weight)}"
-        for role in _OF_BIAS:
-            if role in self.tensors and bias is None:
+        for moved in (self.tensors[role].shape for role in _OF_BIAS if role in self.tensors):
+            if bias is None:
                 return "changes a bias, but the layer has none"
-            if role in self.tensors and (self.tensors[role].ndim != 1 or self.outputs != bias[0]):
-                return f"changes a bias of shape {list(self.tensors[role].shape)}, but the layer's is {list(bias)}"
+            if moved != (self._all_outputs,) or self.outputs != bias[0]:
+                return f"changes a bias of shape {list(moved)}, but the layer's is {list(bias)}"
         if (magnitude := self.tensors.get("magnitude")) is not None:
             if magnitude.ndim > 1 and self.rows is not None:
                 return "has lengths of the inputs (dora_scale) of several layers together, which is not supported"
-            expected = self.shape[0] if magnitude.ndim == 1 else weight[1]
+            expected = self._all_outputs if magnitude.ndim == 1 else weight[1]
             if magnitude.size != expected:
                 return f"has {magnitude.size} lengths (dora_scale), but the layer needs {expected}"
         return None
 
     def changed(self, weight: jax.Array, bias: jax.Array | None, strength: float) -> tuple[jax.Array, jax.Array | None]:
-        """A layer's weight and bias, in torch's layout, as they are with the change."""
+        """A layer's weight and bias, in torch's layout, as they are with the change, in float32."""
         rows = slice(None) if self.rows is None else self.rows
-        weight, factor = weight.astype(jnp.float32), strength * self.scale
+        weight, factor = jnp.asarray(weight, jnp.float32), strength * self.scale
+        bias = None if bias is None else jnp.asarray(bias, jnp.float32)
         with jax.default_matmul_precision("highest"):
             product = _product(self.tensors)
         if product is not None:
@@ -121,7 +125,7 @@ class Change:
             weight = weight * (new.reshape(lengths.shape) / jnp.maximum(lengths, jnp.finfo(jnp.float32).eps))
         for role, times in zip(_OF_BIAS, (factor, strength), strict=True):
             if role in self.tensors:
-                bias = bias.astype(jnp.float32) + times * self.tensors[role][rows]
+                bias = bias + times * self.tensors[role][rows]
         return weight, bias
 
 

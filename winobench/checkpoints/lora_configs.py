@@ -71,7 +71,7 @@ class PeftConfig:
             raise InputError(f"{message}: get both again", code="mismatched-parts")
         for option, role in (("use_dora", "magnitude"), ("lora_bias", "up_bias")):
             if self.extras[option] != (role in roles):
-                message = f"{self.place} has {option}={self.extras[option]}, but the tensors of {layer} have not"
+                message = f"{self.place} has {option}={self.extras[option]}, which the tensors of {layer} contradict"
                 raise InputError(f"{message}: get both again", code="mismatched-parts")
 
     def alpha_of(self, layer: str, rank: int | None) -> float:

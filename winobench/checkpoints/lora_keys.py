@@ -11,7 +11,7 @@ For the layer ``...attn1.to_q`` of a UNet, with the network's name in the pipeli
   original code's (``input_blocks_4_1`` is ``down_blocks.1.attentions.0``), every denoiser as ``unet``, T5 as ``te3``;
 - ``lycoris_...`` (LyCORIS with other programs): the denoiser's layers in one word.
 
-Other forms of adapters have other endings (`_ROLES`).
+Other forms of adapters have other endings (`_KEY`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _KEY = re.compile(
     r"|\.(?P<named>lora_magnitude_vector(?:\.default)?(?:\.weight)?|lora_B(?:\.default)?\.bias|lora[_.]up\.bias)"
     r")"
 )
-_ROLES = {"A": "down", "B": "up", "w_norm": "diff", "b_norm": "diff_b"}
+_ROLES = {"A": "down", "B": "up", "w_norm": "diff", "b_norm": "diff_b", "dora_scale": "magnitude"}
 # The first names of attention layers -> the layers' own, in denoisers and in text encoders.
 _FIRST_NAMES = {"to_q": "to_q", "to_k": "to_k", "to_v": "to_v", "to_out": "to_out.0"}
 _FIRST_NAMES_OF_TEXTS = {"to_q": "q_proj", "to_k": "k_proj", "to_v": "v_proj", "to_out": "out_proj"}

@@ -72,6 +72,8 @@ def _locate(source: str | os.PathLike) -> str:
         if not path.endswith((".safetensors", *_PICKLES)):
             raise InputError(f"{path} is not a .safetensors, .bin or .pt file", code="unsupported-file-format")
         return path
+    if path.endswith((".safetensors", *_PICKLES)) and not os.path.exists(path):
+        raise InputError(f"the file {path} of a learned word does not exist", code="no-such-file")
     place = sources.resolve(path)
     for end in (".safetensors", ".bin"):
         if (found := place.find(f"{_STEM}{end}")) is not None:
