@@ -363,6 +363,11 @@ class Pipeline(drawing.Drawing, abc.ABC):
     def refresh(self) -> None:
         """Does nothing, for programs that call it: changed networks are seen without it."""
 
+    @property
+    def backend(self) -> str | None:
+        """Other code than that of a native family, with its versions. None of native families."""
+        return None
+
     def own_identity(self) -> dict[str, Any]:
         """What the fingerprint holds of tokenizers, family and settings."""
         return {
@@ -393,6 +398,12 @@ class Pipeline(drawing.Drawing, abc.ABC):
         structures = tuple((name, structure) for name, (structure, _) in parts.items())
         named = None if dtype is None else jnp.dtype(dtype).name
         return TextEncoding(type(self), structures, named), {name: params for name, (_, params) in parts.items()}
+
+    def host_texts(self, dtype: Any) -> tuple[Callable[[Sequence[str]], Tree], Tree, Any, int] | None:
+        """Of a pipeline that encodes texts on the host: (texts -> conditions, shapes of one text's, identity, texts at
+        once). Floats are rounded to ``dtype``. None for those that have a `text_function`.
+        """
+        return None
 
     def image_function(self) -> tuple[ImageEncoding, list[jax.Array]]:
         """(uint8 images ``[n, H, W, 3]`` -> latents, parameters)."""

@@ -33,6 +33,7 @@ def make_drawers(
     embeddings: Sequence[str] | None = None,
     pipeline_options: Mapping[str, Any] | None = None,
     encoders: str = "resident",
+    backend: str = "auto",
 ) -> list[Generator]:
     """The pipelines that generate images.
 
@@ -46,7 +47,7 @@ def make_drawers(
         raise InputError(f"lora_scale is {lora_scale!r}, but no LoRA is named: name one (lora), or leave it out")
     drawn_by = pairs(models, loras)
     refs = {
-        model: _check(model, settings, dtype, variant, revision, dict(pipeline_options or {}))
+        model: _check(model, settings, dtype, variant, revision, dict(pipeline_options or {}), backend)
         for model in dict.fromkeys(models)
     }
     from winobench.checkpoints import read_lora, textual_inversions  # late: names that are wrong are answered at once
@@ -70,6 +71,7 @@ def make_drawers(
             variant=variant,
             allow_pickle=allow_pickle,
             on_host=encoders == "staged",
+            backend=backend,
             **dict(pipeline_options or {}),
         )
         label, name, of_lora = labels[model], labels[model] if refs[model].is_folder else model, None
@@ -123,17 +125,23 @@ def pairs(models: Sequence[str], loras: Sequence[str | None]) -> list[tuple[str,
 
 
 def _check(
-    model: str, settings: Settings, dtype: str, variant: str | None, revision: str | None, more: Mapping[str, Any]
+    model: str,
+    settings: Settings,
+    dtype: str,
+    variant: str | None,
+    revision: str | None,
+    more: Mapping[str, Any],
+    backend: str,
 ) -> registry.ModelRef:
     """Refuses a model that does not generate images, or not with these options, without reading its weights."""
     ref = scorers.resolve(model, revision)
     if ref.kind != "diffusion_itm":
         raise InputError(f"{model!r} judges images, but generates none: name a diffusion model")
-    diffusion = {"image_size": settings.image_size, "pipeline_options": more}
+    diffusion = {"image_size": settings.image_size, "pipeline_options": more, "backend": backend}
     scorers.check_scorer(ref, dtype, variant=variant, diffusion=diffusion)
     from winobench.diffusion import families, samplers
 
-    description = families.read_description(ref.source, revision=revision)
+    description = families.read_description(ref.source, revision=revision, backend=backend)
     samplers.find_sampler(settings.sampler, description.schedule)
     total = description.schedule.num_train_timesteps
     options.whole(1, total).check(f"num_steps for {model!r}", settings.num_steps)

@@ -186,6 +186,7 @@ class DiffusionITM(Holder):
         fuse_lora: bool = True,
         embeddings: Sequence[str | os.PathLike[str]] = (),
         pipeline_options: Mapping[str, Any] | None = None,
+        backend: str = families.AUTO,
         **keywords: Any,
     ) -> DiffusionITM:
         """Loads a model and makes it a scorer.
@@ -206,6 +207,7 @@ class DiffusionITM(Holder):
             ``learned_embeds.safetensors``. Texts name a word as its file does, or as the file is named where that has
             no word (`winobench.checkpoints.textual_inversions`).
           pipeline_options: options that only the model's family has (``SETTINGS`` of its class).
+          backend: ``auto``, ``native`` or ``torch`` (`winobench.load_pipeline`).
           **keywords: of `DiffusionITM`.
 
         Raises:
@@ -231,6 +233,7 @@ class DiffusionITM(Holder):
             revision=revision,
             allow_pickle=allow_pickle,
             on_host=keywords.get("encoders") == "staged",
+            backend=backend,
             **dict(pipeline_options or {}),
         )
         for word in words:
@@ -458,6 +461,7 @@ class DiffusionITM(Holder):
             "timestep_range": None if self.timestep_range is None else list(self.timestep_range),
             # Models without one keep the fingerprint that their records have.
             **({} if held._lora is None else {"lora": held._lora}),
+            **({} if held.pipeline.backend is None else {"backend": held.pipeline.backend}),
         }
 
     @parallel.without_mesh
