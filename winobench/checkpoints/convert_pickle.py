@@ -8,6 +8,7 @@ python -m winobench.checkpoints.convert_pickle OWNER/NAME FOLDER  # a hub reposi
 from __future__ import annotations
 
 import pathlib
+import re
 import shutil
 import sys
 import tempfile
@@ -89,7 +90,7 @@ def convert_repository(repo_id: str, folder: pathlib.Path, revision: str | None 
 def _convert(path: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
     """Converts a weight file, or the index of its shards, into a folder."""
     target = folder / safetensors_name(path.name)
-    if path.suffix == ".bin":
+    if path.suffix in (".bin", ".pt"):
         tensors = pickles.read_torch_pickle(path)
         weights.write_weights(target, {name: tensor.read() for name, tensor in tensors.items()})
         return target
@@ -104,7 +105,7 @@ def safetensors_name(name: str) -> str:
     for stem, pickle_stem in weights.PICKLE_STEMS.items():
         if name.startswith(pickle_stem):
             name = stem + name.removeprefix(pickle_stem)
-    return name.replace(".bin", ".safetensors")
+    return re.sub(r"\.bin|\.pt$", ".safetensors", name)
 
 
 def _main(arguments: Sequence[str]) -> None:

@@ -184,6 +184,7 @@ class DiffusionITM(Holder):
         lora: str | os.PathLike[str] | None = None,
         lora_scale: float = 1.0,
         fuse_lora: bool = True,
+        embeddings: Sequence[str | os.PathLike[str]] = (),
         pipeline_options: Mapping[str, Any] | None = None,
         backend: str = families.AUTO,
         **keywords: Any,
@@ -202,15 +203,18 @@ class DiffusionITM(Holder):
           lora_scale: what the adapters' effect is multiplied by.
           fuse_lora: add the adapters to the weights, so that they cost nothing. Kept apart, they are computed next to
             each layer, and bfloat16 weights do not round them.
+          embeddings: files of learned words (textual inversion), or folders or hub ids that hold
+            ``learned_embeds.safetensors``. Texts name a word as its file does, or as the file is named where that has
+            no word (`winobench.checkpoints.textual_inversions`).
           pipeline_options: options that only the model's family has (``SETTINGS`` of its class).
           backend: ``auto``, ``native`` or ``torch`` (`winobench.load_pipeline`).
           **keywords: of `DiffusionITM`.
 
         Raises:
-          InputError: when the source is not a pipeline, an option is not one of its choices, or the LoRA is of another
-            model or cannot be read.
+          InputError: when the source is not a pipeline, an option is not one of its choices, or the LoRA or a learned
+            word is of another model or cannot be read.
         """
-        from winobench.checkpoints import load_lora, read_lora
+        from winobench.checkpoints import load_lora, read_lora, textual_inversions
 
         lora_scale = options.SCALE.check("lora_scale", lora_scale)
         if lora is None and lora_scale != 1:
@@ -219,6 +223,7 @@ class DiffusionITM(Holder):
             )
         # Before the model: what is wrong with the small file shows before gigabytes are read.
         adapters = None if lora is None else read_lora(lora, allow_pickle=allow_pickle)
+        words = [textual_inversions.read_word(path, allow_pickle=allow_pickle) for path in embeddings]
         pipeline = families.load_pipeline(
             source,
             dtype=dtype,
@@ -231,6 +236,8 @@ class DiffusionITM(Holder):
             backend=backend,
             **dict(pipeline_options or {}),
         )
+        for word in words:
+            textual_inversions.add_word(pipeline, word)
         if adapters is None:
             return cls(pipeline, **keywords)
         adapters = load_lora(pipeline, adapters, scale=lora_scale, fuse=fuse_lora)
