@@ -13,67 +13,117 @@ import safetensors.torch
 import torch
 
 DENOISER = "model.diffusion_model."
-_RESNET = (
-    *((r"\bnorm1\b", "in_layers.0"), (r"\bconv1\b", "in_layers.2"), (r"\bnorm2\b", "out_layers.0")),
-    *(
-        (r"\bconv2\b", "out_layers.3"),
-        (r"\btime_emb_proj\b", "emb_layers.1"),
-        (r"\bconv_shortcut\b", "skip_connection"),
-    ),
+
+
+def _table(text: str) -> list[list[str]]:
+    """Pairs of a pattern and what it becomes, one a line, in the order in which they are applied."""
+    return [line.split() for line in text.split("\n") if line]
+
+
+_RESNET = _table(r"""
+\bnorm1\b          in_layers.0
+\bconv1\b          in_layers.2
+\bnorm2\b          out_layers.0
+\bconv2\b          out_layers.3
+\btime_emb_proj\b  emb_layers.1
+\bconv_shortcut\b  skip_connection
+""")
+_VAE = _table(r"""
+down_blocks\.(\d+)\.resnets\.        down.\1.block.
+down_blocks\.(\d+)\.downsamplers\.0  down.\1.downsample
+mid_block\.resnets\.0                mid.block_1
+mid_block\.resnets\.1                mid.block_2
+mid_block\.attentions\.0             mid.attn_1
+group_norm                           norm
+to_([qkv])                           \1
+to_out\.0                            proj_out
+conv_norm_out                        norm_out
+conv_shortcut                        nin_shortcut
+""")
+_OPEN_CLIP = _table(r"""
+encoder\.layers\.                        transformer.resblocks.
+layer_norm(\d)                           ln_\1
+self_attn                                attn
+mlp\.fc1                                 mlp.c_fc
+mlp\.fc2                                 mlp.c_proj
+final_layer_norm                         ln_final
+embeddings\.token_embedding              token_embedding
+embeddings\.position_embedding\.weight   positional_embedding
+text_projection\.weight                  text_projection
+""")
+_SD3 = _table(r"""
+pos_embed\.pos_embed                         pos_embed
+pos_embed\.proj                              x_embedder.proj
+time_text_embed\.timestep_embedder\.linear_1 t_embedder.mlp.0
+time_text_embed\.timestep_embedder\.linear_2 t_embedder.mlp.2
+time_text_embed\.text_embedder\.linear_1     y_embedder.mlp.0
+time_text_embed\.text_embedder\.linear_2     y_embedder.mlp.2
+^transformer_blocks                          joint_blocks
+attn\.to_add_out                             context_block.attn.proj
+(attn2?)\.to_out\.0                          x_block.\1.proj
+attn\.norm_added_([qk])                      context_block.attn.ln_\1
+(attn2?)\.norm_([qk])                        x_block.\1.ln_\2
+norm1\.linear                                x_block.adaLN_modulation.1
+norm1_context\.linear                        context_block.adaLN_modulation.1
+ff\.net\.0\.proj                             x_block.mlp.fc1
+ff\.net\.2                                   x_block.mlp.fc2
+ff_context\.net\.0\.proj                     context_block.mlp.fc1
+ff_context\.net\.2                           context_block.mlp.fc2
+^proj_out                                    final_layer.linear
+^norm_out\.linear                            final_layer.adaLN_modulation.1
+""")
+_OF_FLUX = r"""
+time_(text|guidance)_embed\.timestep_embedder time_in
+time_(text|guidance)_embed\.text_embedder     vector_in
+time_(text|guidance)_embed\.guidance_embedder guidance_in
+linear_1\.                                    in_layer.
+linear_2\.                                    out_layer.
+^context_embedder                             txt_in
+^x_embedder                                   img_in
+^proj_out                                     final_layer.linear
+^norm_out\.linear                             final_layer.adaLN_modulation.1
+^transformer_blocks                           double_blocks
+^single_transformer_blocks                    single_blocks
+(single_blocks\.\d+\.)attn\.norm_q\.weight    \1norm.query_norm.scale
+(single_blocks\.\d+\.)attn\.norm_k\.weight    \1norm.key_norm.scale
+attn\.norm_q\.weight                          img_attn.norm.query_norm.scale
+attn\.norm_k\.weight                          img_attn.norm.key_norm.scale
+attn\.norm_added_q\.weight                    txt_attn.norm.query_norm.scale
+attn\.norm_added_k\.weight                    txt_attn.norm.key_norm.scale
+attn\.to_out\.0                               img_attn.proj
+attn\.to_add_out                              txt_attn.proj
+"""
+_FLUX = _table(
+    _OF_FLUX
+    + r"""
+(single_blocks\.\d+\.)norm\.linear  \1modulation.lin
+(single_blocks\.\d+\.)proj_out      \1linear2
+norm1\.linear                       img_mod.lin
+norm1_context\.linear               txt_mod.lin
+ff\.net\.0\.proj                    img_mlp.0
+ff\.net\.2                          img_mlp.2
+ff_context\.net\.0\.proj            txt_mlp.0
+ff_context\.net\.2                  txt_mlp.2
+"""
 )
-_OPEN_CLIP = (
-    *((r"encoder\.layers\.", "transformer.resblocks."), (r"layer_norm(\d)", r"ln_\1"), (r"self_attn", "attn")),
-    *((r"mlp\.fc1", "mlp.c_fc"), (r"mlp\.fc2", "mlp.c_proj"), (r"final_layer_norm", "ln_final")),
-    *((r"embeddings\.token_embedding", "token_embedding"), (r"text_projection\.weight", "text_projection")),
-    (r"embeddings\.position_embedding\.weight", "positional_embedding"),
+_FLUX_2 = _table(
+    _OF_FLUX
+    + r"""
+(modulation\w*)\.linear  \1.lin
+attn\.to_qkv_mlp_proj    linear1
+attn\.to_out\.           linear2.
+ff\.linear_in            img_mlp.0
+ff\.linear_out           img_mlp.2
+ff_context\.linear_in    txt_mlp.0
+ff_context\.linear_out   txt_mlp.2
+"""
 )
-_VAE = (
-    *(
-        (r"down_blocks\.(\d+)\.resnets\.", r"down.\1.block."),
-        (r"down_blocks\.(\d+)\.downsamplers\.0", r"down.\1.downsample"),
-    ),
-    *((r"mid_block\.resnets\.0", "mid.block_1"), (r"mid_block\.resnets\.1", "mid.block_2")),
-    *((r"mid_block\.attentions\.0", "mid.attn_1"), (r"group_norm", "norm"), (r"to_([qkv])", r"\1")),
-    *((r"to_out\.0", "proj_out"), (r"conv_norm_out", "norm_out"), (r"conv_shortcut", "nin_shortcut")),
-)
-_SD3 = (
-    *((r"pos_embed\.pos_embed", "pos_embed"), (r"pos_embed\.proj", "x_embedder.proj")),
-    (r"time_text_embed\.timestep_embedder\.linear_1", "t_embedder.mlp.0"),
-    (r"time_text_embed\.timestep_embedder\.linear_2", "t_embedder.mlp.2"),
-    (r"time_text_embed\.text_embedder\.linear_1", "y_embedder.mlp.0"),
-    (r"time_text_embed\.text_embedder\.linear_2", "y_embedder.mlp.2"),
-    *((r"^transformer_blocks", "joint_blocks"), (r"to_add_out", "context_block.attn.proj")),
-    *((r"attn\.context_block", "context_block"), (r"(attn2?)\.to_out\.0", r"x_block.\1.proj")),
-    *((r"attn\.norm_added_([qk])", r"context_block.attn.ln_\1"), (r"(attn2?)\.norm_([qk])", r"x_block.\1.ln_\2")),
-    *((r"norm1\.linear", "x_block.adaLN_modulation.1"), (r"norm1_context\.linear", "context_block.adaLN_modulation.1")),
-    *((r"ff\.net\.0\.proj", "x_block.mlp.fc1"), (r"ff\.net\.2", "x_block.mlp.fc2")),
-    *((r"ff_context\.net\.0\.proj", "context_block.mlp.fc1"), (r"ff_context\.net\.2", "context_block.mlp.fc2")),
-    *((r"^proj_out", "final_layer.linear"), (r"^norm_out\.linear", "final_layer.adaLN_modulation.1")),
-)
-_FLUX = (
-    *((r"time_text_embed\.timestep_embedder", "time_in"), (r"time_text_embed\.text_embedder", "vector_in")),
-    *(
-        (r"time_text_embed\.guidance_embedder", "guidance_in"),
-        (r"linear_1\.", "in_layer."),
-        (r"linear_2\.", "out_layer."),
-    ),
-    *((r"^context_embedder", "txt_in"), (r"^x_embedder", "img_in"), (r"^transformer_blocks", "double_blocks")),
-    *((r"^single_transformer_blocks", "single_blocks"), (r"(single_blocks\.\d+\.)norm\.linear", r"\1modulation.lin")),
-    *((r"norm1\.linear", "img_mod.lin"), (r"norm1_context\.linear", "txt_mod.lin")),
-    *((r"ff\.net\.0\.proj", "img_mlp.0"), (r"ff\.net\.2", "img_mlp.2")),
-    *((r"ff_context\.net\.0\.proj", "txt_mlp.0"), (r"ff_context\.net\.2", "txt_mlp.2")),
-    *((r"attn\.to_out\.0", "img_attn.proj"), (r"attn\.to_add_out", "txt_attn.proj")),
-    (r"(single_blocks\.\d+\.)attn\.norm_q\.weight", r"\1norm.query_norm.scale"),
-    (r"(single_blocks\.\d+\.)attn\.norm_k\.weight", r"\1norm.key_norm.scale"),
-    *(
-        (r"attn\.norm_q\.weight", "img_attn.norm.query_norm.scale"),
-        (r"attn\.norm_k\.weight", "img_attn.norm.key_norm.scale"),
-    ),
-    (r"attn\.norm_added_q\.weight", "txt_attn.norm.query_norm.scale"),
-    (r"attn\.norm_added_k\.weight", "txt_attn.norm.key_norm.scale"),
-    *((r"(single_blocks\.\d+\.)proj_out", r"\1linear2"), (r"^proj_out", "final_layer.linear")),
-    (r"^norm_out\.linear", "final_layer.adaLN_modulation.1"),
-)
+_Z_IMAGE = _table(r"""
+^all_final_layer\.2-1    final_layer
+^all_x_embedder\.2-1     x_embedder
+attention\.to_out\.0     attention.out
+attention\.norm_([qk])   attention.\1_norm
+""")
 
 
 def read(folder: pathlib.Path, part: str) -> dict[str, torch.Tensor]:
@@ -158,18 +208,25 @@ def sd3(tensors) -> dict[str, torch.Tensor]:
     }
 
 
-def flux(tensors, prefix: str = DENOISER) -> dict[str, torch.Tensor]:
+def flux(tensors, prefix: str = DENOISER, table: list[list[str]] = _FLUX) -> dict[str, torch.Tensor]:
     tensors = dict(tensors)
-    single = [*(f"attn.to_{each}." for each in "qkv"), "proj_mlp."]
-    _join(tensors, r"(single_transformer_blocks\.\d+\.)attn\.to_q\.(weight|bias)", single, "linear1.")
-    double = [f"attn.to_{each}." for each in "qkv"]
-    _join(tensors, r"(transformer_blocks\.\d+\.)attn\.to_q\.(weight|bias)", double, "img_attn.qkv.")
-    added = [f"attn.add_{each}_proj." for each in "qkv"]
-    _join(tensors, r"(transformer_blocks\.\d+\.)attn\.add_q_proj\.(weight|bias)", added, "txt_attn.qkv.")
+    if table is _FLUX:
+        single = [*(f"attn.to_{each}." for each in "qkv"), "proj_mlp."]
+        _join(tensors, r"(single_transformer_blocks\.\d+\.)attn\.to_q\.(weight|bias)", single, "linear1.")
+    for joined, parts in (("img_attn", "to_{}"), ("txt_attn", "add_{}_proj")):
+        parts = [f"attn.{parts.format(each)}." for each in "qkv"]
+        first = re.escape(parts[0])
+        _join(tensors, rf"(transformer_blocks\.\d+\.){first}(weight|bias)", parts, f"{joined}.qkv.")
     return {
-        prefix + _renamed(name, _FLUX): _swapped(tensor) if name.startswith("norm_out.linear") else tensor
+        prefix + _renamed(name, table): _swapped(tensor) if name.startswith("norm_out.linear") else tensor
         for name, tensor in tensors.items()
     }
+
+
+def z_image(tensors) -> dict[str, torch.Tensor]:
+    tensors = dict(tensors)
+    _join(tensors, r"(.*attention\.)to_q\.(weight)", [f"to_{each}." for each in "qkv"], "qkv.")
+    return {_renamed(name, _Z_IMAGE): tensor for name, tensor in tensors.items()}
 
 
 def _join(tensors, first: str, parts, joined: str) -> None:
@@ -185,7 +242,7 @@ def _swapped(tensor):
     return torch.cat(tensor.chunk(2)[::-1])
 
 
-def _renamed(name: str, table) -> str:
+def _renamed(name: str, table: list[list[str]]) -> str:
     for pattern, new in table:
         name = re.sub(pattern, new, name)
     return name
@@ -225,3 +282,11 @@ def flux_file(folder: pathlib.Path) -> dict[str, torch.Tensor]:
     found |= clip(read(folder, "text_encoder"), "text_encoders.clip_l.transformer.")
     t5 = {f"text_encoders.t5xxl.transformer.{name}": value for name, value in read(folder, "text_encoder_2").items()}
     return found | t5 | {"text_encoders.clip_l.transformer.text_projection.weight": torch.eye(32)}
+
+
+def klein_file(folder: pathlib.Path) -> dict[str, torch.Tensor]:
+    return flux(read(folder, "transformer"), "", _FLUX_2)
+
+
+def z_image_file(folder: pathlib.Path) -> dict[str, torch.Tensor]:
+    return z_image(read(folder, "transformer")) | {"norm_final.weight": torch.ones(3)}

@@ -47,7 +47,7 @@ _PREFIXES = {
 }
 # Prefixes of OpenCLIP's layout.
 _OPEN_CLIP = ("cond_stage_model.model.", "conditioner.embedders.1.model.")
-_EMA = "model_ema."
+_EMA = "model_ema.diffusion_model"
 # What no network reads: buffers, and parts of a training.
 _UNUSED = re.compile(
     r"model_ema\..*|first_stage_model\.loss\..*|(.+\.)?(logit_scale|position_ids)|(model\.diffusion_model\.)?norm_final"
@@ -112,8 +112,8 @@ class SingleFile(sources.Source):
     @functools.cached_property
     def _parts(self) -> dict[str, dict[str, FileTensor]]:
         """The networks that the file has."""
-        names = {_DENOISER: "transformer" if "transformer" in self._index else "unet"}
-        names |= {value[1]: part for part, value in self._index.items() if isinstance(value, list) and len(value) == 2}
+        classes = {value[1]: part for part, value in self._index.items() if isinstance(value, list) and len(value) == 2}
+        names = {_DENOISER: "transformer" if "transformer" in self._index else "unet", _T5: classes.get(_T5)}
         parts: dict[str, dict[str, FileTensor]] = {}
         unknown = []
         # Files of the denoiser alone have no prefix.
@@ -152,11 +152,12 @@ class SingleFile(sources.Source):
         configs = {part: self.base.require(f"{part}/config.json", "so its shape is unknown") for part in self._parts}
         contents = {part: sources.read_json(path) for part, path in configs.items()}
         version = importlib.metadata.version("diffusers")
-        key = files.digest([_sha256(self.path, _state(self.path)), self._index, contents, version])
+        key = files.digest([_sha256(self.path, _state(self.path)), self._index, contents, version])[:16]
         root = pathlib.Path(caches.folder(), "single_files")
-        folder = root / f"{registry.model_label(pathlib.Path(self.path).stem)}-{key[:16]}"
-        if folder.is_dir():
-            return str(folder)
+        # The file may have had another name.
+        if there := next(root.glob(f"[!.]*-{key}"), None):
+            return str(there)
+        folder = root / f"{registry.model_label(pathlib.Path(self.path).stem)}-{key}"
         if any(name.startswith(_EMA) for name in self._tensors):
             _log.warning("%s also holds an average of the training (%s*), which is not used", self.path, _EMA)
         _log.warning("converting %s to %s, once", self.path, folder)
@@ -219,7 +220,7 @@ def _convert(kind: str, tensors: dict[str, Any], config: Mapping[str, Any]) -> t
     unused = []
     if sum(tensor.numel() for tensor in found.values()) != size:
         used = {tensor.data_ptr() for tensor in found.values()}
-        unused = [name for name, tensor in left.items() if tensor.data_ptr() not in used] or ["some"]
+        unused = [name for name, tensor in left.items() if tensor.data_ptr() not in used] or list(left)
     if whole == _CLIP_L and kind == "CLIPTextModelWithProjection":
         # As in diffusers: Stable Diffusion 3 takes this encoder's state as it is.
         found["text_projection.weight"] = torch.eye(config["hidden_size"])
