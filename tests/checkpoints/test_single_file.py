@@ -1,11 +1,13 @@
 """Files in the layouts of the models' authors are the folders that they were made of."""
 
+import contextlib
 import functools
 import importlib.util
 import json
 import shutil
 import types
 
+import diffusers
 import numpy as np
 import pytest
 import safetensors.torch
@@ -17,6 +19,7 @@ from tests.expectations import raises
 from winobench import DiffusionITM, checkpoints, load_pipeline
 from winobench.base import registry
 from winobench.checkpoints import single_file, sources, weights
+from winobench.diffusion import families
 from winobench.scorers import loading
 
 
@@ -112,6 +115,15 @@ def test_networks_that_a_file_lacks_are_the_bases(folder_of, path):
     assert {name for name in expected if expected[name] != found[name]} == {"transformer"}
 
 
+@pytest.mark.parametrize("prefix", ["", original_layouts.DENOISER])
+@pytest.mark.parametrize("name", ["sd15", "flux", "z_image"])
+def test_denoisers_that_have_diffusers_names(prefix, name, folder_of, path):
+    folder = folder_of(name)
+    tensors = original_layouts.read(folder, "unet" if name == "sd15" else "transformer")
+    write(path, {f"{prefix}{key}": tensor for key, tensor in tensors.items()})
+    assert fingerprint(load_pipeline(f"{folder}+{path}")) == fingerprint(load_pipeline(folder))
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e4m3fn])
 def test_tensors_keep_their_dtype(dtype, folder_of, path, tmp_path):
     tensors = {name: tensor.to(dtype) for name, tensor in original("sd15", folder_of).items()}
@@ -190,7 +202,7 @@ FLUX = {KEYS["flux"][0]: (128,), "img_in.weight": (3072, 64)}
 @pytest.mark.parametrize(
     ("shapes", "base"),
     [
-        ({single_file._OF_SD_1: (320, 4, 3, 3)}, "sd15"),
+        ({single_file._OF_SD_1: (320, 640, 1, 1)}, "sd15"),
         ({KEYS["xl_base"]: (1280,)}, "sdxl"),
         (SD3 | {"pos_embed": (1, 36_864, 1536)}, "sd3-medium"),
         (SD3 | {"pos_embed": (1, 147_456, 1536)}, "sd35-medium"),
@@ -199,7 +211,7 @@ FLUX = {KEYS["flux"][0]: (128,), "img_in.weight": (3072, 64)}
         (FLUX, "flux1-schnell"),
         # Alike in several versions, of other tasks and families, or of nothing known.
         ({KEYS["v2"]: (320, 1024)}, None),
-        ({single_file._OF_SD_1: (320, 9, 3, 3)}, None),
+        ({single_file._OF_SD_1: (), KEYS["inpainting"]: (320, 9, 3, 3)}, None),
         (SD3 | {"pos_embed": (1, 4, 1536)}, None),
         ({KEYS["flux2"][1]: (3,)}, None),
         ({KEYS["z-image-turbo"][1]: (3,)}, None),
@@ -217,8 +229,48 @@ def test_the_base_is_told_by_names_and_shapes(shapes, base):
         single_file._base("a.safetensors", tensors)
 
 
+# Name -> tensors of the denoiser in the published file, and the base that it is found to have.
+PUBLISHED = {
+    "sd15": (686, "sd15"),
+    "sd21": (686, None),
+    "sdxl": (1680, None),  # without its text encoders
+    "sd35-medium": (665, "sd35-medium"),
+    "sd35-large": (923, "sd35-large"),
+    "flux1-dev": (780, "flux1-dev"),
+    "flux1-schnell": (776, "flux1-schnell"),
+    "flux2-klein-4b": (149, None),
+    "z-image-turbo": (453, None),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_denoisers_of_the_published_sizes(name, monkeypatch):
+    monkeypatch.undo()
+    number, base = PUBLISHED[name]
+    described = families.released(name)
+    kind, config = described.family.PARTS[described.family.DENOISER][1], described.denoiser_config.to_dict()
+    with torch.device("meta"):
+        theirs = getattr(diffusers, kind).from_config(config).state_dict()
+    layouts = {
+        "UNet2DConditionModel": lambda: original_layouts.unet(theirs, config["layers_per_block"]),
+        "SD3Transformer2DModel": lambda: original_layouts.sd3(theirs),
+        "FluxTransformer2DModel": lambda: original_layouts.flux(theirs, ""),
+        "Flux2Transformer2DModel": lambda: original_layouts.flux(theirs, "", original_layouts._FLUX_2),
+        "ZImageTransformer2DModel": lambda: original_layouts.z_image(theirs),
+    }
+    tensors = layouts[kind]()
+    assert len(tensors) == number
+    with contextlib.nullcontext() if base else raises("unknown-kind-of-model"):
+        assert single_file._base("a.safetensors", tensors) == base
+    found, unused = single_file._convert(kind, tensors, config)
+    assert {key: value.shape for key, value in found.items()} == {key: value.shape for key, value in theirs.items()}
+    assert not unused
+
+
 def test_the_base_is_found_as_other_models_are(folder_of, path, monkeypatch):
     write(path, original("sd15", folder_of))
+    monkeypatch.setattr(single_file, "_OF_SD_1", "model.diffusion_model.output_blocks.0.0.skip_connection.weight")
     with raises("hub-not-reached", str(path), "stable-diffusion-v1-5/stable-diffusion-v1-5", "HF_HUB_OFFLINE"):
         loading.check_scorer(str(path))
     monkeypatch.setitem(registry.MODELS, "sd15", registry.Model(str(folder_of("sd15")), "a folder"))

@@ -45,12 +45,14 @@ _PREFIXES = {
     **dict.fromkeys(("conditioner.embedders.1.model.", "text_encoders.clip_g.transformer."), "text_encoder_2"),
     "text_encoders.t5xxl.transformer.": _T5,
 }
+# What names of denoisers begin with that are diffusers' already.
+_CONVERTED = ("conv_in.", "transformer_blocks.", "all_x_embedder.")
 # Prefixes of OpenCLIP's layout.
 _OPEN_CLIP = ("cond_stage_model.model.", "conditioner.embedders.1.model.")
 _EMA = "model_ema.diffusion_model"
-# What no network reads: buffers, and parts of a training.
+# What no network reads: buffers, parts of a training, and a tokenizer.
 _UNUSED = re.compile(
-    r"model_ema\..*|first_stage_model\.loss\..*|(.+\.)?(logit_scale|position_ids)|(model\.diffusion_model\.)?norm_final"
+    r"model_ema\..*|first_stage_model\.loss\..*|(.+\.)?(logit_scale|position_ids|spiece_model)|(model\.diffusion_model\.)?norm_final"
     r"\.weight|(alphas_cumprod|betas|log_one_minus|sqrt_|posterior_)\w*|denoiser\.sigmas"
 )
 # Marks of fine-tuned models, and what the schedule of their base must say.
@@ -66,7 +68,7 @@ _BASES = {
     "flux-schnell": "flux1-schnell",
 }
 # What diffusers takes for "v1" when it knows no better has this in truth.
-_OF_SD_1 = f"{_DENOISER_PREFIX}input_blocks.0.0.weight"
+_OF_SD_1 = f"{_DENOISER_PREFIX}output_blocks.11.0.skip_connection.weight"
 # Of torch, under other numbers than NumPy's.
 _NOT_NUMPYS = {name: getattr(ml_dtypes, name) for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2")}
 
@@ -212,6 +214,8 @@ def _convert(kind: str, tensors: dict[str, Any], config: Mapping[str, Any]) -> t
         found = single_file_utils.convert_open_clip_checkpoint(shape, left, whole)
     elif kind.startswith("CLIPText"):
         found = single_file_utils.convert_ldm_clip_checkpoint(left, whole)
+    elif any(name.removeprefix(whole).startswith(_CONVERTED) for name in left):
+        found = {name.removeprefix(whole): tensor for name, tensor in left.items()}
     else:
         if kind == "Flux2Transformer2DModel":
             left = {name.removeprefix(whole): tensor for name, tensor in left.items()}
