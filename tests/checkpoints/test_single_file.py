@@ -115,6 +115,14 @@ def test_networks_that_a_file_lacks_are_the_bases(folder_of, path):
     assert {name for name in expected if expected[name] != found[name]} == {"transformer"}
 
 
+def test_t5_may_have_its_embeddings_under_the_other_name(folder_of, path):
+    tensors, start = original("flux", folder_of), "text_encoders.t5xxl.transformer."
+    tensors[f"{start}encoder.embed_tokens.weight"] = tensors.pop(f"{start}shared.weight")
+    write(path, tensors)
+    folder = folder_of("flux")
+    assert fingerprint(load_pipeline(f"{folder}+{path}")) == fingerprint(load_pipeline(folder))
+
+
 @pytest.mark.parametrize("prefix", ["", original_layouts.DENOISER])
 @pytest.mark.parametrize("name", ["sd15", "flux", "z_image"])
 def test_denoisers_that_have_diffusers_names(prefix, name, folder_of, path):

@@ -1,7 +1,7 @@
 r"""Converts PyTorch weight files (``.bin``) into safetensors, without PyTorch and without running code in them.
 
 python -m winobench.checkpoints.convert_pickle FOLDER           # writes safetensors files next to the .bin files
-python -m winobench.checkpoints.convert_pickle FILE.bin         # the same for one file, also .pt, .pth or .ckpt
+python -m winobench.checkpoints.convert_pickle FILE.bin         # the same for one file, also of .pt, .pth or .ckpt
 python -m winobench.checkpoints.convert_pickle OWNER/NAME FOLDER  # a hub repository, converted into a new folder
 """
 

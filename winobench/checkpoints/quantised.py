@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _FLOATS = ("F8_E4M3", "F8_E5M2")
 _FACTORS = ("scale_weight", "weight_scale")
 _OF_INPUTS = ("scale_input", "input_scale")
-# The mark of ComfyUI's files; its values only say how products are computed there.
+# Marks of ComfyUI, which only concern how products are computed there.
 _MARK, _FORMAT = "scaled_fp8", "comfy_quant"
 _FORMATS = ("float8_e4m3fn", "float8_e5m2")
 _OTHERS = re.compile(r"(.+[._])?(scaled_fp8|(weight|input)_scale\w*|scale_(weight|input)|comfy_quant)")

@@ -179,8 +179,8 @@ class SingleFile(sources.Source):
             if not folder.is_dir():  # another process was quicker
                 reason = error.strerror or error
                 raise InputError(
-                    f"{self.path} cannot be converted to {folder} ({reason}): make room, or name another folder for"
-                    " the cache (WINOBENCH_CACHE)",
+                    f"{self.path} cannot be converted to {folder} ({reason}): delete other files, or name another"
+                    " folder for the cache (WINOBENCH_CACHE)",
                     code="cannot-write",
                 ) from error
         return str(folder)
@@ -241,7 +241,7 @@ def _is_dropped(kind: str, prefix: str, name: str) -> bool:
 
 
 def _tensor(tensor: FileTensor, file: Any) -> Any:
-    """A torch tensor: that of the file, or the floats that a quantised one was made of."""
+    """A torch tensor in the file's dtype, or of floats where it is quantised."""
     import torch
 
     return file.get_tensor(tensor.name) if tensor.stored else torch.from_numpy(tensor.floats())
