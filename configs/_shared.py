@@ -18,7 +18,11 @@ class Weights:
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint(Weights):
-    model: str = option("clevr-tiny", options.text(), "a name of winobench eval --list_models, a folder, or a hub id")
+    model: str = option(
+        "clevr-tiny",
+        options.text(),
+        "a name of winobench eval --list_models, a folder, a hub id, or a .safetensors file",
+    )
     variant: str | None = option(None, options.text(255).or_none(), "which of several weight files, such as fp16")
 
 

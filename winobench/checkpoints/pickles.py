@@ -311,6 +311,7 @@ def not_allowed(path: str, command: str) -> InputError:
 
 def conversion_command(source: sources.Source) -> str:
     """The command line that turns the pickles of a source into safetensors files."""
+    source = getattr(source, "base", source)  # of a single file
     if isinstance(source, sources.HubRepository):
         revision = f" --revision={shlex.quote(source.requested)}" if source.requested else ""
         return f"{CONVERT} {source.repo_id} {source.repo_id.rpartition('/')[2]}{revision}"

@@ -192,7 +192,8 @@ class DiffusionITM(Holder):
         """Loads a model and makes it a scorer.
 
         Args:
-          source: a name in `winobench.base.registry.MODELS`, a folder in the diffusers layout, or a hub id.
+          source: a name in `winobench.base.registry.MODELS`, a folder in the diffusers layout, a hub id, or a single
+            file (``FILE.safetensors`` or ``BASE+FILE.safetensors``).
           dtype: ``float32`` or ``bfloat16``, of the denoiser's parameters and of its computation. Images and texts are
             encoded, noise is added, and differences are summed in float32 in either case.
           variant: of the weight files, such as ``fp16``.
