@@ -382,6 +382,27 @@ def ideogram(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None
         yield
 
 
+# Kandinsky 3 --------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def kandinsky3(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
+    """The mean of a text's states is over its tokens and one of the padding: its pipeline cuts off the others."""
+    import torch
+
+    from winobench.torch_pipelines.bridge import replaced
+
+    mask, pooling = results[2], pipe.unet.add_time_condition
+    counted = torch.nn.functional.pad(mask, (1, -1), value=1)[..., None]
+
+    def pooled(embedding: Any, states: Any, bias: Any) -> Any:
+        mean = (states * counted).sum(1, keepdim=True) / counted.sum(1, keepdim=True)
+        return embedding + pooling.attention(mean, states, bias).squeeze(1)
+
+    with replaced(pooling, "forward", pooled):
+        yield
+
+
 # Kandinsky 5 --------------------------------------------------------------------------------------------------------
 
 

@@ -32,6 +32,8 @@ class Family:
       pack: (pipeline, latents [n, c, h, w]) -> latents as ``__call__`` takes them. None for those that it makes itself.
       unpack: (pipeline, prediction, height, width in pixels) -> [n, c, h, w].
       side: latents along one side of a position of the denoiser.
+      encodes_by_forward: whether ``encode_prompt`` only calls the text encoders. Those that it uses otherwise, such as
+        by ``generate``, stay on the host.
       pixels: pipeline -> pixels along one side of a latent.
       together: several texts are encoded at once. False where the conditions of a text depend on the others.
       size: height and width of the images, in pixels, where no config has them.
@@ -59,6 +61,7 @@ class Family:
     pack: Callable[[Any, Any], Any] | None = None
     unpack: Callable[[Any, Any, int, int], Any] | None = None
     side: int = 1
+    encodes_by_forward: bool = True
     pixels: Callable[[Any], int] = lambda pipe: pipe.vae_scale_factor
     together: bool = True
     size: int | None = None
@@ -210,9 +213,15 @@ FAMILIES: dict[str, Family] = {
         rounding=1e-3,  # the network multiplies the last bit of a time by 10,000
         during=changes.ideogram,
     ),
-    # Its call cuts texts behind the longest. The mask hides what it would cut.
     "Kandinsky3Pipeline": Family(
-        denoiser="unet", autoencoder="movq", tokens=None, side=8, pixels=lambda pipe: 8, size=1024
+        denoiser="unet",
+        autoencoder="movq",
+        tokens=None,
+        side=8,
+        pixels=lambda pipe: 8,
+        together=False,
+        size=1024,
+        during=changes.kandinsky3,
     ),
     "Kandinsky5T2IPipeline": Family(
         fill=changes.kandinsky5_fill,
