@@ -33,7 +33,7 @@ GROUPS = {
     "Generate images": ("draw_pictures", "read_pictures", "Pictures", "read_prompts", "Prompt", "SAMPLERS"),
     "Pipelines": (
         *("load_pipeline", "Pipeline", "StableDiffusion", "StableDiffusionXL", "StableDiffusion3"),
-        *("Flux", "Flux2Klein", "ZImage", "Schedule", "NoiseSchedule"),
+        *("Flux", "Flux2Klein", "ZImage", "TorchPipeline", "Schedule", "NoiseSchedule"),
     ),
     "Networks": ("UNet2DConditionModel", "AutoencoderKL", "CLIPTextModel", "ClevrVerifier"),
     "Language models": ("load_responder", "VisionLanguageModel", "Captioner"),

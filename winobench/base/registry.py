@@ -42,6 +42,9 @@ class Model:
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
+BY_TORCH = {"backend": "torch"}
+"""Options of models that torch's own code runs (`winobench.torch_pipelines`)."""
+
 _MODELS = {
     "diffusion_itm": {
         "clevr-tiny": (
@@ -71,6 +74,9 @@ _MODELS = {
         "flux2-klein-base-9b": ("black-forest-labs/FLUX.2-klein-base-9B", "FLUX.2-klein base 9B, 1024 pixels (gated)"),
         "z-image-turbo": ("Tongyi-MAI/Z-Image-Turbo", "Z-Image-Turbo, 1024 pixels"),
         "z-image": ("Tongyi-MAI/Z-Image", "Z-Image, 1024 pixels"),
+        "pixart-sigma": ("PixArt-alpha/PixArt-Sigma-XL-2-1024-MS", "PixArt-Sigma, 1024 pixels", BY_TORCH),
+        "qwen-image": ("Qwen/Qwen-Image", "Qwen-Image, 1024 pixels", BY_TORCH),
+        "sana-1.6b": ("Efficient-Large-Model/Sana_1600M_1024px_BF16_diffusers", "SANA 1.6B, 1024 pixels", BY_TORCH),
     },
     "contrastive": {
         # OpenAI's weights in a repository that has them as safetensors.

@@ -185,6 +185,7 @@ class DiffusionITM(Holder):
         lora_scale: float = 1.0,
         fuse_lora: bool = True,
         pipeline_options: Mapping[str, Any] | None = None,
+        backend: str = families.AUTO,
         **keywords: Any,
     ) -> DiffusionITM:
         """Loads a model and makes it a scorer.
@@ -202,35 +203,33 @@ class DiffusionITM(Holder):
           fuse_lora: add the adapters to the weights, so that they cost nothing. Kept apart, they are computed next to
             each layer, and bfloat16 weights do not round them.
           pipeline_options: options that only the model's family has (``SETTINGS`` of its class).
+          backend: ``auto``, ``native`` or ``torch`` (`winobench.load_pipeline`).
           **keywords: of `DiffusionITM`.
 
         Raises:
           InputError: when the source is not a pipeline, an option is not one of its choices, or the LoRA is of another
             model or cannot be read.
         """
-        from winobench.checkpoints import load_lora, read_lora
-
         lora_scale = options.SCALE.check("lora_scale", lora_scale)
         if lora is None and lora_scale != 1:
             raise InputError(
                 f"lora_scale is {lora_scale!r}, but no LoRA is named: name one (lora), or leave it out", code="no-lora"
             )
         # Before the model: what is wrong with the small file shows before gigabytes are read.
-        adapters = None if lora is None else read_lora(lora, allow_pickle=allow_pickle)
-        pipeline = families.load_pipeline(
-            source,
-            dtype=dtype,
+        where: dict[str, Any] = {"revision": revision, "backend": backend}
+        adapters = None if lora is None else families.read_lora(source, lora, **where, allow_pickle=allow_pickle)
+        how = {
             # Most of what bfloat16 changes in an error would come from the text encoder, and each text is encoded once.
-            encoder_dtype="float32",
-            variant=variant,
-            revision=revision,
-            allow_pickle=allow_pickle,
-            on_host=keywords.get("encoders") == "staged",
+            "encoder_dtype": "float32",
+            "variant": variant,
+            "allow_pickle": allow_pickle,
+            "on_host": keywords.get("encoders") == "staged",
+            **where,
             **dict(pipeline_options or {}),
-        )
+        }
         if adapters is None:
-            return cls(pipeline, **keywords)
-        adapters = load_lora(pipeline, adapters, scale=lora_scale, fuse=fuse_lora)
+            return cls(families.load_pipeline(source, dtype, **how), **keywords)
+        pipeline, adapters = families.load_with_lora(source, dtype, adapters, scale=lora_scale, fuse=fuse_lora, **how)
         scorer = cls(pipeline, **keywords)
         scorer._lora = {"sha256": adapters.sha256, "scale": float(lora_scale), "fused": bool(fuse_lora)}
         if adapters.negatives is not None:
@@ -451,6 +450,7 @@ class DiffusionITM(Holder):
             "timestep_range": None if self.timestep_range is None else list(self.timestep_range),
             # Models without one keep the fingerprint that their records have.
             **({} if held._lora is None else {"lora": held._lora}),
+            **({} if held.pipeline.backend is None else {"backend": held.pipeline.backend}),
         }
 
     @parallel.without_mesh

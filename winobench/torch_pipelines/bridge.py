@@ -109,11 +109,11 @@ def to_numpy(tensor: Any) -> np.ndarray:
     """A tensor of the host as an array of the same memory, which nobody can write into."""
     tensor = tensor.detach().contiguous()
     is_bfloat16 = tensor.dtype == torch.bfloat16
-    array = tensor.view(torch.int16).numpy().view(jnp.bfloat16) if is_bfloat16 else tensor.numpy()
+    array = (tensor.view(torch.int16) if is_bfloat16 else tensor).numpy()
     narrow = {"int64": np.int32, "float64": np.float32, "complex128": np.complex64}.get(array.dtype.name)
-    array = array.view() if narrow is None else array.astype(narrow)
-    array.flags.writeable = False
-    return array
+    array = array if narrow is None else array.astype(narrow)
+    array.flags.writeable = False  # of the array itself: views of one that is writable count as writable
+    return array.view(jnp.bfloat16) if is_bfloat16 else array
 
 
 def to_torch(array: Any) -> Any:

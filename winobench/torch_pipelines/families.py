@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from winobench.base import options
+from winobench.base.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,3 +76,23 @@ FAMILIES: dict[str, Family] = {
 
 REFUSED: dict[str, str] = {}
 """Other text-to-image classes -> why they cannot be scored."""
+
+
+def refuse_code(path: object, part: str, names: Sequence[Any]) -> NoReturn:
+    """Raises InputError for a part whose class is code of the repository."""
+    raise InputError(
+        f"{path} takes its {part} from {options.quote(names)}, which is code of the repository: such code is never run"
+        " here, so take a model whose parts are classes of diffusers and transformers",
+        code="foreign-code",
+    )
+
+
+def family_of(name: str) -> Family:
+    """The family of a pipeline class of diffusers."""
+    if name in FAMILIES:
+        return FAMILIES[name]
+    reason = REFUSED.get(name, "it is not among the checked pipelines")
+    raise InputError(
+        f"diffusers' {name} cannot be used: {reason}. Name a model of another class: {', '.join(sorted(FAMILIES))}",
+        code="wrong-kind-of-model",
+    )

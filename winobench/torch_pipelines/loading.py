@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import inspect
-import json
 import os
 import pathlib
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winobench.base import caches, files, options
+from winobench.base import caches, files, json_files, options
 from winobench.base.errors import InputError
 from winobench.checkpoints import models, sources
 from winobench.checkpoints.sources import Source
@@ -23,7 +22,7 @@ from winobench.diffusion.schedules import NoiseSchedule, Schedule
 from winobench.models import holding
 from winobench.torch_pipelines import adapters, parts
 from winobench.torch_pipelines.adapters import LoRAFile
-from winobench.torch_pipelines.families import FAMILIES, REFUSED, Family
+from winobench.torch_pipelines.families import Family, family_of
 from winobench.torch_pipelines.network import TorchConfig
 
 if TYPE_CHECKING:
@@ -38,18 +37,6 @@ _SMALL_IMAGE = 128
 # Rows of the comparison's predictions: compilers have treated a single row by itself, and wrongly.
 _ROWS = (1, 3)
 _TEXTS = ("a dog to the left of a cat", "", "two birds")
-
-
-def family_of(name: str) -> Family:
-    """The family of a pipeline class of diffusers."""
-    if name in FAMILIES:
-        return FAMILIES[name]
-    raise InputError(f"{name} cannot be used: {refusal(name)}", code="wrong-kind-of-model")
-
-
-def refusal(name: str) -> str:
-    """Why a class cannot be used."""
-    return REFUSED.get(name) or f"it is not among the checked pipelines of diffusers ({', '.join(sorted(FAMILIES))})"
 
 
 def versions() -> dict[str, str]:
@@ -131,7 +118,7 @@ def _check_cleaning(pipe: Any, family: Family) -> None:
 
 def configs_of(pipe: Any, family: Family) -> dict[str, TorchConfig]:
     """The configs of the denoiser and the autoencoder, with what is derived from both."""
-    denoiser, vae = (json.loads(part.to_json_string()) for part in (getattr(pipe, family.denoiser), pipe.vae))
+    denoiser, vae = (json_files.parse(part.to_json_string()) for part in (getattr(pipe, family.denoiser), pipe.vae))
     factor, sample = pipe.vae_scale_factor, getattr(pipe, "default_sample_size", denoiser.get("sample_size"))
     sample = sample[0] if isinstance(sample, list | tuple) and len(set(sample)) == 1 else sample
     own = {"latents_a_side": family.side, "image_size": sample * factor if isinstance(sample, int) else None}

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from winobench.base import json_files
 from winobench.models import functional
 
 
@@ -20,7 +21,7 @@ class TorchConfig:
 
     def __init__(self, values: Mapping[str, Any]):
         self._text = json.dumps({**values}, sort_keys=True, default=str)
-        self._values = json.loads(self._text)
+        self._values = json_files.parse(self._text)
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -93,6 +94,11 @@ class TorchNetwork(nnx.Module):
         self.arrays = nnx.Dict({name: nnx.Param(bridge.to_numpy(tensors[name])) for name in sorted(tensors)})
         del tensors
         self.program = TorchProgram(module.to("meta"), (config, key))
+
+    def to_devices(self) -> None:
+        """Puts the arrays on a device, one after the other, so that the host's memory is freed."""
+        for parameter in self.arrays.values():
+            parameter.set_value(jax.device_put(parameter.get_value()))
 
     def compute(self, module: Any, *tensors: Any) -> Any:
         """What is computed with the module, of tensors."""

@@ -18,6 +18,7 @@ from winobench.base import hub, memory, options
 from winobench.base.errors import InputError
 from winobench.checkpoints import sources, weights
 from winobench.checkpoints.sources import LocalFolder, Source
+from winobench.torch_pipelines.families import refuse_code
 
 INDEX = "model_index.json"
 # What tokenizers and configs are read from: no code, and no weights.
@@ -43,7 +44,7 @@ def read_index(source: Source) -> dict[str, Any]:
     index = sources.read_json(path)
     name = index.get("_class_name")
     if isinstance(name, list):
-        raise _foreign(path, "pipeline", name)
+        refuse_code(path, "pipeline", name)
     return index
 
 
@@ -63,14 +64,6 @@ def _is_known(library: Any) -> bool:
     return isinstance(library, str) and library in bridge.diffusers.pipelines._import_structure
 
 
-def _foreign(path: str, part: str, names: Sequence[Any]) -> InputError:
-    return InputError(
-        f"{path} takes its {part} from {options.quote(names)}, which is code of the repository: such code is never run"
-        " here, so take a model whose parts are classes of diffusers and transformers",
-        code="foreign-code",
-    )
-
-
 def classes(source: Source, index: Mapping[str, Any]) -> dict[str, type]:
     """The class of each part. Raises InputError where diffusers' pipeline takes other ones."""
     from winobench.torch_pipelines import bridge
@@ -82,7 +75,7 @@ def classes(source: Source, index: Mapping[str, Any]) -> dict[str, type]:
     found = {}
     for part, (library, name) in _named(index).items():
         if not _is_known(library):
-            raise _foreign(path, part, [library, name])
+            refuse_code(path, part, [library, name])
         if part not in wanted:
             continue
         module = getattr(bridge, library, None) or getattr(bridge.diffusers.pipelines, library)
@@ -119,7 +112,7 @@ def _refuse_auto_map(source: Source, part: str, name: str) -> None:
     for stem in ("config", "tokenizer_config", "processor_config", "preprocessor_config"):
         path = source.find(f"{part}/{stem}.json")
         if path is not None and (code := sources.read_json(path).get(_AUTO_MAP)):
-            raise _foreign(path, f"{part} ({name})", [code])
+            refuse_code(path, f"{part} ({name})", [code])
 
 
 def is_network(kind: type) -> bool:

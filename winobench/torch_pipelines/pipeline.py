@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -21,8 +22,9 @@ from winobench.diffusion.pure_functions import TextEncoding as PureTextEncoding
 from winobench.diffusion.pure_functions import Tree
 from winobench.diffusion.schedules import Schedule
 from winobench.models.base import Network
+from winobench.torch_pipelines import adapters as adapters_of
 from winobench.torch_pipelines import loading
-from winobench.torch_pipelines.families import Family
+from winobench.torch_pipelines.families import Family, family_of
 from winobench.torch_pipelines.network import TorchNetwork
 
 if TYPE_CHECKING:
@@ -90,8 +92,46 @@ class TorchPipeline(Pipeline):
         """
         settings = cls.check_settings(settings)
         pipe = loading.load(source, dtype, variant=variant, revision=revision)
+        return cls._checked(pipe, on_host, settings)
+
+    @classmethod
+    def read_lora(cls, source: str | os.PathLike[str], *, allow_pickle: bool = False) -> Any:
+        """See `Pipeline`. A safetensors file in a form that diffusers reads."""
+        return adapters_of.read(source)
+
+    @classmethod
+    def load_with_lora(
+        cls,
+        source: Any,
+        dtype: Any,
+        adapters: Any,
+        *,
+        scale: float = 1.0,
+        fuse: bool = True,
+        encoder_dtype: Any = None,
+        variant: str | None = None,
+        revision: str | None = None,
+        allow_pickle: bool = False,
+        on_host: bool = False,
+        **settings: Any,
+    ) -> tuple[Self, Any]:
+        """See `Pipeline`. diffusers itself adds the adapters to the weights, text encoders' as well."""
+        if not fuse:
+            raise InputError(
+                "diffusers adds a LoRA to the weights of this model, so that it cannot be kept apart: leave out"
+                " fuse_lora",
+                code="unsupported-option",
+            )
+        settings = cls.check_settings(settings)
+        pipe = loading.load(source, dtype, variant=variant, revision=revision, lora=adapters, lora_scale=scale)
+        return cls._checked(pipe, on_host, settings), adapters
+
+    @classmethod
+    def _checked(cls, pipe: Any, on_host: bool, settings: Mapping[str, Any]) -> Self:
         pipeline = cls.from_diffusers(pipe, **settings)
         loading.check_against_torch(pipeline)
+        for network in (pipeline.vae,) if on_host else (pipeline.vae, pipeline.network):
+            network.to_devices()
         return pipeline
 
     @classmethod
@@ -110,7 +150,7 @@ class TorchPipeline(Pipeline):
         from winobench.torch_pipelines.texts import TextEncoding
 
         pipe.set_progress_bar_config(disable=True)
-        family = loading.family_of(type(pipe).__name__)
+        family = family_of(type(pipe).__name__)
         call = _call(type(pipe).__name__, family, cls.check_settings(settings))
         schedule = loading.read_schedule(pipe.scheduler)
         configs = loading.configs_of(pipe, family)
@@ -124,7 +164,7 @@ class TorchPipeline(Pipeline):
     ) -> Description:
         """See `Pipeline`."""
         pipe = loading.skeleton(source, revision=revision)
-        family = loading.family_of(type(pipe).__name__)
+        family = family_of(type(pipe).__name__)
         _call(type(pipe).__name__, family, cls.check_settings(settings or {}))
         return Description(cls, loading.read_schedule(pipe.scheduler), None, loading.configs_of(pipe, family))
 
@@ -132,6 +172,12 @@ class TorchPipeline(Pipeline):
     def diffusers_class(self) -> str:
         """The class of diffusers' pipeline."""
         return type(self.network.pipeline.pipe).__name__
+
+    @property
+    def backend(self) -> str:
+        """See `Pipeline`."""
+        versions = ", ".join(f"{name} {version}" for name, version in loading.versions().items())
+        return f"torch (experimental): {self.diffusers_class}, {versions}"
 
     @staticmethod
     def check_fit(configs: Mapping[str, Any], num_tokens: Mapping[str, int]) -> None:
