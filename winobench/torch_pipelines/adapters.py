@@ -17,6 +17,7 @@ from winobench.base.errors import InputError
 from winobench.checkpoints import lora, sources, weights
 
 _NAME = "winobench"
+_MISFIT = "lora-misfit"
 # diffusers says so of each network that a file leaves alone.
 _HARMLESS = "No LoRA keys associated"
 # Of diffusers' loggers, those that say which tensors of a file are left out.
@@ -77,7 +78,7 @@ def fuse(pipe: Any, file: LoRAFile, scale: float) -> None:
         )
     networks = {part: one for part, one in pipe.components.items() if isinstance(one, bridge.torch.nn.Module)}
     before = {part: set(network.state_dict()) for part, network in networks.items()}
-    with parts.quietly(f"{file.path} is not a LoRA that diffusers can load for a {name}"), _told() as told:
+    with parts.quietly(f"{file.path} is not a LoRA that diffusers loads for this {name}", _MISFIT), _told() as told:
         pipe.load_lora_weights(file.path, adapter_name=_NAME, local_files_only=True)
         converted = pipe.lora_state_dict(file.path, local_files_only=True)
     converted = converted[0] if isinstance(converted, tuple) else converted
@@ -87,7 +88,7 @@ def fuse(pipe: Any, file: LoRAFile, scale: float) -> None:
         reason = f" ({told[0]})" if told else f": of {len(wanted)} tensors it takes {taken}"
         raise InputError(
             f"{file.path} is a LoRA of another model than this {name}{reason}: name one that was made for it",
-            code="lora-misfit",
+            code=_MISFIT,
         )
     with parts.quietly(f"{file.path} cannot be added to the weights of this {name}"):
         pipe.fuse_lora(lora_scale=scale, safe_fusing=True)
@@ -113,9 +114,11 @@ def _told() -> Iterator[list[str]]:
     for logger in loggers:
         logger.addHandler(listener)
         logger.setLevel(logging.WARNING)
+        logger.propagate = False
     try:
         yield told
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.removeHandler(listener)
             logger.setLevel(level)
+            logger.propagate = True

@@ -119,6 +119,9 @@ def _check_cleaning(pipe: Any, family: Family) -> None:
 def configs_of(pipe: Any, family: Family) -> dict[str, TorchConfig]:
     """The configs of the denoiser and the autoencoder, with what is derived from both."""
     denoiser, vae = (json_files.parse(part.to_json_string()) for part in (getattr(pipe, family.denoiser), pipe.vae))
+    for config in (denoiser, vae):  # where they came from, and how their weights were stored
+        for name in ("_name_or_path", "_diffusers_version", "quantization_config"):
+            config.pop(name, None)
     factor, sample = pipe.vae_scale_factor, getattr(pipe, "default_sample_size", denoiser.get("sample_size"))
     sample = sample[0] if isinstance(sample, list | tuple) and len(set(sample)) == 1 else sample
     own = {"latents_a_side": family.side, "image_size": sample * factor if isinstance(sample, int) else None}

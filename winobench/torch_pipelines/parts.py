@@ -9,7 +9,7 @@ import logging
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -268,7 +268,7 @@ def on_meta() -> Any:
 
 
 @contextlib.contextmanager
-def quietly(what: str) -> Iterator[None]:
+def quietly(what: str, code: str = "cannot-read") -> Iterator[None]:
     """Around the loading of diffusers and transformers: their errors become one sentence."""
     from winobench.torch_pipelines import bridge
 
@@ -278,14 +278,14 @@ def quietly(what: str) -> Iterator[None]:
     had_bars = bars.is_progress_bar_enabled()
     bars.disable_progress_bar()
     for logger in loggers:
-        logger.setLevel(logging.ERROR)
+        logger.setLevel(logging.CRITICAL)
     try:
         yield
     except InputError:
         raise
     except Exception as error:
         reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise InputError(f"{what}: {reason}", code="cannot-read") from error
+        raise InputError(f"{what}: {reason}", code=code) from error
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)

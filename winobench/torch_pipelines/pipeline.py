@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -15,7 +16,7 @@ import numpy as np
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.base.texts import checked_texts
-from winobench.diffusion import identity, pure_functions
+from winobench.diffusion import pure_functions
 from winobench.diffusion.folders import Description
 from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.pure_functions import TextEncoding as PureTextEncoding
@@ -249,11 +250,17 @@ class TorchPipeline(Pipeline):
         """See `Pipeline`. The versions of the packages whose code decides a prediction are in it."""
         return {
             "family": self.diffusers_class,
+            "pipeline": self._options,
             "texts": self._texts_identity,
             "settings": {name: getattr(self, name) for name in self.SETTINGS},
         }
 
-    fingerprint = functools.cached_property(identity.fingerprint)
+    @property
+    def _options(self) -> dict[str, str]:
+        """What ``model_index.json`` says besides the parts."""
+        pipe = self.network.pipeline.pipe
+        named = inspect.signature(type(pipe).__init__).parameters.keys() - pipe.components.keys()
+        return {name: str(value) for name, value in sorted(pipe.config.items()) if name in named}
 
 
 def _call(name: str, family: Family, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,11 @@ from winobench.base import files
 from winobench.base.errors import InputError
 from winobench.torch_pipelines.families import Family
 
+# Parts that texts do not pass through.
+_OTHERS = ("vae", "scheduler")
+# Of a config: the package's version, and how the weights were stored.
+_NOT_IDENTITY = ("transformers_version", "quantization_config")
+
 Conditions = dict[str, np.ndarray]
 
 
@@ -30,6 +35,11 @@ class TextEncoding:
 
     def __init__(self, pipe: Any, family: Family, call: Mapping[str, Any], batch_size: int = 4):
         self._pipe, self._family, self.call, self.batch_size = pipe, family, dict(call), batch_size
+        parts = {name: part for name, part in pipe.components.items() if name not in (family.denoiser, *_OTHERS)}
+        self._networks = {name: part for name, part in parts.items() if hasattr(part, "state_dict")}
+        rest = {name: part for name, part in parts.items() if name not in self._networks}
+        # Now: tokenizers keep, and write, what their last call has set.
+        self._files = {name: _files(part) for name, part in rest.items() if hasattr(part, "save_pretrained")}
 
     @functools.cached_property
     def _keywords(self) -> dict[str, Any]:
@@ -102,15 +112,10 @@ class TextEncoding:
     @functools.cached_property
     def identity(self) -> dict[str, Any]:
         """All that decides the conditions of a text: weights, configs, tokenizers and keywords."""
-        kept = {name: part for name, part in self._pipe.components.items() if name not in ("vae", "scheduler")}
-        modules = {name: part for name, part in kept.items() if hasattr(part, "state_dict")}
-        modules.pop(self._family.denoiser, None)
-        others = {name: part for name, part in kept.items() if hasattr(part, "save_pretrained") and name not in modules}
-        others.pop(self._family.denoiser, None)
         return {
-            "weights": {name: _weights(module) for name, module in modules.items()},
-            "configs": {name: module.config.to_dict() for name, module in modules.items()},
-            "files": {name: _files(part) for name, part in others.items()},
+            "weights": {name: _weights(module) for name, module in self._networks.items()},
+            "configs": {name: _plain(module.config.to_dict()) for name, module in self._networks.items()},
+            "files": self._files,
             "keywords": {name: str(value) for name, value in self._keywords.items()},
         }
 
@@ -120,6 +125,14 @@ def rounded(conditions: Conditions, dtype: Any) -> Conditions:
         name: array.astype(dtype) if jnp.issubdtype(array.dtype, jnp.floating) else array
         for name, array in conditions.items()
     }
+
+
+def _plain(config: Any) -> Any:
+    """A config of transformers as JSON values, without its place and the versions of packages."""
+    if isinstance(config, Mapping):
+        kept = {str(name): value for name, value in config.items() if not str(name).startswith("_")}
+        return {name: _plain(value) for name, value in kept.items() if name not in _NOT_IDENTITY}
+    return [_plain(value) for value in config] if isinstance(config, list | tuple) else str(config)
 
 
 def _weights(module: Any) -> str:
