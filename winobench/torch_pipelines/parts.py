@@ -246,7 +246,9 @@ def _check_vocabulary(source: Source, part: str, kind: Any) -> None:
         return
     missing = [name for name in names.values() if source.find(f"{part}/{name}") is None]
     if missing or not names:
-        source.require(f"{part}/{(missing or [whole])[0]}", f"so there is no {kind.__name__} in it")
+        first, *others = [name for name in (whole, *missing) if name is not None]
+        without = f"nor {' and '.join(others)}, " if others else ""
+        source.require(f"{part}/{first}", f"{without}so there is no {kind.__name__} in it")
 
 
 def assemble(source: Source, index: Mapping[str, Any], loaded: Mapping[str, Any]) -> Any:
