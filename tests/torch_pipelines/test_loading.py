@@ -24,6 +24,7 @@ from winobench import DiffusionITM
 from winobench.base import hub, memory
 from winobench.diffusion import families
 from winobench.generation import loading as generation
+from winobench.models import holding
 from winobench.scorers import loading as scorers
 from winobench.torch_pipelines import adapters, loading
 from winobench.torch_pipelines.pipeline import TorchPipeline
@@ -273,6 +274,15 @@ def test_memory_is_asked_before_weights_are_read(folder, monkeypatch):
     monkeypatch.setattr(memory, "of_host", lambda: wanted)
     with raises("cannot-read", "transformer"):  # it would fit
         loading.load(folder, "bfloat16")
+
+
+def test_weights_are_not_copied(saved):
+    pipe = loading.load(saved, "float32")
+    before = {name: tensor.data_ptr() for name, tensor in pipe.transformer.state_dict().items()}
+    network = TorchPipeline.from_diffusers(pipe).network
+    holding.split(network)
+    after = {name: parameter.get_value().__array_interface__["data"][0] for name, parameter in network.arrays.items()}
+    assert {name: after[name] for name in before} == before
 
 
 def test_a_package_that_cleans_texts_is_needed(monkeypatch):

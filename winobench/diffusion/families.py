@@ -126,7 +126,8 @@ def family_of(source: Source, backend: str = AUTO) -> type[AnyPipeline]:
     torch_families = importlib.import_module("winobench.torch_pipelines.families")
     if isinstance(kind, list):
         torch_families.refuse_code(path, "pipeline", kind)
-    if backend == TORCH or (backend == AUTO and kind in {*torch_families.FAMILIES, *torch_families.REFUSED}):
+    is_known = kind in torch_families.FAMILIES or torch_families.refusals.reason(str(kind)) is not None
+    if backend == TORCH or (backend == AUTO and is_known):
         torch_families.family_of(str(kind))
         return _imported(_TORCH)
     if kind in torch_families.FAMILIES:

@@ -446,9 +446,11 @@ class Pipeline(drawing.Drawing, abc.ABC):
         named = None if dtype is None else jnp.dtype(dtype).name
         return TextEncoding(type(self), structures, named), {name: params for name, (_, params) in parts.items()}
 
-    def host_texts(self, dtype: Any) -> tuple[Callable[[Sequence[str]], Tree], Tree, Any, int] | None:
-        """Of a pipeline that encodes texts on the host: (texts -> conditions, shapes of one text's, identity, texts at
-        once). Floats are rounded to ``dtype``. None for those that have a `text_function`.
+    def host_texts(self, dtype: Any) -> tuple[Callable[..., Any], Tree, Any, int] | None:
+        """Of a pipeline that has its text encoders on the host: arguments of `winobench.engine.text_store.HostTexts`.
+
+        They are (mesh, make_room -> context with texts -> conditions), shapes of one text's, identity, and texts at
+        once. Floats are rounded to ``dtype``. None for those that have a `text_function`.
         """
         return None
 

@@ -129,10 +129,10 @@ def _check(
         raise InputError(f"{model!r} judges images, but generates none: name a diffusion model")
     diffusion = {"image_size": settings.image_size, "pipeline_options": more, "backend": backend}
     scorers.check_scorer(ref, dtype, variant=variant, diffusion=diffusion)
-    from winobench.diffusion import families, samplers
+    from winobench.diffusion import families
 
     description = families.read_description(ref.source, revision=revision, backend=backend)
-    samplers.find_sampler(settings.sampler, description.schedule)
+    description.family.check_sampler(settings.sampler, description.schedule)
     total = description.schedule.num_train_timesteps
     options.whole(1, total).check(f"num_steps for {model!r}", settings.num_steps)
     return ref

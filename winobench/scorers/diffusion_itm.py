@@ -131,12 +131,12 @@ class DiffusionITM(Holder):
         self._dtype = jnp.dtype(pipeline.denoiser.dtype).name
         self._params = StagedParameters(params, self.mesh)
         is_staged = self._encoders == "staged"
-        if not is_staged:
-            self._params.on_devices()
-        make_room = self._params.release if is_staged else None
         of_tables = (self.image_size, self.mesh, self._table_rows)
         self._images = ImageTables(pipeline, *of_tables)
-        self._texts = TextTables(pipeline, self._dtype, *of_tables, make_room=make_room)
+        of_texts = {"is_staged": is_staged, "make_room": self._params.release}
+        self._texts = TextTables(pipeline, self._dtype, *of_tables, **of_texts)
+        if not is_staged:
+            self._params.on_devices()
         for table, size in zip((self._images, self._texts), sizes, strict=True):
             table.encoder.size = size or table.encoder.size  # it may have been halved
         self.latent_shape = self._images.latent_shape

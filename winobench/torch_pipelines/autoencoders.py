@@ -9,16 +9,21 @@ import jax
 import jax.numpy as jnp
 
 from winobench.base.errors import InputError
-from winobench.torch_pipelines.network import TorchNetwork
+from winobench.torch_pipelines import changes
+from winobench.torch_pipelines.families import Family
+from winobench.torch_pipelines.network import TorchConfig, TorchNetwork
 
 
 class TorchAutoencoder(TorchNetwork):
     """An autoencoder's encoder. The pipeline decodes by itself where images are generated."""
 
+    def __init__(self, module: Any, config: TorchConfig, family: Family):
+        super().__init__(module, config, key=family.scale)
+        self.encoder = encoder_of(config._class_name, family)
+
     def compute(self, module: Any, *tensors: Any) -> Any:
         """Pixels [n, 3, h, w] as latents [n, c, h, w]."""
-        encoder = ENCODERS[self.config._class_name]
-        return encoder.scale(module, encoder.encode(module, *tensors))
+        return self.encoder.scale(module, self.encoder.encode(module, *tensors))
 
     def encode_latents(self, images: jax.Array, noise: jax.Array | None) -> jax.Array:
         """Images ``[n, h, w, 3]`` in [-1, 1] as latents float32 ``[n, h, w, c]``: the mean of the posterior."""
@@ -68,6 +73,17 @@ class Encoder(NamedTuple):
 ENCODERS: dict[str, Encoder] = {
     "AutoencoderDC": Encoder(lambda vae, images: vae.encode(images).latent, _shifted),
     "AutoencoderKL": Encoder(_mean, _shifted),
+    "AutoencoderKLFlux2": Encoder(_mean, changes.normalized_squares),
+    "AutoencoderKLHunyuanImage": Encoder(_mean, _shifted),
     "AutoencoderKLQwenImage": Encoder(_mean_of_frame, _standardised),
+    "AutoencoderKLWan": Encoder(_mean_of_frame, _standardised),
+    "AutoencoderTiny": Encoder(lambda vae, images: vae.encode(images).latents, _shifted),
+    "VQModel": Encoder(lambda vae, images: vae.encode(images).latents, lambda vae, latents: latents),
 }
 """Class of an autoencoder -> how it is called."""
+
+
+def encoder_of(name: str, family: Family) -> Encoder:
+    """How the autoencoder of this class is called in a family."""
+    encoder = ENCODERS[name]
+    return encoder if family.scale is None else encoder._replace(scale=family.scale)

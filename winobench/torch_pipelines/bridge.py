@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib.util
 import threading
 import warnings
 from collections.abc import Iterator
@@ -14,10 +16,16 @@ import numpy as np
 
 from winobench.base.errors import InputError
 
+JAX = "jax"
+"""The type of the device of tensors that are JAX arrays."""
+
 try:
     import diffusers
     import torch
     import transformers
+
+    if importlib.util.find_spec("torchax") is None:
+        raise ImportError("No module named 'torchax'", name="torchax")
 except ImportError as error:
     raise InputError(
         f"this model runs by diffusers and torch, but {error.name or error} is not installed:"
@@ -43,8 +51,12 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 _ABSENT = object()
 
 
-def _torchax() -> Any:
-    """torchax 0.0.13 names overloads in its tables that torch 2.13 has dropped. Nothing calls them."""
+@functools.cache
+def environment() -> Any:
+    """torchax's environment. Imported late, as torchax asks for the devices, which processes have to join before.
+
+    torchax 0.0.13 names overloads in its tables that torch 2.13 has dropped. Nothing calls them.
+    """
     packet = type(torch.ops.aten.add)
     read = packet.__getattr__
 
@@ -56,22 +68,17 @@ def _torchax() -> Any:
                 raise
             return f"{self}.{name}"
 
-    try:
-        with replaced(packet, "__getattr__", lenient):
-            import torchax
+    with replaced(packet, "__getattr__", lenient):
+        import torchax
 
-            torchax.default_env()  # reads the other tables
-    except ImportError as error:
-        raise InputError(
-            'this model runs by torchax, which is not installed: pip install "winobench[torch]"',
-            code="missing-package",
-        ) from error
-    return torchax
+        made = torchax.default_env()  # reads the other tables
+    # Without it, tensors cannot index what was cut out of another one.
+    torchax.view.View._elem = property(lambda self: self.jax())
+    from winobench.torch_pipelines import operations
 
+    operations.install(made)
+    return made
 
-torchax = _torchax()
-ENVIRONMENT = torchax.default_env()
-JAX_DEVICE = torch.device("jax")
 
 _lock = threading.RLock()
 
@@ -83,7 +90,7 @@ def tracing() -> Iterator[None]:
     diffusers keeps some results in caches unless it is exported. Those of a trace would be tracers.
     """
     exporting = replaced(torch.compiler, "is_exporting", lambda: True)
-    with _lock, ENVIRONMENT, torch.no_grad(), exporting, warnings.catch_warnings():
+    with _lock, environment(), torch.no_grad(), exporting, warnings.catch_warnings():
         # Torch's whole numbers have 64 bits, and JAX's here 32.
         warnings.filterwarnings("ignore", "Explicitly requested dtype")
         yield
@@ -98,11 +105,11 @@ def in_torch() -> Iterator[None]:
 
 def as_torch(array: Any) -> Any:
     """JAX arrays or tracers as tensors. Within `tracing`."""
-    return torchax.interop.torch_view(jnp.asarray(array))
+    return environment().j2t_iso(jnp.asarray(array))
 
 
 def as_jax(tensor: Any) -> jax.Array:
-    return torchax.interop.jax_view(tensor)
+    return environment().t2j_iso(tensor)
 
 
 def to_numpy(tensor: Any) -> np.ndarray:
@@ -110,9 +117,12 @@ def to_numpy(tensor: Any) -> np.ndarray:
     tensor = tensor.detach().contiguous()
     is_bfloat16 = tensor.dtype == torch.bfloat16
     array = (tensor.view(torch.int16) if is_bfloat16 else tensor).numpy()
+    # Of views, too: whoever holds them need not copy what nobody can change.
+    array.flags.writeable = False
     narrow = {"int64": np.int32, "float64": np.float32, "complex128": np.complex64}.get(array.dtype.name)
-    array = array if narrow is None else array.astype(narrow)
-    array.flags.writeable = False  # of the array itself: views of one that is writable count as writable
+    if narrow is not None:
+        array = array.astype(narrow)
+        array.flags.writeable = False
     return array.view(jnp.bfloat16) if is_bfloat16 else array
 
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _CLEANERS = {"ftfy": "ftfy", "beautifulsoup4": "bs4"}
 # Largest differences from torch, as a share of the root mean square of its numbers.
 _TOLERANCES = {"float32": 1e-4, "bfloat16": 0.05, "float16": 0.01}
+# Their schedules are shifted after betas are made of the config.
+_SHIFTED_CLASSES = ("CogVideoXDDIMScheduler", "CogVideoXDPMScheduler")
 # Of the images of the comparison, in pixels: where a model takes them, a host is done with them soon.
 _SMALL_IMAGE = 128
 # Rows of the comparison's predictions: compilers have treated a single row by itself, and wrongly.
@@ -59,14 +61,14 @@ def load(
     source = sources.resolve(source, revision=revision)
     index = _read_index(source)
     family = family_of(index["_class_name"])
-    kinds = parts.classes(source, index)
+    kinds = parts.classes(source, index, family)
     found = parts.weight_files(source, kinds, variant)
     # Images are encoded once, and the most that a half rounds would come from their latents.
-    dtypes = {"default": dtype, "vae": "float32"}
+    dtypes = {"default": dtype, family.autoencoder: "float32"}
     parts.check_memory(source, {part: tensors for part, (_, tensors) in found.items()}, dtypes)
     variants = {part: its_variant for part, (its_variant, _) in found.items()}
     del found  # it holds the files
-    folder, loaded = parts.folder_of(source, index), {}
+    folder, loaded = parts.folder_of(source, kinds), {}
     for part, kind in kinds.items():
         if part in variants:
             its_dtype = dtypes.get(part, dtype)
@@ -87,15 +89,18 @@ def skeleton(source: Any, *, revision: str | None = None) -> Any:
     source = sources.resolve(source, revision=revision)
     index = _read_index(source)
     family = family_of(index["_class_name"])
-    kinds = parts.classes(source, index)
-    loaded: dict[str, Any] = {}
-    for part in (family.denoiser, "vae", "scheduler"):
-        stem = "scheduler_config.json" if part == "scheduler" else "config.json"
-        path = source.require(f"{part}/{stem}", "so it is not a pipeline in the diffusers layout")
-        config = {**sources.read_json(path), "_class_name": kinds[part].__name__}
-        with parts.quietly(f"{path} does not describe a {kinds[part].__name__}"), parts.on_meta():
-            loaded[part] = kinds[part].from_config(config)
-    return parts.assemble(source, index, dict.fromkeys(kinds) | loaded)
+    kinds = parts.classes(source, index, family)
+    loaded: dict[str, Any] = dict.fromkeys(kinds)
+    for part in (family.denoiser, family.autoencoder, "scheduler"):
+        is_sampler = part == "scheduler"
+        name = f"{part}/{'scheduler_config' if is_sampler else 'config'}.json"
+        path = source.require(name, "so it is not a pipeline in the diffusers layout")
+        # Samplers' files hold Infinity, and their tables are numbers.
+        config = json_files.read_object(path, "get it again", constants=is_sampler)
+        name = kinds[part].__name__
+        with parts.quietly(f"{path} does not describe a {name}"), parts.device("cpu" if is_sampler else "meta"):
+            loaded[part] = kinds[part].from_config({**config, "_class_name": name})
+    return parts.assemble(source, index, loaded)
 
 
 def _read_index(source: Source) -> dict[str, Any]:
@@ -118,19 +123,27 @@ def _check_cleaning(pipe: Any, family: Family) -> None:
 
 def configs_of(pipe: Any, family: Family) -> dict[str, TorchConfig]:
     """The configs of the denoiser and the autoencoder, with what is derived from both."""
-    denoiser, vae = (json_files.parse(part.to_json_string()) for part in (getattr(pipe, family.denoiser), pipe.vae))
+    denoiser, vae = (
+        json_files.parse(getattr(pipe, name).to_json_string()) for name in (family.denoiser, family.autoencoder)
+    )
     for config in (denoiser, vae):  # where they came from, and how their weights were stored
         for name in ("_name_or_path", "_diffusers_version", "quantization_config"):
             config.pop(name, None)
-    factor, sample = pipe.vae_scale_factor, getattr(pipe, "default_sample_size", denoiser.get("sample_size"))
+    factor, sample = family.pixels(pipe), getattr(pipe, "default_sample_size", denoiser.get("sample_size"))
     sample = sample[0] if isinstance(sample, list | tuple) and len(set(sample)) == 1 else sample
-    own = {"latents_a_side": family.side, "image_size": sample * factor if isinstance(sample, int) else None}
+    size = sample * factor if isinstance(sample, int) else None
+    own = {"latents_a_side": family.side, "image_size": family.size or size}
     of_images = {"downsampling": factor, "in_channels": 3, "force_upcast": bool(vae.get("force_upcast"))}
     return {"network": TorchConfig(denoiser | own), "vae": TorchConfig(vae | of_images)}
 
 
-def read_schedule(scheduler: Any) -> Schedule:
-    """The noise schedule of a scheduler of diffusers."""
+def schedule_of(pipe: Any, family: Family) -> Schedule:
+    """The noise schedule of a pipeline of diffusers."""
+    schedule = _read_schedule(pipe.scheduler)
+    return schedule if family.schedule is None else family.schedule(pipe, schedule)
+
+
+def _read_schedule(scheduler: Any) -> Schedule:
     kind = type(scheduler).__name__
     config = {name: value for name, value in scheduler.config.items() if not name.startswith("_")}
     if kind == SCHEDULER_CLASS:
@@ -144,6 +157,13 @@ def read_schedule(scheduler: Any) -> Schedule:
                 code="unsupported-option",
             )
         return FlowSchedule(num_train_timesteps=config["num_train_timesteps"], shift=config.get("flow_shift") or 1.0)
+    if kind in _SHIFTED_CLASSES:
+        left = np.asarray(scheduler.alphas_cumprod, np.float64)
+        return NoiseSchedule(
+            num_train_timesteps=len(left),
+            trained_betas=tuple((1 - left / np.append(1.0, left[:-1])).tolist()),
+            prediction_type=config["prediction_type"],
+        )
     return NoiseSchedule.from_config({**config, "_class_name": kind})
 
 
@@ -175,6 +195,7 @@ def differences(pipeline: TorchPipeline) -> dict[str, tuple[float, float]]:
     random = np.random.default_rng(0)
     pixels = random.standard_normal((1, 3, *[_usable_size(pipeline)] * 2)).astype(np.float32)
     vae, network, schedule = pipeline.vae, pipeline.network, pipeline.schedule
+    family = family_of(pipeline.diffusers_class)
     latents = vae.run_in_torch(pixels.astype(vae.dtype))
     found = {"latents": (_difference(_jitted(vae, pixels.astype(vae.dtype)), latents), _TOLERANCES[vae.dtype.name])}
     for rows in _ROWS:
@@ -184,7 +205,7 @@ def differences(pipeline: TorchPipeline) -> dict[str, tuple[float, float]]:
         conditions = pipeline.texts.encode_all(_TEXTS[:rows], network.dtype)
         inputs = (noisy, times, conditions)
         difference = _difference(_jitted(network, *inputs), network.run_in_torch(*inputs))
-        found[f"predictions for {rows}"] = difference, _TOLERANCES[network.dtype.name]
+        found[f"predictions for {rows}"] = difference, max(_TOLERANCES[network.dtype.name], family.rounding)
     return found
 
 

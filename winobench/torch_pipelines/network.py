@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -74,24 +75,30 @@ class TorchProgram:
 
 
 class TorchNetwork(nnx.Module):
-    """A torch module's arrays, under torch's names and in torch's layouts, and the program that computes with them.
+    """A torch module's arrays, under torch's names, and the program that computes with them.
 
     Attributes:
       config: of the module.
+      kernels: names of the weights of convolutions, which have the axes of `winobench.models.layers.Conv2d`.
       dtype: of its computation.
     """
 
     shares_rows = False
 
-    def __init__(self, module: Any, config: TorchConfig, *, key: Any = None):
-        """Takes the numbers out of a module, which is on the meta device afterwards."""
-        from winobench.torch_pipelines import bridge
+    def __init__(self, module: Any, config: TorchConfig, *, key: Any = None, keep: bool = False):
+        """Takes the numbers out of a module, which is on the meta device afterwards, unless it is to keep them."""
+        from winobench.torch_pipelines import bridge, operations
 
         module = module.eval().requires_grad_(False)
         tensors = {**dict(module.named_parameters()), **dict(module.named_buffers()), **loose_tensors(module)}
         self.dtype = jnp.dtype(str(module.dtype).removeprefix("torch."))
         self.config = config
-        self.arrays = nnx.Dict({name: nnx.Param(bridge.to_numpy(tensors[name])) for name in sorted(tensors)})
+        self.kernels = weights_of_convolutions(module)
+        arrays = {name: bridge.to_numpy(tensors[name]) for name in sorted(tensors)}
+        arrays |= {name: operations.kernel_of(arrays[name]) for name in self.kernels}
+        self.arrays = nnx.Dict({name: nnx.Param(array) for name, array in arrays.items()})
+        # Programs are kept by compiled functions for longer than a module may be.
+        module = copy.deepcopy(module, {id(one): one.to("meta") for one in tensors.values()}) if keep else module
         del tensors
         self.program = TorchProgram(module.to("meta"), (config, key))
 
@@ -104,23 +111,45 @@ class TorchNetwork(nnx.Module):
         """What is computed with the module, of tensors."""
         return module(*tensors)
 
+    @contextlib.contextmanager
+    def traced(self) -> Iterator[Any]:
+        """The module in a trace, with tensors of its arrays."""
+        from winobench.torch_pipelines import bridge
+
+        with functional.precision(self.dtype), bridge.tracing(), self._module(bridge.as_torch) as module:
+            yield module
+
     def run(self, *arrays: Any) -> jax.Array:
         """`compute` of JAX arrays, in a trace."""
         from winobench.torch_pipelines import bridge
 
-        with functional.precision(self.dtype), bridge.tracing():
-            tensors = {name: bridge.as_torch(parameter.get_value()) for name, parameter in self.arrays.items()}
-            with self.program.with_tensors(tensors) as module:
-                return bridge.as_jax(self.compute(module, *jax.tree.map(bridge.as_torch, arrays)))
+        with self.traced() as module:
+            return bridge.as_jax(self.compute(module, *jax.tree.map(bridge.as_torch, arrays)))
 
     def run_in_torch(self, *arrays: Any) -> np.ndarray:
         """`compute` of arrays, by torch on the host."""
         from winobench.torch_pipelines import bridge
 
-        with bridge.in_torch():
-            tensors = {name: bridge.to_torch(parameter.get_value()) for name, parameter in self.arrays.items()}
-            with self.program.with_tensors(tensors) as module:
-                return bridge.to_numpy(self.compute(module, *jax.tree.map(bridge.to_torch, arrays)))
+        with bridge.in_torch(), self._module(bridge.to_torch) as module:
+            return bridge.to_numpy(self.compute(module, *jax.tree.map(bridge.to_torch, arrays)))
+
+    def _module(self, convert: Callable[[Any], Any]) -> contextlib.AbstractContextManager[Any]:
+        """The module, with what a function makes of the arrays as its tensors."""
+        from winobench.torch_pipelines import operations
+
+        arrays = {name: parameter.get_value() for name, parameter in self.arrays.items()}
+        arrays |= {name: operations.weight_of(arrays[name]) for name in self.kernels}
+        return self.program.with_tensors({name: convert(array) for name, array in arrays.items()})
+
+
+def weights_of_convolutions(module: Any) -> tuple[str, ...]:
+    """Their names among a module's parameters."""
+    import torch
+
+    kinds = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)
+    parameters = dict(module.named_parameters())
+    names = (f"{name}.weight" for name, part in module.named_modules() if isinstance(part, kinds))
+    return tuple(name for name in names if name in parameters)
 
 
 def loose_tensors(module: Any) -> dict[str, Any]:

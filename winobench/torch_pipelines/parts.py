@@ -9,7 +9,7 @@ import logging
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ from winobench.base import hub, memory, options
 from winobench.base.errors import InputError
 from winobench.checkpoints import sources, weights
 from winobench.checkpoints.sources import LocalFolder, Source
-from winobench.torch_pipelines.families import refuse_code
+from winobench.torch_pipelines.families import Family, refuse_code
 
 INDEX = "model_index.json"
 # What tokenizers and configs are read from: no code, and no weights.
@@ -49,10 +49,9 @@ def read_index(source: Source) -> dict[str, Any]:
 
 
 def _named(index: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Part -> (library, class), of those parts that are there and are needed."""
+    """Part -> (library, class), which are None for a part that is not there. Other lists are options."""
     pairs = {name: value for name, value in index.items() if isinstance(value, list) and len(value) == 2}
-    used = {name: value for name, value in pairs.items() if name not in _UNUSED and not name.startswith("_")}
-    return {name: (library, kind) for name, (library, kind) in used.items() if (library, kind) != (None, None)}
+    return {name: (library, kind) for name, (library, kind) in pairs.items() if not isinstance(kind, int | float)}
 
 
 def _is_known(library: Any) -> bool:
@@ -64,7 +63,7 @@ def _is_known(library: Any) -> bool:
     return isinstance(library, str) and library in bridge.diffusers.pipelines._import_structure
 
 
-def classes(source: Source, index: Mapping[str, Any]) -> dict[str, type]:
+def classes(source: Source, index: Mapping[str, Any], family: Family) -> dict[str, type]:
     """The class of each part. Raises InputError where diffusers' pipeline takes other ones."""
     from winobench.torch_pipelines import bridge
 
@@ -74,10 +73,10 @@ def classes(source: Source, index: Mapping[str, Any]) -> dict[str, type]:
     hints = pipeline._get_signature_types()
     found = {}
     for part, (library, name) in _named(index).items():
+        if library is None or part.startswith("_") or part not in wanted or part in (*_UNUSED, *family.without):
+            continue
         if not _is_known(library):
             refuse_code(path, part, [library, name])
-        if part not in wanted:
-            continue
         module = getattr(bridge, library, None) or getattr(bridge.diffusers.pipelines, library)
         kind = getattr(module, name, None) if isinstance(name, str) else None
         if not isinstance(kind, type) or not hasattr(kind, "from_pretrained"):
@@ -99,7 +98,7 @@ def classes(source: Source, index: Mapping[str, Any]) -> dict[str, type]:
             _refuse_auto_map(source, part, name)
         found[part] = kind
     optional = {name for name, one in wanted.items() if one.default is not inspect.Parameter.empty}
-    optional |= {"self", *pipeline._optional_components, *_UNUSED}
+    optional |= {"self", *pipeline._optional_components, *_UNUSED, *family.without}
     if missing := sorted(wanted.keys() - found.keys() - optional):
         raise InputError(
             f"{path} names no {missing[0]}, which a {pipeline.__name__} needs: get the file again",
@@ -124,13 +123,13 @@ def is_network(kind: type) -> bool:
 # Files ------------------------------------------------------------------------------------------------------------
 
 
-def folder_of(source: Source, index: Mapping[str, Any]) -> str:
+def folder_of(source: Source, names: Iterable[str]) -> str:
     """A local folder with a pipeline's small files."""
     if isinstance(source, LocalFolder):
         return str(source.path)
     import huggingface_hub
 
-    patterns = [INDEX, *(f"{part}/{pattern}" for part in _named(index) for pattern in _SMALL_FILES)]
+    patterns = [INDEX, *(f"{part}/{pattern}" for part in names for pattern in _SMALL_FILES)]
     try:
         return huggingface_hub.snapshot_download(
             source.repo_id,
@@ -257,16 +256,17 @@ def assemble(source: Source, index: Mapping[str, Any], loaded: Mapping[str, Any]
 
     kind = getattr(bridge.diffusers, index["_class_name"])
     known = inspect.signature(kind.__init__).parameters
-    empty = {name: None for name, one in known.items() if name in kind._optional_components or name in _UNUSED}
-    values = {name: value for name, value in index.items() if name in known and not isinstance(value, list)}
+    # Of parts that are left out. Options of the pipeline are no classes.
+    empty = {name: None for name in known if name in kind._optional_components or name in _named(index)}
+    values = {name: value for name, value in index.items() if name in known and name not in empty}
     with quietly(f"{source} is not what diffusers reads"):
         return kind(**(empty | values | dict(loaded)))
 
 
-def on_meta() -> Any:
+def device(name: str) -> Any:
     from winobench.torch_pipelines import bridge
 
-    return bridge.torch.device("meta")
+    return bridge.torch.device(name)
 
 
 @contextlib.contextmanager

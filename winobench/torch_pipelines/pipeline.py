@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
+from winobench import parallel
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.base.texts import checked_texts
 from winobench.diffusion import pure_functions
+from winobench.diffusion.drawing import Run, check_finite
 from winobench.diffusion.folders import Description
 from winobench.diffusion.pipeline import Pipeline
+from winobench.diffusion.pure_functions import Decoded, Tree
 from winobench.diffusion.pure_functions import TextEncoding as PureTextEncoding
-from winobench.diffusion.pure_functions import Tree
 from winobench.diffusion.schedules import Schedule
 from winobench.models.base import Network
 from winobench.torch_pipelines import adapters as adapters_of
 from winobench.torch_pipelines import loading
 from winobench.torch_pipelines.families import Family, family_of
-from winobench.torch_pipelines.network import TorchNetwork
+from winobench.torch_pipelines.network import TorchConfig, TorchNetwork
 
 if TYPE_CHECKING:
     from winobench.torch_pipelines.autoencoders import TorchAutoencoder
@@ -44,7 +48,7 @@ class TorchPipeline(Pipeline):
     Attributes:
       network: the denoiser, called as diffusers' pipeline calls it.
       vae: the autoencoder.
-      texts: the text encoders, which run in torch on the host.
+      texts: the text encoders. The host has them, and devices other than CPUs while texts are encoded.
       schedule: the noise schedule.
       timestep_range: see `Pipeline`.
       guidance_embedding: the guidance that the denoiser is given as a number, where it takes one; None for the
@@ -130,9 +134,9 @@ class TorchPipeline(Pipeline):
     @classmethod
     def _checked(cls, pipe: Any, on_host: bool, settings: Mapping[str, Any]) -> Self:
         pipeline = cls.from_diffusers(pipe, **settings)
-        loading.check_against_torch(pipeline)
         for network in (pipeline.vae,) if on_host else (pipeline.vae, pipeline.network):
             network.to_devices()
+        loading.check_against_torch(pipeline)
         return pipeline
 
     @classmethod
@@ -153,11 +157,17 @@ class TorchPipeline(Pipeline):
         pipe.set_progress_bar_config(disable=True)
         family = family_of(type(pipe).__name__)
         call = _call(type(pipe).__name__, family, cls.check_settings(settings))
-        schedule = loading.read_schedule(pipe.scheduler)
+        schedule = loading.schedule_of(pipe, family)
         configs = loading.configs_of(pipe, family)
         texts = TextEncoding(pipe, family, call)
         network = TorchDenoiser(pipe, family, configs["network"], call, texts.constants)
-        return cls(network, TorchAutoencoder(pipe.vae, configs["vae"]), texts, schedule, **settings)
+        return cls(
+            network,
+            TorchAutoencoder(getattr(pipe, family.autoencoder), configs["vae"], family),
+            texts,
+            schedule,
+            **settings,
+        )
 
     @classmethod
     def read_description(
@@ -167,12 +177,21 @@ class TorchPipeline(Pipeline):
         pipe = loading.skeleton(source, revision=revision)
         family = family_of(type(pipe).__name__)
         _call(type(pipe).__name__, family, cls.check_settings(settings or {}))
-        return Description(cls, loading.read_schedule(pipe.scheduler), None, loading.configs_of(pipe, family))
+        return Description(cls, loading.schedule_of(pipe, family), None, loading.configs_of(pipe, family))
+
+    @property
+    def diffusers(self) -> Any:
+        """diffusers' pipeline. Its denoiser and autoencoder have no numbers."""
+        return self.texts.pipe
+
+    @property
+    def family(self) -> Family:
+        return self.network.pipeline.family
 
     @property
     def diffusers_class(self) -> str:
         """The class of diffusers' pipeline."""
-        return type(self.network.pipeline.pipe).__name__
+        return type(self.diffusers).__name__
 
     @property
     def backend(self) -> str:
@@ -204,12 +223,18 @@ class TorchPipeline(Pipeline):
         """Raises NotImplementedError: texts are encoded on the host (`host_texts`)."""
         raise NotImplementedError
 
-    def host_texts(self, dtype: Any) -> tuple[Callable[[Sequence[str]], Tree], Tree, Any, int]:
+    def host_texts(self, dtype: Any) -> tuple[Callable[..., Any], Tree, Any, int]:
         """See `Pipeline`."""
         encode = functools.partial(self.texts.encode_all, dtype=jnp.dtype(dtype))
-        shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), encode([""]))
+
+        @contextlib.contextmanager
+        def encoding(mesh: Mesh, make_room: Callable[[], None]) -> Iterator[Callable[[Sequence[str]], Tree]]:
+            with self.texts.placed(mesh, make_room):
+                yield encode
+
+        shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), self.texts.example(dtype))
         identity = {"class": self.diffusers_class, "dtype": jnp.dtype(dtype).name, "texts": self._texts_identity}
-        return encode, shapes, identity, self.texts.batch_size
+        return encoding, shapes, identity, self.texts.batch_size
 
     def encode_texts(self, texts: Sequence[str], *, batch_size: int = 16) -> Tree:
         """See `Pipeline`. ``batch_size`` has no effect."""
@@ -244,6 +269,48 @@ class TorchPipeline(Pipeline):
         _, height, width, channels = pure_functions.shapes(function, params, image).shape
         return height, width, channels
 
+    @staticmethod
+    def check_sampler(name: str | None, schedule: Schedule) -> None:
+        """See `Pipeline`."""
+        if name is not None:
+            raise InputError(
+                f"sampler is {options.quote(name)}, but this pipeline generates by diffusers' own scheduler: leave it"
+                " out",
+                code="unsupported-option",
+            )
+
+    def drawing_identity(self, guidance_scale: float, sampler: str | None) -> dict[str, Any]:
+        """See `Pipeline`: the scheduler with its options, in the place of a sampler."""
+        self.check_sampler(sampler, self.schedule)
+        scheduler = self.diffusers.scheduler
+        config = {name: value for name, value in scheduler.config.items() if not name.startswith("_")}
+        return {"sampler": type(scheduler).__name__, "scheduler": TorchConfig(config).to_dict()}
+
+    def _run(
+        self, run: Run, texts: Sequence[str], noise: jax.Array, keys: jax.Array
+    ) -> tuple[np.ndarray, Decoded | None]:
+        from winobench.torch_pipelines import drawing
+
+        return drawing.draw(self, run, texts, noise, keys)
+
+    def decode_latents(self, latents: Any, *, batch_size: int = 8) -> np.ndarray:
+        """See `Pipeline`."""
+        from winobench.torch_pipelines import drawing
+
+        latents = np.asarray(latents)
+        channels = self.latent_shape(self.vae.config.downsampling * self.latents_a_side(self.network.config))[2]
+        if not jnp.issubdtype(latents.dtype, jnp.floating) or latents.ndim != 4 or latents.shape[-1] != channels:
+            raise InputError(
+                f"latents are {latents.dtype} {list(latents.shape)}, but must be floats [n, height, width, {channels}]",
+                code="wrong-shape",
+            )
+        batch_size = options.BATCH_SIZE.check("batch_size", batch_size)
+        mesh = parallel.make_mesh(jax.local_devices()[:1])
+        decoded = drawing.decode(self, latents.astype(np.float32), batch_size, mesh)
+        names = [f"latents[{row}]" for row in range(len(latents))]
+        check_finite(decoded.finite, "the image of", names, [self.vae])
+        return decoded.images
+
     # Identity -------------------------------------------------------------------------------------------------------
 
     def own_identity(self) -> dict[str, Any]:
@@ -258,7 +325,7 @@ class TorchPipeline(Pipeline):
     @property
     def _options(self) -> dict[str, str]:
         """What ``model_index.json`` says besides the parts."""
-        pipe = self.network.pipeline.pipe
+        pipe = self.diffusers
         named = inspect.signature(type(pipe).__init__).parameters.keys() - pipe.components.keys()
         return {name: str(value) for name, value in sorted(pipe.config.items()) if name in named}
 

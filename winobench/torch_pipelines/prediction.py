@@ -23,8 +23,11 @@ class _Stopped(Exception):
     """Carries a prediction out of a pipeline's loop."""
 
 
-def one_time(scheduler: Any, times: Any) -> Any:
-    """A scheduler like this one, with one time for each row, float [n], and no step."""
+def one_time(scheduler: Any, times: Any, offered: Any = None) -> Any:
+    """A scheduler like this one, with one time for each row, float [n], and no step.
+
+    The loop is given ``offered`` in place of the times, unless it is None.
+    """
 
     def step(self: Any, prediction: Any, *others: Any, **keywords: Any) -> None:
         raise _Stopped(prediction)
@@ -44,7 +47,7 @@ def one_time(scheduler: Any, times: Any) -> Any:
         "set_timesteps": set_timesteps,
         "set_begin_index": lambda self, begin_index=0: None,
         "scale_model_input": lambda self, sample, timestep=None: sample,
-        "timesteps": [times],
+        "timesteps": [times if offered is None else offered],
         "sigmas": [times / scheduler.config.num_train_timesteps, end],
         "init_noise_sigma": 1.0,
         "order": 1,
@@ -57,14 +60,17 @@ def one_time(scheduler: Any, times: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _without_texts(pipe: Any, device: Any, scheduler: Any, results: tuple[Any, ...]) -> Iterator[None]:
-    """A pipeline that takes these results for those of its text encoders, on a device."""
+def _without_texts(pipe: Any, device: Any, scheduler: Any, results: tuple[Any, ...], calls: int) -> Iterator[None]:
+    """A pipeline that takes these results for those of its text encoders, which it calls so often, on a device."""
     from winobench.torch_pipelines.bridge import replaced
+
+    size = len(results) // calls
+    answers = (results[start : start + size] for start in range(0, len(results), size))
 
     with (
         replaced(type(pipe), "_execution_device", device),
         replaced(pipe, "scheduler", scheduler),
-        replaced(pipe, "encode_prompt", lambda *_, **__: results),
+        replaced(pipe, "encode_prompt", lambda *_, **__: next(answers)),
     ):
         yield
 
@@ -73,7 +79,7 @@ def predict(
     pipe: Any, family: Family, latents: Any, times: Any, results: tuple[Any, ...], call: Mapping[str, Any]
 ) -> Any:
     """A prediction [n, c, h, w] for noisy latents like it and times [n], with what texts became. Tensors."""
-    height, width = (side * pipe.vae_scale_factor for side in latents.shape[2:])
+    height, width = (side * family.pixels(pipe) for side in latents.shape[2:])
     keywords = {
         "prompt": [""] * len(latents),
         "latents": latents if family.pack is None else family.pack(pipe, latents),
@@ -85,9 +91,11 @@ def predict(
         **family.call,
         **call,
     }
+    changes = family.during(pipe, latents, results) if family.during else contextlib.nullcontext()
     results = family.restore(results) if family.restore else results
+    scheduler = one_time(pipe.scheduler, times, family.times(times) if family.times else None)
     try:
-        with _without_texts(pipe, latents.device, one_time(pipe.scheduler, times), results):
+        with changes, _without_texts(pipe, latents.device, scheduler, results, 1 + len(family.further)):
             pipe(**keywords)
     except _Stopped as stopped:
         (prediction,) = stopped.args
@@ -148,4 +156,4 @@ class Caller:
 def _like(tensor: Any, array: Any) -> Any:
     from winobench.torch_pipelines import bridge
 
-    return bridge.as_torch(array) if tensor.device.type == bridge.JAX_DEVICE.type else bridge.to_torch(array)
+    return bridge.as_torch(array) if tensor.device.type == bridge.JAX else bridge.to_torch(array)

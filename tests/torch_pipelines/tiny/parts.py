@@ -154,7 +154,7 @@ def deep_autoencoder() -> Any:
     scales = ((), (), (5,))
     return diffusers.AutoencoderDC(
         latent_channels=4,
-        attention_head_dim=2,
+        attention_head_dim=8,
         encoder_block_types=blocks,
         decoder_block_types=blocks,
         encoder_qkv_multiscales=scales,
@@ -184,9 +184,61 @@ def chatglm_tokenizer() -> Any:
     import sentencepiece
     from diffusers.pipelines.kolors.tokenizer import ChatGLMTokenizer
 
+    folder = tempfile.TemporaryDirectory()
+    file = pathlib.Path(folder.name) / "tokenizer"
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TINY_WORDS * 8), model_prefix=str(file), vocab_size=24, minloglevel=2
+    )
+    words = ChatGLMTokenizer(f"{file}.model")
+    words.folder = folder  # it is copied from there when the tokenizer is saved
+    return words
+
+
+def load(write: Any, **options: Any) -> Any:
+    """The pipeline of diffusers in the folder that a function writes."""
+    import diffusers
+
     with tempfile.TemporaryDirectory() as folder:
-        file = pathlib.Path(folder) / "tokenizer"
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(TINY_WORDS * 8), model_prefix=str(file), vocab_size=24, minloglevel=2
-        )
-        return ChatGLMTokenizer(f"{file}.model")
+        write(pathlib.Path(folder), **options)
+        return diffusers.DiffusionPipeline.from_pretrained(folder, local_files_only=True)
+
+
+def wan_autoencoder(channels: int) -> Any:
+    """A random AutoencoderKLWan of 16 pixels a position, with statistics that are not 0 and 1."""
+    import diffusers
+
+    return diffusers.AutoencoderKLWan(
+        base_dim=8,
+        decoder_base_dim=8,
+        z_dim=channels,
+        dim_mult=[1, 1, 1, 1],
+        num_res_blocks=1,
+        temperal_downsample=[False, True, True],
+        is_residual=True,
+        in_channels=12,
+        out_channels=12,
+        patch_size=2,
+        latents_mean=[0.1 * number for number in range(channels)],
+        latents_std=[1 + 0.1 * number for number in range(channels)],
+        scale_factor_spatial=16,
+        scale_factor_temporal=4,
+    )
+
+
+def flux2_autoencoder() -> Any:
+    """A random AutoencoderKLFlux2 of 4 channels and 4 pixels a position, with statistics that are not 0 and 1."""
+    import torch
+
+    vae = tiny_sd3.autoencoder(4, "AutoencoderKLFlux2")
+    generator = torch.Generator().manual_seed(7)
+    vae.bn.running_mean.copy_(0.3 * torch.randn(16, generator=generator))
+    vae.bn.running_var.copy_(0.5 + torch.rand(16, generator=generator))
+    return vae
+
+
+def moving_schedule() -> Any:
+    """A scheduler of flows whose shift depends on the size of the image."""
+    import diffusers
+
+    sizes = {"base_image_seq_len": 4, "max_image_seq_len": 64}
+    return diffusers.FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True, **sizes)

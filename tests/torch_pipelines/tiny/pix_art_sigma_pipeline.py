@@ -26,8 +26,6 @@ def make(kind: str = "PixArtSigmaPipeline", sample_size: int = 8) -> diffusers.P
             "vae": tiny_sd3.autoencoder(4, scaling_factor=0.13025),
             "text_encoder": tiny_sd3.t5_encoder(24, heads=3),
             "tokenizer": parts.t5_tokenizer(),
-            "scheduler": diffusers.DPMSolverMultistepScheduler(
-                beta_start=0.0001, beta_end=0.02, beta_schedule="linear"
-            ),
+            "scheduler": diffusers.DPMSolverMultistepScheduler(beta_end=0.02),
         },
     )

@@ -8,7 +8,7 @@ IMAGE_SIZE = 32
 CALL = {"guidance_scale": 1.0, "use_resolution_binning": False}
 
 
-def make(kind: str = "SanaPipeline", scheduler=None, **options) -> diffusers.SanaPipeline:
+def make(kind: str = "SanaPipeline") -> diffusers.SanaPipeline:
     words = parts.chat_tokenizer("decoder")
     return parts.filled(
         getattr(diffusers, kind),
@@ -17,18 +17,17 @@ def make(kind: str = "SanaPipeline", scheduler=None, **options) -> diffusers.San
                 in_channels=4,
                 out_channels=4,
                 num_layers=2,
-                attention_head_dim=4,
+                attention_head_dim=16,
                 num_attention_heads=2,
                 num_cross_attention_heads=2,
-                cross_attention_head_dim=4,
-                cross_attention_dim=8,
+                cross_attention_head_dim=16,
+                cross_attention_dim=32,
                 caption_channels=8,
                 sample_size=8,
-                **options,
             ),
             "vae": parts.deep_autoencoder(),
             "text_encoder": parts.gemma(words, "Gemma2"),
             "tokenizer": words,
-            "scheduler": scheduler or diffusers.FlowMatchEulerDiscreteScheduler(shift=3.0),
+            "scheduler": diffusers.FlowMatchEulerDiscreteScheduler(shift=3.0),
         },
     )
