@@ -36,6 +36,22 @@ def _fixed_shift(schedule: Any, shift: float) -> Any:
     return dataclasses.replace(schedule, base_shift=shift, max_shift=shift)
 
 
+@contextlib.contextmanager
+def of_tensors(**methods: Any) -> Iterator[None]:
+    """Other methods of the tensors of a trace, for code that looks at numbers without need."""
+    from winobench.torch_pipelines.bridge import environment, replaced
+
+    environment()  # imports torchax
+    from torchax.tensor import Tensor
+    from torchax.view import View
+
+    with contextlib.ExitStack() as stack:
+        for kind in (Tensor, View):
+            for name, method in methods.items():
+                stack.enter_context(replaced(kind, name, method))
+        yield
+
+
 def without_shift(vae: Any, latents: Any) -> Any:
     """Of pipelines that leave out ``shift_factor``."""
     return latents * vae.config.scaling_factor
