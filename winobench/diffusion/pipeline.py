@@ -258,13 +258,14 @@ class Pipeline(drawing.Drawing, abc.ABC):
         """Loads a pipeline in the diffusers layout.
 
         Args:
-          source: a name in `winobench.base.registry.MODELS`, a local folder, or a hub id. Of a hub repository, only the
-            files that are needed are downloaded.
+          source: a name in `winobench.base.registry.MODELS`, a local folder, a hub id, or a single file in the original
+            layout (``FILE.safetensors`` or ``BASE+FILE.safetensors``), which diffusers converts once. Of a hub
+            repository, only the files that are needed are downloaded.
           dtype: of the parameters and of the computation: ``float32``, ``bfloat16`` or ``float16``. An autoencoder
             that overflows in float16 by its own account (``force_upcast``) is then kept in float32.
           encoder_dtype: of the autoencoder and the text encoders but for ``LARGE_ENCODERS``; ``dtype`` when None. They
             run once for each text and image, so float32 costs little there.
-          variant: suffix of the weight files, e.g. ``fp16``. A part without that variant is an error.
+          variant: suffix of the weight files, e.g. ``fp16``. Parts without that variant have their usual files.
           revision: branch, tag or commit of a hub repository.
           allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
           on_host: leave all parameters but the autoencoder's in the host's memory, as NumPy arrays.
@@ -284,6 +285,53 @@ class Pipeline(drawing.Drawing, abc.ABC):
             on_host=on_host,
             settings=settings,
         )
+
+    @classmethod
+    def read_lora(cls, source: str | os.PathLike[str], *, allow_pickle: bool = False) -> Any:
+        """Reads a LoRA for `load_with_lora`: what is wrong with a small file shows before gigabytes are read.
+
+        Args:
+          source: a file, or a folder or hub id that holds one (`winobench.checkpoints.read_lora`).
+          allow_pickle: whether it may be a ``.bin`` file.
+
+        Raises:
+          InputError: it cannot be read, or is in no form that this family takes.
+        """
+        from winobench.checkpoints import read_lora
+
+        return read_lora(source, allow_pickle=allow_pickle)
+
+    @classmethod
+    def load_with_lora(
+        cls,
+        source: str | os.PathLike[str],
+        dtype: Any,
+        adapters: Any,
+        *,
+        scale: float = 1.0,
+        fuse: bool = True,
+        **keywords: Any,
+    ) -> tuple[Self, Any]:
+        """`from_pretrained`, with a LoRA.
+
+        Args:
+          source: as there.
+          dtype: as there.
+          adapters: from `read_lora`.
+          scale: what the adapters' effect is multiplied by.
+          fuse: add the adapters to the weights.
+          **keywords: of `from_pretrained`.
+
+        Returns:
+          The pipeline, and the adapters as it uses them.
+
+        Raises:
+          InputError: in addition, the LoRA is of another model.
+        """
+        from winobench.checkpoints import load_lora
+
+        pipeline = cls.from_pretrained(source, dtype, **keywords)
+        return pipeline, load_lora(pipeline, adapters, scale=scale, fuse=fuse)
 
     def save_pretrained(self, folder: str | os.PathLike[str], dtype: Any = "float16") -> None:
         """Writes a folder that diffusers' pipeline of this name and :meth:`from_pretrained` load.

@@ -31,12 +31,8 @@ def padded(states: Any, tokens: int) -> Any:
     return torch.nn.functional.pad(states, (0, 0) * (states.ndim - 2) + (0, missing))
 
 
-def _fixed_shift(schedule: Any, positions: int) -> Any:
-    """The schedule of images of any size, shifted as those of so many positions."""
-    if not schedule.use_dynamic_shifting:
-        return schedule
-    slope = (schedule.max_shift - schedule.base_shift) / (schedule.max_image_seq_len - schedule.base_image_seq_len)
-    shift = schedule.base_shift + slope * (positions - schedule.base_image_seq_len)
+def _fixed_shift(schedule: Any, shift: float) -> Any:
+    """The schedule of images of any size, if it depends on the size."""
     return dataclasses.replace(schedule, base_shift=shift, max_shift=shift)
 
 
@@ -243,9 +239,10 @@ def hidream_layers(results: tuple[Any, ...], tokens: int | None = None) -> tuple
 
 
 def hidream_schedule(pipe: Any, schedule: Any) -> Any:
-    """Its pipeline takes the shift of the largest image."""
+    """Its pipeline takes the shift of the largest image, by numbers of its own."""
     config = pipe.transformer.config
-    return _fixed_shift(schedule, config.max_resolution[0] * config.max_resolution[1] // config.patch_size**2)
+    positions = config.max_resolution[0] * config.max_resolution[1] // config.patch_size**2
+    return _fixed_shift(schedule, 0.5 + (1.15 - 0.5) / (4096 - 256) * (positions - 256))
 
 
 @contextlib.contextmanager
@@ -382,6 +379,27 @@ def ideogram(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None
         yield
 
 
+# Kandinsky 3 --------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def kandinsky3(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
+    """The mean of a text's states is over its tokens and one of the padding: its pipeline cuts off the others."""
+    import torch
+
+    from winobench.torch_pipelines.bridge import replaced
+
+    mask, pooling = results[2], pipe.unet.add_time_condition
+    counted = torch.nn.functional.pad(mask, (1, -1), value=1)[..., None]
+
+    def pooled(embedding: Any, states: Any, bias: Any) -> Any:
+        mean = (states * counted).sum(1, keepdim=True) / counted.sum(1, keepdim=True)
+        return embedding + pooling.attention(mean, states, bias).squeeze(1)
+
+    with replaced(pooling, "forward", pooled):
+        yield
+
+
 # Kandinsky 5 --------------------------------------------------------------------------------------------------------
 
 
@@ -447,7 +465,7 @@ def kandinsky5(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[No
 
 def krea2_schedule(pipe: Any, schedule: Any) -> Any:
     """The distilled model has one shift for all sizes."""
-    return dataclasses.replace(schedule, base_shift=1.15, max_shift=1.15) if pipe.config.is_distilled else schedule
+    return _fixed_shift(schedule, 1.15) if pipe.config.is_distilled else schedule
 
 
 # Lumina 2 -----------------------------------------------------------------------------------------------------------
@@ -455,7 +473,9 @@ def krea2_schedule(pipe: Any, schedule: Any) -> Any:
 
 def lumina2_schedule(pipe: Any, schedule: Any) -> Any:
     """Its pipeline takes the number of channels for that of positions."""
-    return _fixed_shift(schedule, pipe.transformer.config.in_channels)
+    slope = (schedule.max_shift - schedule.base_shift) / (schedule.max_image_seq_len - schedule.base_image_seq_len)
+    positions = pipe.transformer.config.in_channels
+    return _fixed_shift(schedule, schedule.base_shift + slope * (positions - schedule.base_image_seq_len))
 
 
 @contextlib.contextmanager

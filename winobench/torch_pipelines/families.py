@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import types
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
 
+from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.torch_pipelines import adaptations, changes, refusals
 
@@ -108,6 +109,22 @@ _DREAM_LITE = Family(
     fill=padded_with_mask,
     during=changes.dream_lite,
 )
+_HUNYUAN_DIT = Family(
+    call={"use_resolution_binning": False},
+    further=({"text_encoder_index": 1},),
+    tokens=None,
+    side=2,
+    during=adaptations.times_in_lists,
+)
+_KOLORS = Family(denoiser="unet", tokens=None)
+# Whether texts are cleaned would depend on what is installed.
+_PIXART = Family(
+    call={"use_resolution_binning": False, "clean_caption": False},
+    encode={"clean_caption": False},
+    side=2,
+    limits="web addresses and the like stay in a text",
+)
+_SANA = Family(call={"use_resolution_binning": False})
 _Z_IMAGE = Family(
     call={"guidance_scale": 0.0},
     fill=changes.z_image_fill,
@@ -118,31 +135,13 @@ _Z_IMAGE = Family(
 # Perturbed attention is left out.
 _PAG = {"pag_scale": 0.0}
 
+
+def _with_pag(family: Family) -> Family:
+    return dataclasses.replace(family, call={**family.call, **_PAG})
+
+
 FAMILIES: dict[str, Family] = {
     "AuraFlowPipeline": Family(constants=(1,), side=2, during=adaptations.times_in_lists),
-    "CogView3PlusPipeline": Family(side=2),
-    "CogView4Pipeline": Family(
-        fill=adaptations.cogview4_fill,
-        side=2,
-        together=False,
-        schedule=adaptations.cogview4_schedule,
-        during=adaptations.cogview4_mask,
-    ),
-    "HunyuanDiTPipeline": Family(
-        call={"use_resolution_binning": False},
-        further=({"text_encoder_index": 1},),
-        tokens=None,
-        side=2,
-        during=adaptations.times_in_lists,
-    ),
-    "KolorsPipeline": Family(denoiser="unet", tokens=None),
-    "LatentConsistencyModelPipeline": Family(
-        denoiser="unet", call={"guidance_scale": 8.5}, tokens=None, embedded="guidance_scale"
-    ),
-    "PRXPipeline": Family(
-        call={"use_resolution_binning": False}, tokens="tokenizer_max_length", side=2, times=adaptations.Rows
-    ),
-    "PixArtAlphaPipeline": Family(call={"use_resolution_binning": False}, side=2),
     "BriaFibo2Pipeline": Family(
         draws=False, prompts=changes.fibo2_prompts, fill=changes.fibo2_fill, tokens=None, side=2, during=changes.fibo2
     ),
@@ -157,6 +156,14 @@ FAMILIES: dict[str, Family] = {
     ),
     "BriaPipeline": Family(**_SQUARES, constants=(2,), pixels=lambda pipe: pipe.vae_scale_factor // 2),
     "ChromaPipeline": Family(**_SQUARES, constants=(1,)),
+    "CogView3PlusPipeline": Family(side=2),
+    "CogView4Pipeline": Family(
+        fill=adaptations.cogview4_fill,
+        side=2,
+        together=False,
+        schedule=adaptations.cogview4_schedule,
+        during=adaptations.cogview4_mask,
+    ),
     "DreamLiteMobilePipeline": _DREAM_LITE,
     "DreamLitePipeline": _DREAM_LITE,
     "ErnieImagePipeline": Family(
@@ -185,6 +192,8 @@ FAMILIES: dict[str, Family] = {
         schedule=changes.hidream_schedule,
         during=changes.hidream,
     ),
+    "HunyuanDiTPAGPipeline": _with_pag(_HUNYUAN_DIT),
+    "HunyuanDiTPipeline": _HUNYUAN_DIT,
     "HunyuanImagePipeline": Family(
         draws=False,
         call={"distilled_guidance_scale": 3.25},
@@ -210,9 +219,15 @@ FAMILIES: dict[str, Family] = {
         rounding=1e-3,  # the network multiplies the last bit of a time by 10,000
         during=changes.ideogram,
     ),
-    # Its call cuts texts behind the longest. The mask hides what it would cut.
     "Kandinsky3Pipeline": Family(
-        denoiser="unet", autoencoder="movq", tokens=None, side=8, pixels=lambda pipe: 8, size=1024
+        denoiser="unet",
+        autoencoder="movq",
+        tokens=None,
+        side=8,
+        pixels=lambda pipe: 8,
+        together=False,
+        size=1024,
+        during=changes.kandinsky3,
     ),
     "Kandinsky5T2IPipeline": Family(
         fill=changes.kandinsky5_fill,
@@ -228,6 +243,8 @@ FAMILIES: dict[str, Family] = {
         rounding=5e-3,  # to 8 bits, of rotated queries and keys
         during=changes.kandinsky5,
     ),
+    "KolorsPAGPipeline": _with_pag(_KOLORS),
+    "KolorsPipeline": _KOLORS,
     "Krea2Pipeline": Family(
         call={"guidance_scale": 0.0},
         pack=pack_squares,
@@ -235,6 +252,9 @@ FAMILIES: dict[str, Family] = {
         side=2,
         size=1024,
         schedule=changes.krea2_schedule,
+    ),
+    "LatentConsistencyModelPipeline": Family(
+        denoiser="unet", call={"guidance_scale": 8.5}, tokens=None, embedded="guidance_scale"
     ),
     "LongCatImagePipeline": Family(
         **_SQUARES,
@@ -265,9 +285,15 @@ FAMILIES: dict[str, Family] = {
         during=changes.nucleus,
     ),
     "OvisImagePipeline": Family(**_SQUARES, constants=(2,)),
-    "PixArtSigmaPipeline": Family(call={"use_resolution_binning": False}, side=2),
+    "PixArtAlphaPipeline": _PIXART,
+    "PixArtSigmaPAGPipeline": _with_pag(_PIXART),
+    "PixArtSigmaPipeline": _PIXART,
+    "PRXPipeline": Family(
+        call={"use_resolution_binning": False}, tokens="tokenizer_max_length", side=2, times=adaptations.Rows
+    ),
     "QwenImagePipeline": Family(**_SQUARES, fill=padded_with_mask, guidance="true_cfg_scale"),
-    "SanaPipeline": Family(call={"use_resolution_binning": False}),
+    "SanaPAGPipeline": _with_pag(_SANA),
+    "SanaPipeline": _SANA,
     "StableDiffusion3PAGPipeline": Family(call=_PAG, side=2),
     "StableDiffusion3Pipeline": Family(side=2),
     "StableDiffusionPAGPipeline": Family(denoiser="unet", call=_PAG, tokens=None),
@@ -280,6 +306,15 @@ FAMILIES: dict[str, Family] = {
     "ZImagePipeline": _Z_IMAGE,
 }
 """``_class_name`` of ``model_index.json`` -> the family. A class that was not seen equal to diffusers is not here."""
+
+
+def refuse_code(path: object, part: str, names: Sequence[Any]) -> NoReturn:
+    """Raises InputError for a part whose class is code of the repository."""
+    raise InputError(
+        f"{path} takes its {part} from {options.quote(names)}, which is code of the repository: such code is never run"
+        " here, so take a model whose parts are classes of diffusers and transformers",
+        code="foreign-code",
+    )
 
 
 def family_of(name: str) -> Family:

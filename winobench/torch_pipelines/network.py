@@ -102,6 +102,11 @@ class TorchNetwork(nnx.Module):
         del tensors
         self.program = TorchProgram(module.to("meta"), (config, key))
 
+    def to_devices(self) -> None:
+        """Puts the arrays on a device, one after the other, so that the host's memory is freed."""
+        for parameter in self.arrays.values():
+            parameter.set_value(jax.device_put(parameter.get_value()))
+
     def compute(self, module: Any, *tensors: Any) -> Any:
         """What is computed with the module, of tensors."""
         return module(*tensors)

@@ -29,6 +29,9 @@ from winobench.torch_pipelines import compiled
 from winobench.torch_pipelines.families import Family
 from winobench.torch_pipelines.network import TorchConfig, TorchNetwork
 
+# Of a config: the package's version, and how the weights were stored.
+_NOT_IDENTITY = ("transformers_version", "quantization_config")
+
 Conditions = dict[str, np.ndarray]
 
 
@@ -46,6 +49,12 @@ class TextEncoding:
         self.batch_size = batch_size if family.together else 1
         self.on_host = jax.default_backend() == "cpu" or not family.encodes_by_forward
         self._are_placed = False
+        not_of_texts = (family.denoiser, family.autoencoder, "scheduler")
+        parts = {name: part for name, part in pipe.components.items() if name not in not_of_texts}
+        self._networks = {name: part for name, part in parts.items() if hasattr(part, "state_dict")}
+        rest = {name: part for name, part in parts.items() if name not in self._networks}
+        # Now: tokenizers keep, and write, what their last call has set.
+        self._files = {name: _files(part) for name, part in rest.items() if hasattr(part, "save_pretrained")}
 
     @functools.cached_property
     def _encoders(self) -> dict[str, TorchNetwork]:
@@ -217,19 +226,10 @@ class TextEncoding:
     @functools.cached_property
     def identity(self) -> dict[str, Any]:
         """All that decides the conditions of a text: weights, configs, tokenizers and keywords."""
-        kept = {
-            name: part
-            for name, part in self.pipe.components.items()
-            if name not in (self._family.autoencoder, "scheduler")
-        }
-        modules = {name: part for name, part in kept.items() if hasattr(part, "state_dict")}
-        modules.pop(self._family.denoiser, None)
-        others = {name: part for name, part in kept.items() if hasattr(part, "save_pretrained") and name not in modules}
-        others.pop(self._family.denoiser, None)
         return {
-            "weights": {name: _weights(module) for name, module in modules.items()},
-            "configs": {name: module.config.to_dict() for name, module in modules.items()},
-            "files": {name: _files(part) for name, part in others.items()},
+            "weights": {name: _weights(module) for name, module in self._networks.items()},
+            "configs": {name: _without_place(module.config.to_dict()) for name, module in self._networks.items()},
+            "files": self._files,
             "keywords": {name: str(value) for name, value in self._keywords.items()},
         }
 
@@ -253,6 +253,14 @@ def _one_row(mesh: Mesh | None) -> Mesh:
 
 def _placed(network: TorchNetwork, mesh: Mesh) -> list[jax.Array]:
     return parallel.place_parameters(holding.split(network)[1], mesh)
+
+
+def _without_place(config: Any) -> Any:
+    """A config of transformers as JSON values, without its place and the versions of packages."""
+    if isinstance(config, Mapping):
+        kept = {str(name): value for name, value in config.items() if not str(name).startswith("_")}
+        return {name: _without_place(value) for name, value in kept.items() if name not in _NOT_IDENTITY}
+    return [_without_place(value) for value in config] if isinstance(config, list | tuple) else str(config)
 
 
 def _weights(module: Any) -> str:
