@@ -53,9 +53,7 @@ def _of_diffusers(pipe, maker, noise, guidance, texts=TEXTS, first=0):
 
     with (
         mock.patch.object(vae, "decode", recording_decode),
-        contextlib.nullcontext()
-        if takes_rows
-        else mock.patch.object(pipe, "prepare_latents", lambda *_, **__: latents),
+        contextlib.nullcontext() if takes_rows else mock.patch.object(pipe, "prepare_latents", return_value=latents),
     ):
         images = pipe(**{name: value for name, value in keywords.items() if name in of_call})[0]
     return given[0].numpy(), np.asarray(images)
@@ -81,6 +79,10 @@ def test_equals_diffusers(maker, guidance):
     images = draw(latents=noise)
     assert images.dtype == np.uint8
     assert np.abs(images - pictures.reshape(images.shape) * 255).max() <= 0.6
+    if type(pipe).__name__ == "LatentConsistencyModelPipeline":  # whose last step gives more than latents
+        with raises("unsupported-option", type(pipe).__name__):
+            pipeline.decode_latents(latents)
+        return
     assert np.abs(pipeline.decode_latents(latents, batch_size=2).astype(int) - images).max() <= 1
 
 

@@ -263,7 +263,7 @@ FAMILIES: dict[str, Family] = {
         tokens=None,
         without=("text_processor",),
     ),
-    "Lumina2Pipeline": Family(side=2, schedule=changes.lumina2_schedule, during=changes.lumina2),
+    "Lumina2Pipeline": Family(draws=False, side=2, schedule=changes.lumina2_schedule, during=changes.lumina2),
     "LuminaPipeline": Family(
         call={"clean_caption": False, "scaling_watershed": changes.Always()},
         encode={"clean_caption": False},
@@ -274,6 +274,7 @@ FAMILIES: dict[str, Family] = {
         scale=changes.without_shift,
     ),
     "NucleusMoEImagePipeline": Family(
+        draws=False,
         encode={"max_sequence_length": 1024},
         fill=padded_with_mask,
         pack=lambda pipe, latents: pipe._pack_latents(latents, *latents.shape, pipe.transformer.config.patch_size),
