@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.live_arrays import LiveArrays
-from tests.torch_pipelines.test_families import _close, _makers
+from tests.torch_pipelines.comparison import difference
+from tests.torch_pipelines.test_families import CLASSES, TOLERANCE
 from tests.torch_pipelines.tiny import sana_pipeline
 from winobench import parallel
 from winobench.scorers.diffusion_itm import DiffusionITM
@@ -24,8 +25,8 @@ def _cache(tmp_path, monkeypatch):
     monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path))
 
 
-@pytest.mark.parametrize("maker", [*_makers()])
-def test_text_encoders_on_devices_equal_torch(maker):
+@pytest.mark.parametrize(("name", "maker"), CLASSES)
+def test_text_encoders_on_devices_equal_torch(name, maker):
     texts = TorchPipeline.from_diffusers(maker.make()).texts
     if not texts._family.encodes_by_forward:
         assert texts.on_host
@@ -39,7 +40,7 @@ def test_text_encoders_on_devices_equal_torch(maker):
         assert live.bytes_on(jax.devices()[0]) == 0
         assert got.keys() == wanted.keys()
         for name, array in wanted.items():
-            _close(got[name], array, 1e-5)
+            assert difference(got[name], array) <= 1e-5
 
 
 def test_few_lengths_are_compiled():
@@ -105,4 +106,4 @@ def _latents(devices, model_parallel):
 
 @pytest.mark.parametrize("model_parallel", [1, 2])
 def test_devices_share_images(model_parallel):
-    _close(_latents(4, model_parallel), _latents(1, 1))
+    assert difference(_latents(4, model_parallel), _latents(1, 1)) <= TOLERANCE

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import torch
 
+import winobench
+from tests import launching
 from tests.expectations import raises
-from tests.generation import fakes
-from tests.torch_pipelines.test_families import _close, _makers
+from tests.torch_pipelines.comparison import difference
+from tests.torch_pipelines.test_families import CLASSES, TOLERANCE
 from tests.torch_pipelines.tiny import pix_art_sigma_pipeline, sana_pipeline
 from winobench.diffusion import drawing
-from winobench.generation.generate import Generator, Settings, draw_pictures
 from winobench.torch_pipelines.autoencoders import encoder_of
 from winobench.torch_pipelines.families import FAMILIES
 from winobench.torch_pipelines.pipeline import TorchPipeline
@@ -60,8 +61,8 @@ def _of_diffusers(pipe, maker, noise, guidance, texts=TEXTS, first=0):
 
 
 @pytest.mark.parametrize("guidance", [1.0, 4.0])
-@pytest.mark.parametrize("maker", [*_makers()])
-def test_equals_diffusers(maker, guidance):
+@pytest.mark.parametrize(("name", "maker"), CLASSES)
+def test_equals_diffusers(name, maker, guidance):
     pipe, size = maker.make(), maker.IMAGE_SIZE
     pipeline = TorchPipeline.from_diffusers(maker.make())
     draw = functools.partial(
@@ -75,7 +76,7 @@ def test_equals_diffusers(maker, guidance):
     with torch.no_grad():
         wanted, pictures = _of_diffusers(pipe, maker, torch.from_numpy(np.moveaxis(noise, -1, 1).copy()), guidance)
     latents = draw(latents=noise, return_latents=True)
-    _close(np.moveaxis(latents, -1, 1), wanted, pipeline.family.rounding)
+    assert difference(np.moveaxis(latents, -1, 1), wanted) <= pipeline.family.rounding
     images = draw(latents=noise)
     assert images.dtype == np.uint8
     assert np.abs(images - pictures.reshape(images.shape) * 255).max() <= 0.6
@@ -97,11 +98,11 @@ def _random(scheduler="EulerAncestralDiscreteScheduler"):
 def test_an_image_depends_on_its_seed_and_number_alone(scheduler):
     _, draw = _random(scheduler)
     together = draw(TEXTS, seed=3, batch_size=2)
-    _close(draw(TEXTS[1:], seed=[3, 3], numbers=[1, 2], batch_size=1), together[1:])
-    _close(draw(TEXTS, seed=3, batch_size=2), together, 0)
+    assert difference(draw(TEXTS[1:], seed=[3, 3], numbers=[1, 2], batch_size=1), together[1:]) <= TOLERANCE
+    assert difference(draw(TEXTS, seed=3, batch_size=2), together) <= 0
     # Its first noise and that of its steps.
     noise = np.asarray(drawing._drawn(drawing._keys(3, None, 3)[0], together.shape[1:]))
-    _close(draw(TEXTS, seed=3, batch_size=2, latents=noise), together)
+    assert difference(draw(TEXTS, seed=3, batch_size=2, latents=noise), together) <= TOLERANCE
     assert np.abs(draw(TEXTS, seed=4, batch_size=2, latents=noise) - together).max() > 0.1
     assert np.abs(draw(TEXTS, seed=4, batch_size=2) - together).max() > 0.1
     assert np.abs(draw([TEXTS[0]] * 2, seed=4, batch_size=2, latents=noise[[0, 0]]).std(axis=0)).max() > 0.1
@@ -129,20 +130,23 @@ def test_latents_of_another_form_are_not_decoded():
         TorchPipeline.from_diffusers(sana_pipeline.make()).decode_latents(np.zeros((1, 8, 8, 7), np.float32))
 
 
-def test_a_run_on_disk(tmp_path, monkeypatch):
+def test_a_run_from_the_command_line(tmp_path, monkeypatch):
     monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path / "cache"))
     sana_pipeline.make().save_pretrained(tmp_path / "sana")
-    load = functools.partial(TorchPipeline.from_pretrained, str(tmp_path / "sana"))
-    settings = Settings(num_steps=2, guidance_scale=3.0, image_size=32)
-    run = functools.partial(draw_pictures, [Generator("sana", "sana", load)], fakes.PROMPTS, progress=False)
-    pictures = run(tmp_path / "run", settings=settings, batch_size=1)
-    recorded = pictures.records[0].settings if hasattr(pictures.records[0], "settings") else pictures.models[0].settings
-    assert recorded["sampler"] == "FlowMatchEulerDiscreteScheduler"
-    assert recorded["scheduler"]["shift"] == 3.0
-    wanted = load().generate(
-        [prompt.text for prompt in fakes.PROMPTS], num_steps=2, guidance_scale=3.0, image_size=32, batch_size=3
-    )
-    for record, image in zip(pictures.records, wanted, strict=True):
-        assert np.abs(pictures.image(record).astype(int) - image).max() <= 1
-    with raises("unsupported-option", "sampler"):
-        run(tmp_path / "other", settings=Settings(num_steps=2, sampler="euler", image_size=32))
+    (tmp_path / "prompts.txt").write_text("\n".join(TEXTS[:2]))
+    words = ["--config.model=sana", "--config.prompts=prompts.txt", "--config.num_steps=2", "--config.image_size=32"]
+    words += ["--config.guidance_scale=3", "--config.batch_size=1"]
+    status, _, err = launching.launch("launch.draw", *words, "--workdir=run", cwd=tmp_path)
+    assert status == 0, err
+    run = winobench.read_pictures(tmp_path / "run")
+    settings = run.models[0].settings
+    assert settings["sampler"] == "FlowMatchEulerDiscreteScheduler"
+    assert settings["scheduler"]["shift"] == 3.0
+    pipeline = winobench.load_pipeline(tmp_path / "sana")
+    assert pipeline.fingerprint == run.models[0].fingerprint
+    wanted = pipeline.generate(TEXTS[:2], num_steps=2, guidance_scale=3.0, image_size=32, batch_size=2)
+    for record, image in zip(run.records, wanted, strict=True):
+        assert np.abs(run.image(record).astype(int) - image).max() <= 1
+    with mock.patch.object(TorchPipeline, "from_pretrained", side_effect=AssertionError):  # before it is loaded
+        status, _, err = launching.launch("launch.draw", *words, "--config.sampler=euler", cwd=tmp_path)
+    assert (status, "sampler is 'euler', but this pipeline" in err) == (2, True), err

@@ -126,6 +126,7 @@ _PIXART = Family(
 )
 _SANA = Family(call={"use_resolution_binning": False})
 _Z_IMAGE = Family(
+    draws=False,
     call={"guidance_scale": 0.0},
     fill=changes.z_image_fill,
     restore=lambda results: (list(results[0]), []),
