@@ -119,8 +119,8 @@ def test_a_run_on_disk(tmp_path, monkeypatch):
     run = functools.partial(draw_pictures, [Generator("sana", "sana", load)], fakes.PROMPTS, progress=False)
     pictures = run(tmp_path / "run", settings=settings, batch_size=1)
     recorded = pictures.records[0].settings if hasattr(pictures.records[0], "settings") else pictures.models[0].settings
-    assert recorded["sampler"] == "FlowMatchEulerDiscreteScheduler"
-    assert recorded["scheduler"]["shift"] == 3.0
+    assert recorded["sampler"] == "DPMSolverMultistepScheduler"
+    assert recorded["scheduler"]["flow_shift"] == 3.0
     wanted = load().generate(
         [prompt.text for prompt in fakes.PROMPTS], num_steps=2, guidance_scale=3.0, image_size=32, batch_size=3
     )

@@ -327,7 +327,7 @@ CHANGES = {
     "an option of the text encoder": lambda folder: edit(folder / "text_encoder/config.json", rms_norm_eps=1e-3),
     "the tokenizer": lambda folder: edit(folder / "tokenizer/tokenizer_config.json", padding_side="left"),
     "the chat template": lambda folder: (folder / "tokenizer/chat_template.jinja").write_text("{{ messages }}"),
-    "the scheduler": lambda folder: edit(folder / "scheduler/scheduler_config.json", shift=1.0),
+    "the scheduler": lambda folder: edit(folder / "scheduler/scheduler_config.json", flow_shift=1.0),
 }
 
 
