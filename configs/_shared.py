@@ -37,6 +37,12 @@ class Pipeline(Checkpoint):
     lora_scale: float = option(
         1.0, options.SCALE, "what the LoRA's effect is multiplied by", only_for=(settings.DIFFUSION,)
     )
+    embeddings: tuple | None = option(
+        None,
+        options.items(options.PATH, 1, 1_000).or_none(),
+        "learned words (textual inversion): files, folders or hub ids, with commas",
+        only_for=(settings.DIFFUSION,),
+    )
     image_size: int | None = option(
         None,
         options.IMAGE_SIZE.or_none(),

@@ -60,6 +60,12 @@ class Settings(settings.Scoring, _shared.Pipeline):
         "resident, or staged: texts are encoded first. Text encoders and denoiser are never on the devices together",
         only_for=_DIFFUSION,
     )
+    backend: str = option(
+        "auto",
+        options.BACKEND,
+        "native: families in Flax. torch: diffusers' own code under JAX, experimental. auto: the first that can",
+        only_for=_DIFFUSION,
+    )
     tasks: str = option(
         "ready", options.text(), "names with commas, or ready for every task whose data are there (--list_tasks)"
     )

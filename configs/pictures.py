@@ -48,6 +48,11 @@ class Settings(_shared.Sampler, _shared.Pipeline):
         options.text().or_none(),
         "what only the model's family has, as name=value, such as zero_empty_text=false of SDXL",
     )
+    backend: str = option(
+        "auto",
+        options.BACKEND,
+        "native: families in Flax. torch: diffusers' own code under JAX, experimental. auto: the first that can",
+    )
     seeds: tuple = option(
         (0,),
         options.items(options.SEED, 1, 1_000),

@@ -20,8 +20,10 @@ _TITLE = re.compile(r"([A-Z][\w'+ -]{1,20}?)(?=: |, |'s | \(| in question form)(
 # More matches than these are a line each.
 _MOST_IN_DETAIL = 6
 
+_BY_TORCH = "by_torch"
 _KINDS = {
     "diffusion_itm": "Text-to-image models",
+    _BY_TORCH: "Text-to-image models by torch under JAX (experimental, needs winobench[torch])",
     "contrastive": "CLIP and SigLIP",
     "itm_head": "BLIP",
     "vqa_score": "Vision-language models, by VQAScore",
@@ -97,7 +99,8 @@ def models(word: str = "") -> str:
             is_gated = "gated" in model.description.lower()
             description = re.sub(r"(?i)[.,]? \(?gated\)?|, VQAScore", "", model.description)
             state = READY if os.path.isdir(model.source) else "gated" if is_gated else "on hub"
-            entries.append(_model(name, description, state, model.scorer, model.source))
+            kind = _BY_TORCH if registry.is_by_torch(name) else model.scorer
+            entries.append(_model(name, description, state, kind, model.source))
     for name, api in registry.apis().items():
         state = READY if os.environ.get(api.key_variable) else "needs a key"
         entries.append(_model(f"{name}:MODEL", api.description, state, registry.HOSTED, f"key: {api.key_variable}"))

@@ -47,6 +47,7 @@ from winobench import (
     Task,
     TextQuestion,
     TextTask,
+    TorchPipeline,
     Triples,
     UNet2DConditionModel,
     VisionLanguageModel,
@@ -87,6 +88,7 @@ def load(data_dir: str | None, limit: int | None) -> list[Example[Any, str]]:
 def scores(folder: pathlib.Path) -> np.ndarray:
     pipeline: Pipeline = load_pipeline(folder, "bfloat16")
     families: list[type[Pipeline]] = [StableDiffusion, StableDiffusionXL, StableDiffusion3, Flux, Flux2Klein, ZImage]
+    families.append(TorchPipeline)
     schedule: Schedule = pipeline.schedule
     images: np.ndarray = pipeline.generate(["a cat"], num_steps=4, guidance_scale=3.0, seed=0)
     pipeline.save_pretrained(folder / "copy", dtype="float16")

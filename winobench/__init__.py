@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from winobench.tasks.base import Association, Example, TargetPair, Task
     from winobench.tasks.jsonl import task_from_jsonl
     from winobench.tasks.questions import Protocol, TextQuestion, TextTask
+    from winobench.torch_pipelines.pipeline import TorchPipeline
 
 _HOME = {
     "METRICS": "winobench.metrics",
@@ -89,6 +90,7 @@ _HOME = {
     "Task": "winobench.tasks.base",
     "TextQuestion": "winobench.tasks.questions",
     "TextTask": "winobench.tasks.questions",
+    "TorchPipeline": "winobench.torch_pipelines.pipeline",
     "Triples": "winobench.scorers.denoising",
     "UNet2DConditionModel": "winobench.models.unet_2d_condition",
     "VQAScore": "winobench.scorers.vqa_score",
@@ -148,6 +150,7 @@ __all__ = [
     "Task",
     "TextQuestion",
     "TextTask",
+    "TorchPipeline",
     "Triples",
     "UNet2DConditionModel",
     "VQAScore",

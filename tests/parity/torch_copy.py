@@ -39,7 +39,7 @@ def randomize(module: Any, seed: int = 0) -> Any:
             is_norm = (
                 isinstance(submodule, torch.nn.GroupNorm | torch.nn.LayerNorm) or "RMSNorm" in type(submodule).__name__
             )
-            if is_norm and submodule.weight is not None:
+            if is_norm and getattr(submodule, "weight", None) is not None:
                 submodule.weight += 1.0
     return module.eval()
 

@@ -295,6 +295,9 @@ LIMIT = COUNT.or_none()
 DTYPES = ("float32", "bfloat16", "float16")
 DTYPE = choice(*DTYPES)
 DTYPE_NAMES = f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]}"
+BACKENDS = ("auto", "native", "torch")
+"""What runs a model: the first of the others that can, a family in Flax, or torch's own code under JAX."""
+BACKEND = choice(*BACKENDS)
 SCALE = number(-1e6, 1e6)
 ALPHA = number(above=0, below=0.5)
 RARE_SHARE = number(above=0, high=0.5)

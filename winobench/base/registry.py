@@ -42,6 +42,9 @@ class Model:
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
+BY_TORCH = {"backend": "torch"}
+"""Options of models that torch's own code runs (`winobench.torch_pipelines`)."""
+
 _MODELS = {
     "diffusion_itm": {
         "clevr-tiny": (
@@ -71,6 +74,9 @@ _MODELS = {
         "flux2-klein-base-9b": ("black-forest-labs/FLUX.2-klein-base-9B", "FLUX.2-klein base 9B, 1024 pixels (gated)"),
         "z-image-turbo": ("Tongyi-MAI/Z-Image-Turbo", "Z-Image-Turbo, 1024 pixels"),
         "z-image": ("Tongyi-MAI/Z-Image", "Z-Image, 1024 pixels"),
+        "pixart-sigma": ("PixArt-alpha/PixArt-Sigma-XL-2-1024-MS", "PixArt-Sigma, 1024 pixels", BY_TORCH),
+        "qwen-image": ("Qwen/Qwen-Image", "Qwen-Image, 1024 pixels", BY_TORCH),
+        "sana-1.6b": ("Efficient-Large-Model/Sana_1600M_1024px_BF16_diffusers", "SANA 1.6B, 1024 pixels", BY_TORCH),
     },
     "contrastive": {
         # OpenAI's weights in a repository that has them as safetensors.
@@ -136,6 +142,12 @@ LANGUAGE_MODELS: dict[str, Model] = {
 }
 """Short name -> checkpoint that answers questions. A name that is in ``MODELS`` as well is the same checkpoint, asked
 without images."""
+
+
+def is_by_torch(name: str) -> bool:
+    """Whether torch's own code runs the model of a short name."""
+    return name in MODELS and MODELS[name].options == BY_TORCH
+
 
 ENTRY_POINTS = "winobench.scorers"
 """The group of entry points that plug in scorers: name -> a function without arguments that returns a scorer, or
@@ -303,7 +315,7 @@ def single_file(name: str | os.PathLike[str]) -> tuple[str, str | None] | None:
         return None
     path = user_path(file)
     if not os.path.isfile(path):
-        raise InputError(f"{options.quote(path)} of {options.quote(name)} is not a file", code="no-such-file")
+        raise InputError(f"{path}, named with the base {base}, is not a file", code="no-such-file")
     return path, base
 
 

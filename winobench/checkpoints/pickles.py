@@ -256,6 +256,9 @@ def read_torch_pickle(path: str | os.PathLike) -> dict[str, PickledTensor]:
     # Checkpoints of a training hold its progress and its optimizer's state, too.
     if isinstance(content.get(_WEIGHTS), dict):
         content = content[_WEIGHTS]
+    # A learned word of the web UI.
+    if isinstance(content.get("string_to_param"), dict):
+        content = {content.get("name"): content["string_to_param"].get("*")}
     return {key: _tensor(path, root, sizes, key, value) for key, value in content.items()}
 
 

@@ -25,18 +25,70 @@ FAMILIES: dict[str, str] = {
 }
 """``_class_name`` of ``model_index.json`` -> the class of the family."""
 
+AUTO, NATIVE, TORCH = options.BACKENDS
+
+_TORCH = "winobench.torch_pipelines.pipeline:TorchPipeline"
+
 _OTHER_TASKS = ("Img2Img", "Inpaint")
 _LEGACY = {"StableDiffusionInpaintPipelineLegacy": "StableDiffusionPipeline"}
 
 
 def load_pipeline(
-    source: str | os.PathLike[str], dtype: Any = "float32", *, revision: str | None = None, **keywords: Any
+    source: str | os.PathLike[str],
+    dtype: Any = "float32",
+    *,
+    revision: str | None = None,
+    backend: str = AUTO,
+    **keywords: Any,
 ) -> Pipeline:
-    """Loads a pipeline of any family. Arguments and errors as in `Pipeline.from_pretrained`."""
+    """Loads a pipeline of any family.
+
+    Args:
+      source: as in `Pipeline.from_pretrained`.
+      dtype: as there.
+      revision: as there.
+      backend: ``native`` for the families that are written in Flax, ``torch`` for diffusers' own code under JAX
+        (`winobench.torch_pipelines`, experimental), ``auto`` for the first where there is one, or else the second.
+      **keywords: as there.
+
+    Raises:
+      InputError: as there.
+    """
     from winobench.checkpoints import sources
 
     source = sources.resolve(source, revision=revision)
-    return family_of(source).from_pretrained(source, dtype, **keywords)
+    return family_of(source, backend).from_pretrained(source, dtype, **keywords)
+
+
+def read_lora(
+    source: str | os.PathLike[str],
+    lora: str | os.PathLike[str],
+    *,
+    revision: str | None = None,
+    backend: str = AUTO,
+    allow_pickle: bool = False,
+) -> Any:
+    """A LoRA for `load_with_lora` of the same source. Errors as in `Pipeline.read_lora`."""
+    from winobench.checkpoints import sources
+
+    family = family_of(sources.resolve(source, revision=revision), backend)
+    return family.read_lora(lora, allow_pickle=allow_pickle)
+
+
+def load_with_lora(
+    source: str | os.PathLike[str],
+    dtype: Any,
+    adapters: Any,
+    *,
+    revision: str | None = None,
+    backend: str = AUTO,
+    **keywords: Any,
+) -> tuple[Pipeline, Any]:
+    """A pipeline of any family with a LoRA. As `Pipeline.load_with_lora`."""
+    from winobench.checkpoints import sources
+
+    source = sources.resolve(source, revision=revision)
+    return family_of(source, backend).load_with_lora(source, dtype, adapters, **keywords)
 
 
 def read_description(
@@ -44,12 +96,13 @@ def read_description(
     *,
     revision: str | None = None,
     settings: Mapping[str, Any] | None = None,
+    backend: str = AUTO,
 ) -> Any:
-    """A `folders.Description` of any family. Arguments as in `Pipeline.read_description`."""
+    """A `folders.Description` of any family. Arguments as in `Pipeline.read_description` and `load_pipeline`."""
     from winobench.checkpoints import sources
 
     source = sources.resolve(source, revision=revision)
-    return family_of(source).read_description(source, settings=settings)
+    return family_of(source, backend).read_description(source, settings=settings)
 
 
 def released(name: str) -> Any:
@@ -60,15 +113,29 @@ def released(name: str) -> Any:
     return None
 
 
-def family_of(source: Source) -> type[AnyPipeline]:
+def family_of(source: Source, backend: str = AUTO) -> type[AnyPipeline]:
     """The family that a pipeline's ``model_index.json`` names, or else the one whose parts it has."""
     from winobench.checkpoints import sources
 
+    options.BACKEND.check("backend", backend)
     path = source.require("model_index.json", "so it is not a pipeline in the diffusers layout")
     index = sources.read_json(path)
     kind = index.get("_class_name")
-    if name := family_name(kind):
+    if backend != TORCH and (name := family_name(kind)):
         return _family(name)
+    torch_families = importlib.import_module("winobench.torch_pipelines.families")
+    if isinstance(kind, list):
+        torch_families.refuse_code(path, "pipeline", kind)
+    is_known = kind in torch_families.FAMILIES or torch_families.refusals.reason(str(kind)) is not None
+    if backend == TORCH or (backend == AUTO and is_known):
+        torch_families.family_of(str(kind))
+        return _imported(_TORCH)
+    if kind in torch_families.FAMILIES:
+        raise InputError(
+            f"{path} describes a {kind}, which runs by torch alone: this needs a family that is written in Flax, one of"
+            f" {', '.join(FAMILIES)}",
+            code="wrong-kind-of-model",
+        )
     fitting = [name for name in FAMILIES if mismatch(_family(name), index) is None]
     if kind is None and fitting:
         return _family(fitting[0])
@@ -78,9 +145,10 @@ def family_of(source: Source) -> type[AnyPipeline]:
             f" {fitting[0]}: write that as its _class_name if it is one",
             code="wrong-kind-of-model",
         )
+    known = sorted({*FAMILIES, *torch_families.FAMILIES})
     raise InputError(
         f"{path} describes a {kind or 'pipeline'}, whose parts are those of no family that can be used: name one of"
-        f" {', '.join(FAMILIES)}",
+        f" {', '.join(known)}",
         code="wrong-kind-of-model",
     )
 
@@ -123,5 +191,9 @@ def family_name(kind: Any) -> str | None:
 
 
 def _family(name: str) -> type[AnyPipeline]:
-    module, _, attribute = FAMILIES[name].partition(":")
+    return _imported(FAMILIES[name])
+
+
+def _imported(path: str) -> Any:
+    module, _, attribute = path.partition(":")
     return getattr(importlib.import_module(module), attribute)

@@ -286,6 +286,53 @@ class Pipeline(drawing.Drawing, abc.ABC):
             settings=settings,
         )
 
+    @classmethod
+    def read_lora(cls, source: str | os.PathLike[str], *, allow_pickle: bool = False) -> Any:
+        """Reads a LoRA for `load_with_lora`: what is wrong with a small file shows before gigabytes are read.
+
+        Args:
+          source: a file, or a folder or hub id that holds one (`winobench.checkpoints.read_lora`).
+          allow_pickle: whether it may be a ``.bin`` file.
+
+        Raises:
+          InputError: it cannot be read, or is in no form that this family takes.
+        """
+        from winobench.checkpoints import read_lora
+
+        return read_lora(source, allow_pickle=allow_pickle)
+
+    @classmethod
+    def load_with_lora(
+        cls,
+        source: str | os.PathLike[str],
+        dtype: Any,
+        adapters: Any,
+        *,
+        scale: float = 1.0,
+        fuse: bool = True,
+        **keywords: Any,
+    ) -> tuple[Self, Any]:
+        """`from_pretrained`, with a LoRA.
+
+        Args:
+          source: as there.
+          dtype: as there.
+          adapters: from `read_lora`.
+          scale: what the adapters' effect is multiplied by.
+          fuse: add the adapters to the weights.
+          **keywords: of `from_pretrained`.
+
+        Returns:
+          The pipeline, and the adapters as it uses them.
+
+        Raises:
+          InputError: in addition, the LoRA is of another model.
+        """
+        from winobench.checkpoints import load_lora
+
+        pipeline = cls.from_pretrained(source, dtype, **keywords)
+        return pipeline, load_lora(pipeline, adapters, scale=scale, fuse=fuse)
+
     def save_pretrained(self, folder: str | os.PathLike[str], dtype: Any = "float16") -> None:
         """Writes a folder that diffusers' pipeline of this name and :meth:`from_pretrained` load.
 
@@ -364,6 +411,11 @@ class Pipeline(drawing.Drawing, abc.ABC):
     def refresh(self) -> None:
         """Does nothing, for programs that call it: changed networks are seen without it."""
 
+    @property
+    def backend(self) -> str | None:
+        """Other code than that of a native family, with its versions. None of native families."""
+        return None
+
     def own_identity(self) -> dict[str, Any]:
         """What the fingerprint holds of tokenizers, family and settings."""
         return {
@@ -394,6 +446,14 @@ class Pipeline(drawing.Drawing, abc.ABC):
         structures = tuple((name, structure) for name, (structure, _) in parts.items())
         named = None if dtype is None else jnp.dtype(dtype).name
         return TextEncoding(type(self), structures, named), {name: params for name, (_, params) in parts.items()}
+
+    def host_texts(self, dtype: Any) -> tuple[Callable[..., Any], Tree, Any, int] | None:
+        """Of a pipeline that has its text encoders on the host: arguments of `winobench.engine.text_store.HostTexts`.
+
+        They are (mesh, make_room -> context with texts -> conditions), shapes of one text's, identity, and texts at
+        once. Floats are rounded to ``dtype``. None for those that have a `text_function`.
+        """
+        return None
 
     def image_function(self) -> tuple[ImageEncoding, list[jax.Array]]:
         """(uint8 images ``[n, H, W, 3]`` -> latents, parameters)."""

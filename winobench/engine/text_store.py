@@ -7,6 +7,9 @@ The text encoders of large models take as much memory as their denoisers (T5-XXL
 
 from __future__ import annotations
 
+import abc
+import contextlib
+import functools
 import hashlib
 import os
 import pathlib
@@ -32,41 +35,36 @@ def as_they_are(params: Any, batch: Any) -> Any:
     return batch
 
 
-class TextStore:
+class TextStore(abc.ABC):
     """Encodes texts and keeps the conditions on disk, by content."""
 
-    def __init__(
-        self,
-        function: Callable[[Any, Any], Any],
-        params: Any,
-        identity: Any,
-        folder: str | os.PathLike[str],
-        mesh: Mesh,
-        batch_per_device: int,
-        make_room: Callable[[], None],
-    ):
-        self._make_room = make_room
-        self._function, self._params, self._mesh, self._batch = function, params, mesh, batch_per_device
+    def __init__(self, identity: Any, folder: str | os.PathLike[str], batch_size: int):
         self.folder = pathlib.Path(folder) / files.digest([_FORMAT, identity])[:16]
+        self.batch_size = batch_size
+
+    @abc.abstractmethod
+    def _encoder(self) -> contextlib.AbstractContextManager[Callable[[Sequence[Any]], Any]]:
+        """With what encodes at most a batch of items, as a tree of arrays [batch_size, ...] of the host."""
+
+    @abc.abstractmethod
+    def _shapes(self, item: Any) -> Any:
+        """Shapes and dtypes of an item's conditions."""
 
     def prepare(self, items: Sequence[Any]) -> None:
-        """Encodes the texts that are not on disk yet. The parameters leave the devices afterwards."""
+        """Encodes the texts that are not on disk yet."""
         missing = {path: item for item in items if not (path := self._path(item)).exists()}
         if not missing:
             return
         paths, left = list(missing), list(missing.values())
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._make_room()
-            params = parallel.place_parameters(self._params, self._mesh)
-            encoder = tables.Encoder(self._function, params, self._mesh, self._batch, "text")
-            for start in range(0, len(left), encoder.batch_size):
-                batch = left[start : start + encoder.batch_size]
-                rows = jax.tree.map(parallel.fetch, encoder.encode(batch))
-                # By their places, so that the order of names is the order of the leaves.
-                named = {f"{place:03d}": leaf for place, leaf in enumerate(jax.tree.leaves(rows))}
-                for number, path in enumerate(paths[start : start + len(batch)]):
-                    weights.write_weights(path, {name: np.asarray(leaf[number]) for name, leaf in named.items()})
+            with self._encoder() as encode:
+                for start in range(0, len(left), self.batch_size):
+                    rows = encode(left[start : start + self.batch_size])
+                    # By their places, so that the order of names is the order of the leaves.
+                    named = {f"{place:03d}": leaf for place, leaf in enumerate(jax.tree.leaves(rows))}
+                    for number, path in enumerate(paths[start : start + self.batch_size]):
+                        weights.write_weights(path, {name: _trimmed(leaf[number]) for name, leaf in named.items()})
         except OSError as error:
             raise InputError(
                 f"{self.folder} cannot be written ({error.strerror or error}): free some space", code="cannot-write"
@@ -74,18 +72,18 @@ class TextStore:
 
     def read(self, items: Sequence[Any]) -> Iterator[Any]:
         """The conditions of prepared texts, in their order: trees of NumPy arrays."""
-        structure = None
+        shapes = None
         for item in items:
-            if structure is None:
-                shapes = jax.eval_shape(self._function, self._params, jax.tree.map(lambda leaf: leaf[None], item))
-                structure = jax.tree.structure(shapes)
+            if shapes is None:
+                shapes = self._shapes(item)
             try:
                 leaves = self._leaves(item)
             except InputError:  # damaged on the disk
                 self._path(item).unlink(missing_ok=True)
                 self.prepare([item])
                 leaves = self._leaves(item)
-            yield jax.tree.unflatten(structure, leaves)
+            there = jax.tree.unflatten(jax.tree.structure(shapes), leaves)
+            yield jax.tree.map(lambda leaf, whole: _whole(leaf, whole.shape), there, shapes)
 
     def _leaves(self, item: Any) -> list[np.ndarray]:
         tensors = weights.read_weights([os.fspath(self._path(item))])
@@ -97,3 +95,86 @@ class TextStore:
             digest.update(f"{leaf.dtype} {np.shape(leaf)}\n".encode())
             digest.update(np.ascontiguousarray(leaf).data)
         return self.folder / f"{digest.hexdigest()[:32]}.safetensors"
+
+
+class StagedTexts(TextStore):
+    """Text encoders that are on the devices only while they encode."""
+
+    def __init__(
+        self,
+        function: Callable[[Any, Any], Any],
+        params: Any,
+        identity: Any,
+        folder: str | os.PathLike[str],
+        mesh: Mesh,
+        batch_per_device: int,
+        make_room: Callable[[], None],
+    ):
+        super().__init__(identity, folder, batch_per_device * parallel.data_parallelism(mesh))
+        self._make_room = make_room
+        self._function, self._params, self._mesh, self._batch = function, params, mesh, batch_per_device
+
+    @contextlib.contextmanager
+    def _encoder(self) -> Iterator[Callable[[Sequence[Any]], Any]]:
+        self._make_room()
+        params = parallel.place_parameters(self._params, self._mesh)
+        encoder = tables.Encoder(self._function, params, self._mesh, self._batch, "text")
+        yield lambda items: jax.tree.map(parallel.fetch, encoder.encode(items))
+
+    def _shapes(self, item: Any) -> Any:
+        shapes = jax.eval_shape(self._function, self._params, jax.tree.map(lambda leaf: leaf[None], item))
+        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), shapes)
+
+
+class HostTexts(TextStore):
+    """Text encoders that take texts as they are: items are UTF-8, uint8 [bytes]."""
+
+    def __init__(
+        self,
+        encoding: Callable[..., contextlib.AbstractContextManager[Callable[[Sequence[str]], Any]]],
+        shapes: Any,
+        identity: Any,
+        batch_size: int,
+        folder: str | os.PathLike[str],
+        mesh: Mesh,
+        make_room: Callable[[], None],
+    ):
+        """Takes encoders.
+
+        Args:
+          encoding: (mesh, make_room) -> a context, with what encodes texts as a tree of arrays [n, ...].
+          shapes: like this tree, of one text.
+          make_room: called before text encoders are put on devices of the mesh.
+        """
+        super().__init__(identity, folder, batch_size)
+        self._encoding, self._of_one = functools.partial(encoding, mesh, make_room), shapes
+
+    @staticmethod
+    def items(texts: Sequence[str]) -> list[np.ndarray]:
+        return [np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8) for text in texts]
+
+    @contextlib.contextmanager
+    def _encoder(self) -> Iterator[Callable[[Sequence[Any]], Any]]:
+        with self._encoding() as encode:
+            yield lambda items: encode([bytes(item).decode("utf-8", "surrogatepass") for item in items])
+
+    def _shapes(self, item: Any) -> Any:
+        return self._of_one
+
+
+def _trimmed(array: np.ndarray) -> np.ndarray:
+    """Without the rows of zeros at the end, which padding often is."""
+    array = np.asarray(array)
+    if array.ndim < 2:
+        return array
+    used = np.flatnonzero(array.reshape(len(array), -1).any(axis=1))
+    return array[: used[-1] + 1] if len(used) else array[:1]
+
+
+def _whole(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """With the rows of zeros that `_trimmed` left out."""
+    if array.shape == shape:
+        return array
+    whole = np.zeros(shape, array.dtype)
+    whole[: len(array)] = array
+    return whole

@@ -15,7 +15,7 @@ from winobench.generation.generate import Generator, Settings
 from winobench.scorers import loading as scorers
 
 if TYPE_CHECKING:
-    from winobench.checkpoints import LoRAWeights
+    from winobench.checkpoints.textual_inversions import LearnedWord
     from winobench.diffusion.pipeline import Pipeline
 
 
@@ -29,8 +29,10 @@ def make_drawers(
     revision: str | None = None,
     allow_pickle: bool = False,
     lora_scale: float = 1.0,
+    embeddings: Sequence[str] | None = None,
     pipeline_options: Mapping[str, Any] | None = None,
     encoders: str = "resident",
+    backend: str = "auto",
 ) -> list[Generator]:
     """The pipelines that generate images.
 
@@ -44,33 +46,41 @@ def make_drawers(
         raise InputError(f"lora_scale is {lora_scale!r}, but no LoRA is named: name one (lora), or leave it out")
     drawn_by = pairs(models, loras)
     refs = {
-        model: _check(model, settings, dtype, variant, revision, dict(pipeline_options or {}))
+        model: _check(model, settings, dtype, variant, revision, dict(pipeline_options or {}), backend)
         for model in dict.fromkeys(models)
     }
-    from winobench.checkpoints import read_lora  # late: names that are wrong are answered at once
+    from winobench.checkpoints import textual_inversions  # late: names that are wrong are answered at once
+    from winobench.diffusion import families
 
     named = list(dict.fromkeys(lora for _, lora in drawn_by if lora is not None))
-    adapters = {lora: read_lora(lora, allow_pickle=allow_pickle) for lora in named}
+    where = {"backend": backend, "allow_pickle": allow_pickle}
+    adapters = {
+        (model, lora): families.read_lora(refs[model].checkpoint, lora, revision=refs[model].revision, **where)
+        for model, lora in drawn_by
+        if lora is not None
+    }
     lora_labels = dict(zip(named, registry.model_labels(named, registry.lora_label), strict=True))
     names = list(dict.fromkeys(models))
     labels = dict(zip(names, registry.model_labels(names), strict=True))
-    more = {"variant": variant, "revision": revision, "pipeline_options": pipeline_options}
+    words = [textual_inversions.read_word(path, allow_pickle=allow_pickle) for path in embeddings or ()]
+    more = {"variant": variant, "revision": revision, "pipeline_options": pipeline_options, "embeddings": embeddings}
     drawers = []
     for model, lora in drawn_by:
         load = functools.partial(
             load_pipeline,
             refs[model],
             dtype,
-            adapters=adapters.get(lora),
+            adapters=adapters.get((model, lora)),
             lora_scale=lora_scale,
+            words=words,
             variant=variant,
-            allow_pickle=allow_pickle,
             on_host=encoders == "staged",
+            **where,
             **dict(pipeline_options or {}),
         )
         label, name, of_lora = labels[model], labels[model] if refs[model].is_folder else model, None
         if lora is not None:
-            of_lora = {"name": lora_labels[lora], "sha256": adapters[lora].sha256, "scale": lora_scale}
+            of_lora = {"name": lora_labels[lora], "sha256": adapters[model, lora].sha256, "scale": lora_scale}
             scale = "" if lora_scale == 1 else f" x {lora_scale:g}"
             label, name = f"{label}+{lora_labels[lora]}", f"{name} + {lora_labels[lora]}{scale}"
         named_more = {key: value for key, value in more.items() if value}
@@ -79,16 +89,26 @@ def make_drawers(
 
 
 def load_pipeline(
-    ref: registry.ModelRef, dtype: str, *, adapters: LoRAWeights | None = None, lora_scale: float = 1.0, **keywords: Any
+    ref: registry.ModelRef,
+    dtype: str,
+    *,
+    adapters: Any = None,
+    lora_scale: float = 1.0,
+    words: Sequence[LearnedWord] = (),
+    **keywords: Any,
 ) -> Pipeline:
-    """A pipeline with its LoRA added to the weights. Keywords and errors as `Pipeline.from_pretrained`."""
-    from winobench.checkpoints import load_lora
+    """A pipeline with its LoRA added to the weights, and with learned words. Others as `Pipeline.from_pretrained`."""
+    from winobench.checkpoints import textual_inversions
     from winobench.diffusion import families
 
     # As the scorers load it, so that a model is the same one, by its fingerprint, when it generates and when it judges.
-    pipeline = families.load_pipeline(ref.checkpoint, dtype, encoder_dtype="float32", revision=ref.revision, **keywords)
-    if adapters is not None:
-        load_lora(pipeline, adapters, scale=lora_scale, fuse=True)
+    keywords |= {"encoder_dtype": "float32", "revision": ref.revision}
+    if adapters is None:
+        pipeline = families.load_pipeline(ref.checkpoint, dtype, **keywords)
+    else:
+        pipeline, _ = families.load_with_lora(ref.checkpoint, dtype, adapters, scale=lora_scale, **keywords)
+    for word in words:
+        textual_inversions.add_word(pipeline, word)
     return pipeline
 
 
@@ -111,18 +131,24 @@ def pairs(models: Sequence[str], loras: Sequence[str | None]) -> list[tuple[str,
 
 
 def _check(
-    model: str, settings: Settings, dtype: str, variant: str | None, revision: str | None, more: Mapping[str, Any]
+    model: str,
+    settings: Settings,
+    dtype: str,
+    variant: str | None,
+    revision: str | None,
+    more: Mapping[str, Any],
+    backend: str,
 ) -> registry.ModelRef:
     """Refuses a model that does not generate images, or not with these options, without reading its weights."""
     ref = scorers.resolve(model, revision)
     if ref.kind != "diffusion_itm":
         raise InputError(f"{model!r} judges images, but generates none: name a diffusion model")
-    diffusion = {"image_size": settings.image_size, "pipeline_options": more}
+    diffusion = {"image_size": settings.image_size, "pipeline_options": more, "backend": backend}
     scorers.check_scorer(ref, dtype, variant=variant, diffusion=diffusion)
-    from winobench.diffusion import families, samplers
+    from winobench.diffusion import families
 
-    description = families.read_description(ref.source, revision=revision)
-    samplers.find_sampler(settings.sampler, description.schedule)
+    description = families.read_description(ref.source, revision=revision, backend=backend)
+    description.family.check_sampler(settings.sampler, description.schedule)
     total = description.schedule.num_train_timesteps
     options.whole(1, total).check(f"num_steps for {model!r}", settings.num_steps)
     return ref

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +26,14 @@ _PART_SCORES_THERE = 1 << 28
 
 
 def dot_product_attention(
-    query: jax.Array, key: jax.Array, value: jax.Array, *, is_causal: bool = False, lengths: jax.Array | None = None
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    *,
+    is_causal: bool = False,
+    lengths: jax.Array | None = None,
+    mask: jax.Array | None = None,
+    scale: float | None = None,
 ) -> jax.Array:
     """Softmax attention with scores and softmax in float32.
 
@@ -37,28 +45,53 @@ def dot_product_attention(
 
     query [B, T, heads, head_size], key and value [B, S, heads, head_size] -> [B, T, heads, head_size] in the dtype of
     ``query``. ``lengths`` are int32 [B], at least 1: no query attends to keys from this position on, which are padding.
+    ``mask``, [B or 1, heads or 1, T or 1, S], is true where a query attends to a key, or is added to the scores. The
+    result of a query that attends to no key is 0. A mask takes the place of ``is_causal`` and of ``lengths``. Scores
+    are multiplied by ``scale``, by default head_size^-0.5.
     """
+    attends = None
+    if mask is not None:
+        attends = jnp.any(mask if mask.dtype == jnp.bool_ else mask > -jnp.inf, axis=-1, keepdims=True).swapaxes(1, 2)
+        if mask.shape[2] == 1:
+            # All queries attend, or none.
+            value, attends = jnp.where(attends, value, 0), None
+    result = _dispatched(_Options(is_causal, scale), query, key, value, lengths, mask)
+    return result if attends is None else jnp.where(attends, result, 0)
+
+
+class _Options(NamedTuple):
+    is_causal: bool
+    scale: float | None
+
+
+def _dispatched(options: _Options, *arrays: Any) -> jax.Array:
+    """Attention by the form for the device; of query, key, value, lengths and mask."""
+    query, key, _, _, mask = arrays
     device = parallel.traced_device()
     if device is not None:
-        form = _attention_of(device, query, key)
+        form = _attention_of(device, query, key, mask)
         if form in _KERNELS and not parallel.runs_on_one_device():
-            return _on_each_device(form, query, key, value, is_causal, lengths)
-        return form(query, key, value, is_causal=is_causal, lengths=lengths)
-    forms = {platform: _attention_of(parallel.Device(platform), query, key) for platform in ("cpu", "tpu", "gpu")}
+            return _on_each_device(form, options, *arrays)
+        return _call(form, options, *arrays)
+    forms = {platform: _attention_of(parallel.Device(platform), query, key, mask) for platform in ("cpu", "tpu", "gpu")}
     if len(set(forms.values())) == 1:
-        return forms["cpu"](query, key, value, is_causal=is_causal, lengths=lengths)
-
-    def call(platform):
-        return lambda *arrays: forms[platform](*arrays[:3], is_causal=is_causal, lengths=arrays[3])
-
-    return jax.lax.platform_dependent(query, key, value, lengths, cpu=call("cpu"), tpu=call("tpu"), default=call("gpu"))
+        return _call(forms["cpu"], options, *arrays)
+    cpu, tpu, gpu = (functools.partial(_call, form, options) for form in forms.values())
+    return jax.lax.platform_dependent(*arrays, cpu=cpu, tpu=tpu, default=gpu)
 
 
-def _attention_of(device: parallel.Device, query: jax.Array, key: jax.Array) -> Callable[..., jax.Array]:
+def _call(form: Callable[..., jax.Array], options: _Options, *arrays: Any) -> jax.Array:
+    query, key, value, lengths, mask = arrays
+    return form(query, key, value, lengths=lengths, mask=mask, **options._asdict())
+
+
+def _attention_of(
+    device: parallel.Device, query: jax.Array, key: jax.Array, mask: jax.Array | None = None
+) -> Callable[..., jax.Array]:
     """The form of attention for a device and arrays [B, positions, heads, head_size]."""
-    if device.platform == "gpu" and fused_attention.cudnn_takes(query, parallel.compute_capability(device.kind)):
+    if device.platform == "gpu" and fused_attention.cudnn_takes(query, parallel.compute_capability(device.kind), mask):
         return fused_attention.cudnn
-    if device.platform == "tpu" and _rows_are_apart(query) and fused_attention.flash_takes(query, key):
+    if device.platform == "tpu" and _rows_are_apart(query) and fused_attention.flash_takes(query, key, mask):
         return fused_attention.flash
     matrix_bytes = 4 * query.shape[1] * key.shape[1]
     all_bytes = matrix_bytes * query.shape[0] * query.shape[2]
@@ -75,27 +108,18 @@ def _rows_are_apart(query: jax.Array) -> bool:
     return parallel.runs_on_one_device() or parallel.on_each_device(lambda *arrays: arrays, query.shape[0]) is not None
 
 
-def _on_each_device(
-    form: Callable[..., jax.Array],
-    query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
-    is_causal: bool,
-    lengths: jax.Array | None,
-) -> jax.Array:
-    arrays = (query, key, value) if lengths is None else (query, key, value, lengths)
-
-    def own_rows(query: jax.Array, key: jax.Array, value: jax.Array, *lengths: jax.Array) -> jax.Array:
-        return form(query, key, value, is_causal=is_causal, lengths=lengths[0] if lengths else None)
-
+def _on_each_device(form: Callable[..., jax.Array], options: _Options, *arrays: Any) -> jax.Array:
+    rows = arrays[0].shape[0]
+    arrays = tuple(array if array is None else jnp.broadcast_to(array, (rows, *array.shape[1:])) for array in arrays)
+    own_rows = functools.partial(_call, form, options)
     # JAX divides cuDNN's by itself where this does not.
-    return (parallel.on_each_device(own_rows, query.shape[0]) or own_rows)(*arrays)
+    return (parallel.on_each_device(own_rows, rows) or own_rows)(*arrays)
 
 
-def _whole(query: jax.Array, key: jax.Array, value: jax.Array, *, is_causal: bool, lengths: jax.Array | None):
+def _whole(query: jax.Array, key: jax.Array, value: jax.Array, *, lengths: jax.Array | None, **keywords: Any):
     ends = None if lengths is None else lengths[:, None]
     query, key, value = (jnp.swapaxes(x, 1, 2) for x in (query, key, value))
-    return jnp.swapaxes(plain_attention.attend(query, key, value, is_causal=is_causal, lengths=ends), 1, 2)
+    return jnp.swapaxes(plain_attention.attend(query, key, value, lengths=ends, **keywords), 1, 2)
 
 
 def _in_parts(query: jax.Array, key: jax.Array, value: jax.Array, **keywords: Any) -> jax.Array:

@@ -12,6 +12,8 @@ import jax.numpy as jnp
 _AMPERE, _HOPPER = (8, 0), (9, 0)
 # Numbers of positions that the gradient of cuDNN's attention takes are multiples of it.
 _EVEN = 2
+# What a mask adds to scores, at least: it is finite, times any scale.
+_LOWEST = -1e30
 
 # A TPU's registers are this wide. Positions come in as many.
 _LANES = 128
@@ -32,71 +34,164 @@ _WORTH = 1.05
 _LONG, _WIDE = 1024, 256
 
 
-def cudnn_takes(query: jax.Array, capability: tuple[int, int] | None) -> bool:
+# Heads come in units of so many numbers. One number of a unit more carries what is added to the scores of a key.
+_UNIT = 8
+
+
+def cudnn_takes(query: jax.Array, capability: tuple[int, int] | None, mask: jax.Array | None = None) -> bool:
     """Whether cuDNN's fused attention takes queries of this dtype and head size on a GPU of this compute capability."""
     if query.dtype not in (jnp.bfloat16, jnp.float16) or capability is None or capability < _AMPERE:
         return False
-    head_size = query.shape[-1]
-    return head_size % 8 == 0 and head_size <= (256 if capability >= _HOPPER else 128)
+    head_size = query.shape[-1] + (_UNIT if _is_key_bias(mask) else 0)
+    return head_size % _UNIT == 0 and head_size <= (256 if capability >= _HOPPER else 128)
 
 
 def cudnn(
-    query: jax.Array, key: jax.Array, value: jax.Array, *, is_causal: bool = False, lengths: jax.Array | None = None
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    *,
+    is_causal: bool = False,
+    lengths: jax.Array | None = None,
+    mask: jax.Array | None = None,
+    scale: float | None = None,
 ) -> jax.Array:
     """As `winobench.models.attention.dot_product_attention`, of what `cudnn_takes`, forward and backward."""
-    if query.shape[1] % _EVEN == 0 and key.shape[1] % _EVEN == 0:
-        return _cudnn(is_causal, query, key, value, lengths)
-    return _cudnn_of_odd_positions(is_causal, query, key, value, lengths)
+    if mask is None:
+        return _cudnn_of(is_causal, scale, query, key, value, lengths)
+    if _is_padding(mask):
+        return _cudnn_of(False, scale, query, *_padding_last(mask, key, value))
+    if _is_key_bias(mask):
+        width = query.shape[-1]
+        arrays = _with_key_bias(mask, query, key, value, scale)
+        return _cudnn_of(False, width**-0.5 if scale is None else scale, *arrays, None)[..., :width]
+    bias = _finite_bias(mask, 1.0, query.dtype)
+    bias = jnp.broadcast_to(bias, (*bias.shape[:2], query.shape[1], key.shape[1]))
+    return jax.nn.dot_product_attention(query, key, value, bias=bias, scale=scale, implementation="cudnn")
 
 
-def _cudnn(is_causal: bool, query: jax.Array, key: jax.Array, value: jax.Array, lengths: jax.Array | None) -> jax.Array:
+def _is_padding(mask: jax.Array | None) -> bool:
+    """Whether a mask is the same for all queries and heads, and leaves keys out: [B or 1, 1, 1, S]."""
+    return mask is not None and mask.dtype == jnp.bool_ and mask.shape[1:3] == (1, 1)
+
+
+def _is_key_bias(mask: jax.Array | None) -> bool:
+    """Whether a mask that is no padding is the same for all queries: [B or 1, heads or 1, 1, S]."""
+    return mask is not None and mask.shape[2] == 1 and not _is_padding(mask)
+
+
+def _finite_bias(mask: jax.Array, scale: float, dtype: Any) -> jax.Array:
+    """What a mask adds to the scores, divided by ``scale``."""
+    bias = jnp.where(mask, 0.0, -jnp.inf) if mask.dtype == jnp.bool_ else mask.astype(jnp.float32)
+    return jnp.maximum(bias / scale, max(_LOWEST, float(jnp.finfo(dtype).min))).astype(dtype)
+
+
+def _padding_last(mask: jax.Array, key: jax.Array, value: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Keys and values with the padding behind them, and how many of them are none: at least 1.
+
+    Attention does not depend on the order of keys. With lengths, the kernel skips padding, and reads no mask.
+    """
+    kept = jnp.broadcast_to(mask[:, 0, 0], key.shape[:2])
+    order = jnp.argsort(~kept, axis=1, stable=True)[..., None, None]
+    key, value = (jnp.take_along_axis(x, order, axis=1, mode="promise_in_bounds") for x in (key, value))
+    return key, value, jnp.maximum(jnp.sum(kept, axis=1, dtype=jnp.int32), 1)
+
+
+def _with_key_bias(
+    mask: jax.Array, query: jax.Array, key: jax.Array, value: jax.Array, scale: float | None
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Arrays of wider heads, so that the products of queries and keys hold what is added to each key's scores.
+
+    An array of all scores, in which each query has the same numbers, would be read once for each head instead.
+    """
+    bias = _finite_bias(mask, query.shape[-1] ** -0.5 if scale is None else scale, key.dtype)
+    bias = jnp.broadcast_to(bias[:, :, 0].swapaxes(1, 2), key.shape[:3])[..., None]
+
+    def widened(x: jax.Array, number: jax.Array) -> jax.Array:
+        return jnp.concatenate([x, number, jnp.zeros((*x.shape[:-1], _UNIT - 1), x.dtype)], axis=-1)
+
+    return widened(query, jnp.ones_like(query[..., :1])), widened(key, bias), widened(value, jnp.zeros_like(bias))
+
+
+def _cudnn_of(is_causal: bool, scale: float | None, *arrays: Any) -> jax.Array:
+    if arrays[0].shape[1] % _EVEN == 0 and arrays[1].shape[1] % _EVEN == 0:
+        return _cudnn(is_causal, scale, *arrays)
+    return _cudnn_of_odd_positions(is_causal, scale, *arrays)
+
+
+def _cudnn(
+    is_causal: bool,
+    scale: float | None,
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    lengths: jax.Array | None,
+) -> jax.Array:
     return jax.nn.dot_product_attention(
-        query, key, value, is_causal=is_causal, key_value_seq_lengths=lengths, implementation="cudnn"
+        query, key, value, is_causal=is_causal, scale=scale, key_value_seq_lengths=lengths, implementation="cudnn"
     )
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _cudnn_of_odd_positions(
-    is_causal: bool, query: jax.Array, key: jax.Array, value: jax.Array, lengths: jax.Array | None
+    is_causal: bool,
+    scale: float | None,
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    lengths: jax.Array | None,
 ) -> jax.Array:
     """JAX has no gradient of cuDNN's for an odd number of positions, such as a text's 77: they are padded for it."""
-    return _cudnn(is_causal, query, key, value, lengths)
+    return _cudnn(is_causal, scale, query, key, value, lengths)
 
 
 def _odd_positions_forward(
-    is_causal: bool, query: jax.Array, key: jax.Array, value: jax.Array, lengths: jax.Array | None
+    is_causal: bool,
+    scale: float | None,
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    lengths: jax.Array | None,
 ) -> tuple[jax.Array, Any]:
     batch, num_queries, num_keys = *query.shape[:2], key.shape[1]
     ends = jnp.full((batch,), num_keys, jnp.int32) if lengths is None else lengths
 
     def padded(query: jax.Array, key: jax.Array, value: jax.Array) -> jax.Array:
         arrays = (jnp.pad(x, ((0, 0), (0, -x.shape[1] % _EVEN), (0, 0), (0, 0))) for x in (query, key, value))
-        return _cudnn(is_causal, *arrays, ends)[:, :num_queries]
+        return _cudnn(is_causal, scale, *arrays, ends)[:, :num_queries]
 
     return jax.vjp(padded, query, key, value)
 
 
-def _odd_positions_backward(is_causal: bool, residuals: Any, gradient: jax.Array) -> tuple[Any, ...]:
+def _odd_positions_backward(is_causal: bool, scale: float | None, residuals: Any, gradient: jax.Array):
     return (*residuals(gradient), None)
 
 
 _cudnn_of_odd_positions.defvjp(_odd_positions_forward, _odd_positions_backward)
 
 
-def flash_takes(query: jax.Array, key: jax.Array) -> bool:
+def flash_takes(query: jax.Array, key: jax.Array, mask: jax.Array | None = None) -> bool:
     """Whether the TPU kernel takes queries and keys [B, positions, heads, head_size], and is worth its copies.
 
     With few positions, XLA's own products keep the scores on the chip. Texts of 77 tokens are padded to 128: of SD
     2.1-base's step on a v5e the compiler's cycles are 1.6% more with that than with products, whose float32 scores go
-    through the device's memory.
+    through the device's memory. A mask of its own for each query would be read for each head, as large as the scores.
     """
-    if _head_bytes(query) > max(_BLOCKS):
+    width = query.shape[-1] + (_UNIT if _is_key_bias(mask) else 0)
+    if _head_bytes(width, query.dtype) > max(_BLOCKS) or (mask is not None and mask.shape[2] > 1):
         return False
     return query.shape[1] >= 2 * _LANES and key.shape[1] >= _LANES // 2
 
 
 def flash(
-    query: jax.Array, key: jax.Array, value: jax.Array, *, is_causal: bool = False, lengths: jax.Array | None = None
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    *,
+    is_causal: bool = False,
+    lengths: jax.Array | None = None,
+    mask: jax.Array | None = None,
+    scale: float | None = None,
 ) -> jax.Array:
     """As `winobench.models.attention.dot_product_attention`, by JAX's Pallas kernel for TPUs, forward and backward.
 
@@ -106,19 +201,24 @@ def flash(
 
     batch, length, _, width = query.shape
     num_keys = key.shape[1]
-    of_queries, of_keys, sizes = _blocks(length, num_keys, _head_bytes(query))
+    scale = width**-0.5 if scale is None else scale
+    if _is_key_bias(mask):
+        query, key, value = _with_key_bias(mask, query, key, value, scale)
+    of_queries, of_keys, sizes = _blocks(length, num_keys, _head_bytes(query.shape[-1], query.dtype))
     query, key, value = (_padded(x, of) for x, of in ((query, of_queries), (key, of_keys), (value, of_keys)))
     segments = None
-    if lengths is not None or key.shape[1] != num_keys:
+    if lengths is not None or key.shape[1] != num_keys or _is_padding(mask):
         ends = jnp.full((batch,), num_keys) if lengths is None else lengths
         is_padding = jnp.arange(key.shape[1]) >= ends[:, None]
+        if _is_padding(mask):
+            is_padding = is_padding | jnp.pad(~mask[:, 0, 0], ((0, 0), (0, key.shape[1] - num_keys)))
         queries = jnp.zeros((batch, query.shape[1]), jnp.int32)
         segments = flash_attention.SegmentIds(queries, is_padding.astype(jnp.int32))
     result = flash_attention.flash_attention(
         *(jnp.swapaxes(x, 1, 2) for x in (query, key, value)),
         segment_ids=segments,
         causal=is_causal,
-        sm_scale=width**-0.5,
+        sm_scale=scale,
         block_sizes=sizes,
     )
     return jnp.swapaxes(result, 1, 2)[:, :length, :, :width]
@@ -131,10 +231,9 @@ def _padded(array: jax.Array, positions: int) -> jax.Array:
     return jnp.pad(array, ((0, 0), (0, positions - array.shape[1]), (0, 0), (0, more)))
 
 
-def _head_bytes(query: jax.Array) -> int:
+def _head_bytes(width: int, dtype: Any) -> int:
     """Bytes of the numbers of one head at one position, as they lie in registers."""
-    width = query.shape[-1]
-    return (width + -width % _LANES) * query.dtype.itemsize
+    return (width + -width % _LANES) * jnp.dtype(dtype).itemsize
 
 
 def _blocks(queries: int, keys: int, head_bytes: int) -> tuple[int, int, Any]:

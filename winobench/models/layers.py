@@ -107,27 +107,33 @@ class GroupNorm(nnx.Module):
         What is ``added``, [B, channels], to each position first: here, in float32, where it is part of the kernels that
         normalise. Added to the result of a convolution it is written out at full size, for cuDNN to add.
         """
-        batch, channels = x.shape[0], x.shape[-1]
-        spatial = tuple(range(1, x.ndim - 1))
-        values = x.astype(jnp.float32)
-        if added is not None:
-            values = values + added.astype(jnp.float32).reshape(batch, *(1 for _ in spatial), channels)
+        return group_norm(x, self.scale[...], self.bias[...], self.groups, self.epsilon, added).astype(self.dtype)
 
-        def per_channel(a):  # [B, groups] -> [B, 1, ..., channels]
-            a = jnp.repeat(a, channels // self.groups, axis=-1)
-            return a.reshape(batch, *(1 for _ in spatial), channels)
 
-        def group_mean(a):  # [B, ..., channels] -> [B, groups]
-            return jnp.mean(jnp.mean(a, axis=spatial).reshape(batch, self.groups, -1), axis=-1)
+def group_norm(
+    x: jax.Array, scale: jax.Array, bias: jax.Array, groups: int, epsilon: float, added: jax.Array | None = None
+) -> jax.Array:
+    """`GroupNorm` of x [B, ..., channels] as a function, in float32."""
+    batch, channels = x.shape[0], x.shape[-1]
+    spatial = tuple(range(1, x.ndim - 1))
+    values = x.astype(jnp.float32)
+    if added is not None:
+        values = values + added.astype(jnp.float32).reshape(batch, *(1 for _ in spatial), channels)
 
-        # The statistics do not depend on the shift, so cutting its gradient is exact.
-        shift = jax.lax.stop_gradient(values[(slice(None), *(0 for _ in spatial))])[:, :: channels // self.groups]
-        shifted = values - per_channel(shift)
-        mean = group_mean(shifted)
-        variance = jnp.maximum(group_mean(jnp.square(shifted)) - jnp.square(mean), 0.0)
-        scale = per_channel(jax.lax.rsqrt(variance + self.epsilon)) * self.scale[...].astype(jnp.float32)
-        y = (shifted - per_channel(mean)) * scale + self.bias[...].astype(jnp.float32)
-        return y.astype(self.dtype)
+    def per_channel(a):  # [B, groups] -> [B, 1, ..., channels]
+        a = jnp.repeat(a, channels // groups, axis=-1)
+        return a.reshape(batch, *(1 for _ in spatial), channels)
+
+    def group_mean(a):  # [B, ..., channels] -> [B, groups]
+        return jnp.mean(jnp.mean(a, axis=spatial).reshape(batch, groups, -1), axis=-1)
+
+    # The statistics do not depend on the shift, so cutting its gradient is exact.
+    shift = jax.lax.stop_gradient(values[(slice(None), *(0 for _ in spatial))])[:, :: channels // groups]
+    shifted = values - per_channel(shift)
+    mean = group_mean(shifted)
+    variance = jnp.maximum(group_mean(jnp.square(shifted)) - jnp.square(mean), 0.0)
+    scale = per_channel(jax.lax.rsqrt(variance + epsilon)) * scale.astype(jnp.float32)
+    return (shifted - per_channel(mean)) * scale + bias.astype(jnp.float32)
 
 
 def timestep_embedding(timesteps: jax.Array, features: int, *, flip_sin_to_cos: bool, freq_shift: float) -> jax.Array:

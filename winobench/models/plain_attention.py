@@ -14,15 +14,21 @@ def attend(
     is_causal: bool = False,
     first: jax.Array | int = 0,
     lengths: jax.Array | None = None,
+    mask: jax.Array | None = None,
+    scale: float | None = None,
 ) -> jax.Array:
     """query [..., T, head_size], key and value [..., S, head_size] -> [..., T, head_size] in the dtype of ``query``.
 
     The softmax is divided by its sum after the product with the values: on CPUs that is 1.2 to 4 times as fast as
     ``jax.nn.dot_product_attention``, forward and backward, as the array of weights is passed over less often. Keys from
-    ``lengths`` on are padding: int32 [...], broadcast against what comes before the positions.
+    ``lengths`` on are padding: int32 [...], broadcast against what comes before the positions. ``mask`` is broadcast
+    against the scores [..., T, S].
     """
     scores = jnp.einsum("...th,...sh->...ts", query, key, preferred_element_type=jnp.float32)
-    scores = scores * query.shape[-1] ** -0.5
+    scores = scores * (query.shape[-1] ** -0.5 if scale is None else scale)
+    if mask is not None:
+        lowest = jnp.finfo(jnp.float32).min
+        scores = jnp.where(mask, scores, lowest) if mask.dtype == jnp.bool_ else jnp.maximum(scores + mask, lowest)
     positions = jnp.arange(scores.shape[-1])
     if is_causal:
         scores = jnp.where(positions <= first + jnp.arange(scores.shape[-2])[:, None], scores, -jnp.inf)
@@ -43,9 +49,13 @@ def attend_in_parts(
     *,
     is_causal: bool = False,
     lengths: jax.Array | None = None,
+    mask: jax.Array | None = None,
+    scale: float | None = None,
     forget: bool = False,
 ) -> jax.Array:
     """`attend` of [B, heads, positions, head_size], with ``part_bytes`` of float32 scores, or one query's, at a time.
+
+    ``mask`` is [B or 1, heads or 1, T or 1, S].
 
     On CPUs this is up to 7 times as fast for large score matrices: the cache holds the scores of one part between the
     two products, and the products' scratch memory is used again, where that of all scores at once is given back to the
@@ -61,16 +71,22 @@ def attend_in_parts(
     key, value = (x.reshape(-1, at_once, *x.shape[2:]) for x in (key, value))
     ends = None if lengths is None else jnp.repeat(lengths, heads).reshape(-1, at_once)
     starts = part * jnp.arange(length // part)
+    numbers = None if mask is None else jnp.arange(batch * heads).reshape(-1, at_once)
 
     def heads_at_once(arrays: tuple[jax.Array, ...]) -> jax.Array:
-        parts, key, value, ends = arrays
+        parts, key, value, ends, numbers = arrays
 
         def one_part(each: tuple[jax.Array, jax.Array]) -> jax.Array:
-            return attend(each[0], key, value, is_causal=is_causal, first=each[1], lengths=ends)
+            query, first = each
+            own = None
+            if mask is not None:
+                rows = jax.lax.dynamic_slice_in_dim(mask, first, part, axis=2) if mask.shape[2] > 1 else mask
+                own = rows[numbers // heads % mask.shape[0], numbers % heads % mask.shape[1]]
+            return attend(query, key, value, is_causal=is_causal, first=first, lengths=ends, mask=own, scale=scale)
 
         return jax.lax.map(jax.checkpoint(one_part) if forget else one_part, (parts, starts))
 
-    result = jax.lax.map(heads_at_once, (query, key, value, ends))
+    result = jax.lax.map(heads_at_once, (query, key, value, ends, numbers))
     return result.swapaxes(1, 2).reshape(batch, heads, length, width)
 
 

@@ -36,6 +36,7 @@ class LengthOfTokens:
 
     model_max_length = 1 << 30
     chat_template = ""
+    added_tokens_encoder: Mapping[str, int] = {}
 
     def apply_chat_template(self, messages: list[dict[str, str]], **keywords: Any) -> str:
         return ""
@@ -53,7 +54,7 @@ def read_description(
 ) -> Description:
     """The description of a pipeline, by its configs alone."""
     found = families.released(str(source)) if revision is None else None
-    found = found or families.read_description(source, revision=revision, settings=settings)
+    found = found or families.read_description(source, revision=revision, settings=settings, backend=families.NATIVE)
     settings = {**found.settings, **found.family.check_settings(settings or {})}
     left_out = found.family.left_out(settings)
     configs = {name: config for name, config in found.configs.items() if name not in left_out}

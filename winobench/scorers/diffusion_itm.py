@@ -131,12 +131,12 @@ class DiffusionITM(Holder):
         self._dtype = jnp.dtype(pipeline.denoiser.dtype).name
         self._params = StagedParameters(params, self.mesh)
         is_staged = self._encoders == "staged"
-        if not is_staged:
-            self._params.on_devices()
-        make_room = self._params.release if is_staged else None
         of_tables = (self.image_size, self.mesh, self._table_rows)
         self._images = ImageTables(pipeline, *of_tables)
-        self._texts = TextTables(pipeline, self._dtype, *of_tables, make_room=make_room)
+        of_texts = {"is_staged": is_staged, "make_room": self._params.release}
+        self._texts = TextTables(pipeline, self._dtype, *of_tables, **of_texts)
+        if not is_staged:
+            self._params.on_devices()
         for table, size in zip((self._images, self._texts), sizes, strict=True):
             table.encoder.size = size or table.encoder.size  # it may have been halved
         self.latent_shape = self._images.latent_shape
@@ -184,7 +184,9 @@ class DiffusionITM(Holder):
         lora: str | os.PathLike[str] | None = None,
         lora_scale: float = 1.0,
         fuse_lora: bool = True,
+        embeddings: Sequence[str | os.PathLike[str]] = (),
         pipeline_options: Mapping[str, Any] | None = None,
+        backend: str = families.AUTO,
         **keywords: Any,
     ) -> DiffusionITM:
         """Loads a model and makes it a scorer.
@@ -202,14 +204,18 @@ class DiffusionITM(Holder):
           lora_scale: what the adapters' effect is multiplied by.
           fuse_lora: add the adapters to the weights, so that they cost nothing. Kept apart, they are computed next to
             each layer, and bfloat16 weights do not round them.
+          embeddings: files of learned words (textual inversion), or folders or hub ids that hold
+            ``learned_embeds.safetensors``. Texts name a word as its file does, or as the file is named where that has
+            no word (`winobench.checkpoints.textual_inversions`).
           pipeline_options: options that only the model's family has (``SETTINGS`` of its class).
+          backend: ``auto``, ``native`` or ``torch`` (`winobench.load_pipeline`).
           **keywords: of `DiffusionITM`.
 
         Raises:
-          InputError: when the source is not a pipeline, an option is not one of its choices, or the LoRA is of another
-            model or cannot be read.
+          InputError: when the source is not a pipeline, an option is not one of its choices, or the LoRA or a learned
+            word is of another model or cannot be read.
         """
-        from winobench.checkpoints import load_lora, read_lora
+        from winobench.checkpoints import textual_inversions
 
         lora_scale = options.SCALE.check("lora_scale", lora_scale)
         if lora is None and lora_scale != 1:
@@ -217,22 +223,28 @@ class DiffusionITM(Holder):
                 f"lora_scale is {lora_scale!r}, but no LoRA is named: name one (lora), or leave it out", code="no-lora"
             )
         # Before the model: what is wrong with the small file shows before gigabytes are read.
-        adapters = None if lora is None else read_lora(lora, allow_pickle=allow_pickle)
-        pipeline = families.load_pipeline(
-            source,
-            dtype=dtype,
+        where: dict[str, Any] = {"revision": revision, "backend": backend}
+        adapters = None if lora is None else families.read_lora(source, lora, **where, allow_pickle=allow_pickle)
+        words = [textual_inversions.read_word(path, allow_pickle=allow_pickle) for path in embeddings]
+        how = {
             # Most of what bfloat16 changes in an error would come from the text encoder, and each text is encoded once.
-            encoder_dtype="float32",
-            variant=variant,
-            revision=revision,
-            allow_pickle=allow_pickle,
-            on_host=keywords.get("encoders") == "staged",
+            "encoder_dtype": "float32",
+            "variant": variant,
+            "allow_pickle": allow_pickle,
+            "on_host": keywords.get("encoders") == "staged",
+            **where,
             **dict(pipeline_options or {}),
-        )
+        }
         if adapters is None:
-            return cls(pipeline, **keywords)
-        adapters = load_lora(pipeline, adapters, scale=lora_scale, fuse=fuse_lora)
+            pipeline = families.load_pipeline(source, dtype, **how)
+        else:
+            of_lora = {"scale": lora_scale, "fuse": fuse_lora}
+            pipeline, adapters = families.load_with_lora(source, dtype, adapters, **of_lora, **how)
+        for word in words:
+            textual_inversions.add_word(pipeline, word)
         scorer = cls(pipeline, **keywords)
+        if adapters is None:
+            return scorer
         scorer._lora = {"sha256": adapters.sha256, "scale": float(lora_scale), "fused": bool(fuse_lora)}
         if adapters.negatives is not None:
             scorer._lora["negatives"] = adapters.negatives
@@ -452,6 +464,7 @@ class DiffusionITM(Holder):
             "timestep_range": None if self.timestep_range is None else list(self.timestep_range),
             # Models without one keep the fingerprint that their records have.
             **({} if held._lora is None else {"lora": held._lora}),
+            **({} if held.pipeline.backend is None else {"backend": held.pipeline.backend}),
         }
 
     @parallel.without_mesh

@@ -155,7 +155,12 @@ def _check_pipeline(ref: ModelRef, given: Mapping[str, Any], timesteps: str | Se
 
     from winobench.diffusion import families, folders
 
-    description = families.read_description(ref.source, revision=ref.revision, settings=given.get("pipeline_options"))
+    description = families.read_description(
+        ref.source,
+        revision=ref.revision,
+        settings=given.get("pipeline_options"),
+        backend=given.get("backend", families.AUTO),
+    )
     total = description.schedule.num_train_timesteps
     chosen = given.get("timestep_range")
     if chosen is not None and chosen != options.ALL:

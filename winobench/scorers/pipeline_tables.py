@@ -88,23 +88,30 @@ class TextTables:
         mesh: Mesh,
         rows: int | None,
         *,
-        make_room: Callable[[], None] | None,
+        is_staged: bool,
+        make_room: Callable[[], None],
     ):
-        """Puts the text encoders on the devices, unless they are staged.
+        """Puts the text encoders on the devices, unless they are staged, or the host has them.
 
         Args:
-          make_room: of staged encoders, which encode all of a table and then leave the devices. Called before they
-            are put there. None for encoders that stay.
+          is_staged: whether they encode all of a table and then leave the devices.
+          make_room: called before encoders are put on the devices that do not stay there.
         """
         self._pipeline, self._image_size = pipeline, image_size
-        function, params = pipeline.text_function(dtype)
-        ids = self._token_ids([""])
-        states = pure_functions.shapes(function, params, ids)
+        self.store: text_store.TextStore | None = None
+        folder = os.path.join(caches.folder(), "text_states")
+        if (of_texts := pipeline.host_texts(dtype)) is not None:
+            self.store = text_store.HostTexts(*of_texts, folder, mesh, make_room)
+            function, params, batch = text_store.as_they_are, [], TEXT_BATCH.on(mesh)
+            states = jax.tree.map(lambda leaf: leaf[None], self._example(self.tokenize([""])[0]))
+        else:
+            function, params = pipeline.text_function(dtype)
+            ids = self._token_ids([""])
+            batch = text_batch(ids, mesh)
+            states = pure_functions.shapes(function, params, ids)
         self._rows = rows or limits.table_rows(states, TABLE_BYTES.on(mesh))
         self.table_bytes = self._rows * memory.of_arrays(states)
-        batch = text_batch(ids, mesh)
-        self.store: text_store.TextStore | None = None
-        if make_room is not None:
+        if is_staged and self.store is None:
             networks = pipeline.text_encoders
             identity = {
                 "family": pipeline.CLASS_NAME,
@@ -113,13 +120,14 @@ class TextTables:
                 "configs": [network.config.to_dict() for network in networks.values()],
                 "dtypes": [dtype, *(jnp.dtype(network.dtype).name for network in networks.values())],
             }
-            folder = os.path.join(caches.folder(), "text_states")
-            self.store = text_store.TextStore(function, params, identity, folder, mesh, batch, make_room)
+            self.store = text_store.StagedTexts(function, params, identity, folder, mesh, batch, make_room)
             function, params = text_store.as_they_are, []
         self.encoder = tables.Encoder(function, parallel.place_parameters(params, mesh), mesh, batch, "text")
 
     def tokenize(self, texts: Sequence[str]) -> list[Any]:
-        """The token ids of each text, trees of int32 arrays."""
+        """The token ids of each text, trees of int32 arrays. Texts themselves where the host encodes them."""
+        if isinstance(self.store, text_store.HostTexts):
+            return self.store.items(texts)
         ids = self._token_ids(texts)
         return [jax.tree.map(lambda leaf, number=number: leaf[number], ids) for number in range(len(texts))]
 

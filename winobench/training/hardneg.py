@@ -66,7 +66,7 @@ class Training(tuning.Tuning):
         super().__init__(config, workdir)
         source = training_source(config)
         self._tasks = validation_tasks(config) if config.validate_every else []
-        schedule = families.read_description(config.model, revision=config.revision).schedule
+        schedule = families.read_description(config.model, revision=config.revision, backend=families.NATIVE).schedule
         loss_config.timesteps(schedule)
         (options.span(schedule.num_train_timesteps) | options.choice(options.ALL)).or_none().check(
             "config.validation.timestep_range",
@@ -92,6 +92,7 @@ class Training(tuning.Tuning):
         config = self._config
         loaded = families.load_pipeline(
             config.model,
+            backend=families.NATIVE,
             dtype=config.dtype,
             encoder_dtype="float32",
             variant=config.variant,

@@ -1,0 +1,29 @@
+"""A small random Stable Diffusion 1.5."""
+
+from tests import tiny_sd3
+from tests.torch_pipelines.tiny import parts
+
+IMAGE_SIZE = 32
+CALL = {"guidance_scale": 1.0}
+
+
+def make():
+    import diffusers
+
+    words = parts.clip_tokenizer()
+    unet = diffusers.UNet2DConditionModel(
+        sample_size=8,
+        block_out_channels=(16, 32),
+        down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
+        up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
+        layers_per_block=1,
+        norm_num_groups=8,
+        attention_head_dim=4,
+        cross_attention_dim=24,
+    )
+    networks = {"unet": unet, "vae": tiny_sd3.autoencoder(4), "text_encoder": tiny_sd3.clip_encoder(len(words), 24)}
+    scheduler = diffusers.PNDMScheduler(
+        beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", skip_prk_steps=True, steps_offset=1
+    )
+    others = {"tokenizer": words, "scheduler": scheduler, "safety_checker": None, "feature_extractor": None}
+    return parts.filled(diffusers.StableDiffusionPipeline, networks | others, requires_safety_checker=False)

@@ -1,0 +1,1 @@
+"""Text-to-image pipelines of diffusers that have no port: their torch modules run under JAX, by torchax."""

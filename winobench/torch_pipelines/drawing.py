@@ -1,0 +1,207 @@
+"""Images by a pipeline's own loop, with its own scheduler: its denoiser and its decoder run on the devices."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from winobench.base.errors import InputError
+from winobench.diffusion.drawing import Run
+from winobench.diffusion.pure_functions import Decoded
+from winobench.torch_pipelines import compiled, prediction
+
+if TYPE_CHECKING:
+    from winobench.torch_pipelines.pipeline import TorchPipeline
+
+# What denoisers call their noisy latents.
+_LATENTS = ("hidden_states", "sample", "x")
+
+
+def draw(
+    pipeline: TorchPipeline, run: Run, texts: Sequence[str], noise: jax.Array, keys: jax.Array
+) -> tuple[np.ndarray, Decoded | None]:
+    """See `winobench.diffusion.drawing.Drawing`."""
+    if run.image is not None:
+        raise InputError(
+            f"{pipeline.diffusers_class} generates from noise alone here: leave out image", code="unsupported-option"
+        )
+    seeds = np.asarray(jax.random.key_data(keys), np.uint64)
+    size = {"height": run.image_size, "width": run.image_size}
+
+    def batch(rows: np.ndarray) -> tuple[np.ndarray, Decoded | None]:
+        scheduler = _with_generators(pipeline.diffusers.scheduler, seeds[rows])
+        encode = functools.partial(pipeline.texts.as_called, run.mesh, lambda: pipeline._copies.pop("denoiser", None))
+        keywords = {"prompt": [texts[row] for row in rows], "num_inference_steps": run.num_steps, **size}
+        keywords |= _guidance(pipeline, run.guidance_scale, len(rows))
+        with _on_devices(pipeline, run.mesh, len(rows), scheduler, encode, decoding=run.decoding):
+            return _called(pipeline, np.asarray(noise)[rows], keywords)
+
+    return _in_batches(batch, len(texts), run.batch_size if _takes_rows(pipeline) else 1)
+
+
+def decode(pipeline: TorchPipeline, latents: np.ndarray, batch_size: int, mesh: Mesh) -> Decoded:
+    """Images of latents ``[n, h, w, c]``: the pipeline's loop without a step."""
+    height, width = (side * pipeline.family.pixels(pipeline.diffusers) for side in latents.shape[1:3])
+
+    def batch(rows: np.ndarray) -> Decoded:
+        keywords = {"prompt": [""] * len(rows), "num_inference_steps": 1, "height": height, "width": width}
+        keywords |= _guidance(pipeline, 1.0, len(rows))
+        scheduler = prediction.one_time(pipeline.diffusers.scheduler, np.zeros(len(rows), np.float32))
+        scheduler.timesteps = []
+        calls = pipeline.texts.repeated(len(rows))
+        with _on_devices(pipeline, mesh, len(rows), scheduler, lambda *_, **__: next(calls)):
+            return _called(pipeline, latents[rows], keywords)[1]
+
+    return _in_batches(batch, len(latents), batch_size if _takes_rows(pipeline) else 1)
+
+
+def _takes_rows(pipeline: TorchPipeline) -> bool:
+    """Whether an image is the same with others in its batch, and is given its noise by its call."""
+    return pipeline.family.together and "latents" in inspect.signature(type(pipeline.diffusers).__call__).parameters
+
+
+def _in_batches(batch: Callable[[np.ndarray], Any], total: int, batch_size: int) -> Any:
+    """Of rows ``[batch_size]`` at a time, the last one again where there are no more."""
+    starts = range(0, total, batch_size)
+    found = [batch(np.minimum(np.arange(start, start + batch_size), total - 1)) for start in starts]
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[:total], *found)
+
+
+def _called(
+    pipeline: TorchPipeline, latents: np.ndarray, keywords: Mapping[str, Any]
+) -> tuple[np.ndarray, Decoded | None]:
+    """What the autoencoder was given, as latents, and images unless it stopped the call."""
+    from winobench.torch_pipelines import bridge
+
+    pipe, family = pipeline.diffusers, pipeline.family
+    tensor = bridge.to_torch(np.ascontiguousarray(np.moveaxis(latents, -1, 1)))
+    tensor = tensor if family.pack is None else family.pack(pipe, tensor)
+    of_call = inspect.signature(type(pipe).__call__).parameters
+    keywords = {**family.call, **pipeline.texts.call, **keywords, "latents": tensor}
+    keywords |= {"return_dict": False, "output_type": "np"}
+    keywords["max_area"] = keywords["height"] * keywords["width"]  # where the call would choose another size
+    kept = {name: value for name, value in keywords.items() if name in of_call}
+    own_noise = contextlib.nullcontext()
+    if "latents" not in of_call:
+        own_noise = bridge.replaced(pipe, "prepare_latents", lambda *_, **__: tensor)
+        (kept["prompt"],) = kept["prompt"]
+    before, result = bridge.torch.get_rng_state(), None
+    try:
+        with own_noise:
+            result = pipe(**kept)[0]
+    except prediction.Stopped:
+        pass
+    except ValueError as error:
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"{pipeline.diffusers_class} refuses these settings: {reason}", code="unsupported-option"
+        ) from error
+    if not bridge.torch.equal(before, bridge.torch.get_rng_state()):
+        raise InputError(
+            f"{type(pipe.scheduler).__name__} draws random numbers for all images at once, so that an image would"
+            " depend on the others: choose another scheduler in scheduler_config.json",
+            code="unsupported-option",
+        )
+    vae = getattr(pipe, family.autoencoder)
+    if result is None:
+        return vae.latents, None
+    images = np.nan_to_num(np.asarray(result, np.float32))
+    return vae.latents, Decoded(np.round(images * 255).astype(np.uint8), vae.finite)
+
+
+def _guidance(pipeline: TorchPipeline, guidance_scale: float, rows: int) -> dict[str, Any]:
+    """The keywords of guidance: the one that the network is given as a number, where there is one."""
+    family = pipeline.family
+    none = family.call.get(family.guidance, 1.0)
+    if family.embedded is not None:
+        return {family.guidance: none, family.embedded: guidance_scale}
+    keywords: dict[str, Any] = {family.guidance: max(guidance_scale, none)}
+    if family.guidance == "true_cfg_scale" and guidance_scale > none:
+        keywords["negative_prompt"] = [""] * rows
+    return keywords
+
+
+@contextlib.contextmanager
+def _on_devices(
+    pipeline: TorchPipeline,
+    mesh: Mesh,
+    rows: int,
+    scheduler: Any,
+    encode: Callable[..., Any],
+    *,
+    decoding: bool = True,
+) -> Iterator[None]:
+    """The pipeline with its networks on the devices, another scheduler and another `encode_prompt`.
+
+    Its autoencoder remembers ``latents`` [n, h, w, c] that it was given, and which rows of the result are ``finite``.
+    """
+    from winobench.torch_pipelines import bridge
+
+    def module(name: str, network: Any, params: Any, **options: Any) -> Any:
+        return compiled.stand_in(network, lambda: pipeline._copied(name, params, mesh), mesh, rows, **options)
+
+    pipe = pipeline.diffusers
+    network = module("denoiser", pipeline.network, pipeline.denoiser_function()[1])
+    vae = module("autoencoder", pipeline.vae, pipeline.image_function()[1], method="decode")
+    forward, decode = network.forward, vae.decode
+
+    def rounded(*arguments: Any, **keywords: Any) -> Any:
+        """Some pipelines keep latents in float32."""
+        arguments = (*(_rounded(one, network.dtype) for one in arguments[:1]), *arguments[1:])
+        keywords |= {name: _rounded(keywords[name], network.dtype) for name in _LATENTS if name in keywords}
+        return forward(*arguments, **keywords)
+
+    def recorded(given: Any, *arguments: Any, **keywords: Any) -> Any:
+        latents = given[:, :, 0] if given.ndim == 5 else given
+        vae.latents = np.moveaxis(pipeline.vae.encoder.scale(vae, latents.float()).numpy(), 1, -1)
+        if not decoding:
+            raise prediction.Stopped
+        result = decode(given, *arguments, **keywords)
+        images = result[0] if isinstance(result, tuple) else result.sample
+        vae.finite = np.isfinite(images.numpy()).reshape(rows, -1).all(axis=1)
+        return result
+
+    with (
+        bridge.in_torch(),
+        # Some pipelines read a few numbers of their networks.
+        pipeline.network.with_arrays(bridge.to_torch),
+        pipeline.vae.with_arrays(bridge.to_torch),
+        bridge.replaced(network, "forward", rounded),
+        bridge.replaced(vae, "decode", recorded),
+        bridge.replaced(type(pipe), "device", bridge.torch.device("cpu")),
+        bridge.replaced(type(pipe), "_execution_device", bridge.torch.device("cpu")),
+        bridge.replaced(pipe, pipeline.family.denoiser, network),
+        bridge.replaced(pipe, pipeline.family.autoencoder, vae),
+        bridge.replaced(pipe, "scheduler", scheduler),
+        bridge.replaced(pipe, "encode_prompt", encode),
+    ):
+        yield
+
+
+def _rounded(latents: Any, dtype: Any) -> Any:
+    return latents.to(dtype) if getattr(latents, "is_floating_point", bool)() else latents
+
+
+def _with_generators(scheduler: Any, seeds: np.ndarray) -> Any:
+    """A copy of a scheduler, whose random steps have a generator for each row: of two numbers of 32 bits each."""
+    from winobench.torch_pipelines import bridge
+
+    generators = [bridge.torch.Generator().manual_seed(int(high) << 32 | int(low)) for high, low in seeds]
+    scheduler = copy.deepcopy(scheduler)
+    step = scheduler.step
+    if "generator" in inspect.signature(step).parameters:
+
+        @functools.wraps(step)
+        def step_of_rows(*arguments: Any, **keywords: Any) -> Any:
+            return step(*arguments, **{**keywords, "generator": generators})
+
+        scheduler.step = step_of_rows
+    return scheduler

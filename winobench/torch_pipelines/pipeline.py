@@ -1,0 +1,343 @@
+"""`TorchPipeline`: a pipeline of diffusers without a port, in the place of a family of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import inspect
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from winobench import parallel
+from winobench.base import options
+from winobench.base.errors import InputError
+from winobench.base.texts import checked_texts
+from winobench.diffusion import pure_functions
+from winobench.diffusion.drawing import Run, check_finite
+from winobench.diffusion.folders import Description
+from winobench.diffusion.pipeline import Pipeline
+from winobench.diffusion.pure_functions import Decoded, Tree
+from winobench.diffusion.pure_functions import TextEncoding as PureTextEncoding
+from winobench.diffusion.schedules import Schedule
+from winobench.models.base import Network
+from winobench.torch_pipelines import adapters as adapters_of
+from winobench.torch_pipelines import loading
+from winobench.torch_pipelines.families import Family, family_of
+from winobench.torch_pipelines.network import TorchConfig, TorchNetwork
+
+if TYPE_CHECKING:
+    from winobench.torch_pipelines.autoencoders import TorchAutoencoder
+    from winobench.torch_pipelines.prediction import TorchDenoiser
+    from winobench.torch_pipelines.texts import TextEncoding
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class TorchPipeline(Pipeline):
+    """A text-to-image pipeline of diffusers whose torch modules run under JAX, by torchax. Experimental.
+
+    The classes that can be used are those of `winobench.torch_pipelines.families.FAMILIES`. The extra
+    ``winobench[torch]`` installs what it needs.
+
+    Attributes:
+      network: the denoiser, called as diffusers' pipeline calls it.
+      vae: the autoencoder.
+      texts: the text encoders. The host has them, and devices other than CPUs while texts are encoded.
+      schedule: the noise schedule.
+      timestep_range: see `Pipeline`.
+      guidance_embedding: the guidance that the denoiser is given as a number, where it takes one; None for the
+        default of diffusers' pipeline.
+      text_tokens: the most tokens of a text; None for the default of diffusers' pipeline.
+    """
+
+    network: TorchDenoiser
+    vae: TorchAutoencoder
+    texts: TextEncoding
+    schedule: Schedule
+    timestep_range: tuple[int, int] | None = None
+    guidance_embedding: float | None = None
+    text_tokens: int | None = None
+
+    CLASS_NAME: ClassVar = "TorchPipeline"
+    NETWORKS: ClassVar = {"network": TorchNetwork, "vae": TorchNetwork}
+    TOKENIZERS: ClassVar = ()
+    PARTS: ClassVar = {}
+    DENOISER: ClassVar = "network"
+    SETTINGS: ClassVar = {
+        "guidance_embedding": options.number(0, 100).or_none(),
+        "text_tokens": options.whole(1, 4096).or_none(),
+    }
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: Any,
+        dtype: Any = "float32",
+        *,
+        encoder_dtype: Any = None,
+        variant: str | None = None,
+        revision: str | None = None,
+        allow_pickle: bool = False,
+        on_host: bool = False,
+        **settings: Any,
+    ) -> Self:
+        """See `Pipeline`. diffusers itself loads the pipeline, from safetensors files alone.
+
+        A prediction and an encoded image are compared with torch's own once for each model and kind of device.
+
+        Raises:
+          InputError: in addition, a pipeline outside the checked families, code in the repository, or a prediction
+            that differs from torch's.
+        """
+        settings = cls.check_settings(settings)
+        pipe = loading.load(source, dtype, variant=variant, revision=revision)
+        return cls._checked(pipe, on_host, settings)
+
+    @classmethod
+    def read_lora(cls, source: str | os.PathLike[str], *, allow_pickle: bool = False) -> Any:
+        """See `Pipeline`. A safetensors file in a form that diffusers reads."""
+        return adapters_of.read(source)
+
+    @classmethod
+    def load_with_lora(
+        cls,
+        source: Any,
+        dtype: Any,
+        adapters: Any,
+        *,
+        scale: float = 1.0,
+        fuse: bool = True,
+        encoder_dtype: Any = None,
+        variant: str | None = None,
+        revision: str | None = None,
+        allow_pickle: bool = False,
+        on_host: bool = False,
+        **settings: Any,
+    ) -> tuple[Self, Any]:
+        """See `Pipeline`. diffusers itself adds the adapters to the weights, text encoders' as well."""
+        if not fuse:
+            raise InputError(
+                "diffusers adds a LoRA to the weights of this model, so that it cannot be kept apart: leave out"
+                " fuse_lora",
+                code="unsupported-option",
+            )
+        settings = cls.check_settings(settings)
+        pipe = loading.load(source, dtype, variant=variant, revision=revision, lora=adapters, lora_scale=scale)
+        return cls._checked(pipe, on_host, settings), adapters
+
+    @classmethod
+    def _checked(cls, pipe: Any, on_host: bool, settings: Mapping[str, Any]) -> Self:
+        pipeline = cls.from_diffusers(pipe, **settings)
+        for network in (pipeline.vae,) if on_host else (pipeline.vae, pipeline.network):
+            network.to_devices()
+        loading.check_against_torch(pipeline)
+        return pipeline
+
+    @classmethod
+    def from_diffusers(cls, pipe: Any, **settings: Any) -> Self:
+        """Takes a pipeline of diffusers, which is of no other use afterwards.
+
+        Args:
+          pipe: on the host, of a class in `winobench.torch_pipelines.families.FAMILIES`.
+          **settings: of ``SETTINGS``.
+
+        Raises:
+          InputError: for another class, or a setting that the class does not have.
+        """
+        from winobench.torch_pipelines.autoencoders import TorchAutoencoder
+        from winobench.torch_pipelines.prediction import TorchDenoiser
+        from winobench.torch_pipelines.texts import TextEncoding
+
+        pipe.set_progress_bar_config(disable=True)
+        family = family_of(type(pipe).__name__)
+        call = _call(type(pipe).__name__, family, cls.check_settings(settings))
+        schedule = loading.schedule_of(pipe, family)
+        configs = loading.configs_of(pipe, family)
+        texts = TextEncoding(pipe, family, call)
+        network = TorchDenoiser(pipe, family, configs["network"], call, texts.constants)
+        return cls(
+            network,
+            TorchAutoencoder(getattr(pipe, family.autoencoder), configs["vae"], family),
+            texts,
+            schedule,
+            **settings,
+        )
+
+    @classmethod
+    def read_description(
+        cls, source: Any, *, revision: str | None = None, settings: Mapping[str, Any] | None = None
+    ) -> Description:
+        """See `Pipeline`."""
+        pipe = loading.skeleton(source, revision=revision)
+        family = family_of(type(pipe).__name__)
+        _call(type(pipe).__name__, family, cls.check_settings(settings or {}))
+        return Description(cls, loading.schedule_of(pipe, family), None, loading.configs_of(pipe, family))
+
+    @property
+    def diffusers(self) -> Any:
+        """diffusers' pipeline. Its denoiser and autoencoder have no numbers."""
+        return self.texts.pipe
+
+    @property
+    def family(self) -> Family:
+        return self.network.pipeline.family
+
+    @property
+    def diffusers_class(self) -> str:
+        """The class of diffusers' pipeline."""
+        return type(self.diffusers).__name__
+
+    @property
+    def backend(self) -> str:
+        """See `Pipeline`."""
+        versions = ", ".join(f"{name} {version}" for name, version in loading.versions().items())
+        return f"torch (experimental): {self.diffusers_class}, {versions}"
+
+    @staticmethod
+    def check_fit(configs: Mapping[str, Any], num_tokens: Mapping[str, int]) -> None:
+        """See `Pipeline`. diffusers has put the parts together."""
+
+    @classmethod
+    def latents_a_side(cls, denoiser: Any) -> int:
+        """See `Pipeline`."""
+        return denoiser.latents_a_side
+
+    # Texts ----------------------------------------------------------------------------------------------------------
+
+    def tokenize(self, texts: Sequence[str], *, image_size: int | None = None) -> Tree:
+        """Unlike in `Pipeline`, what the text encoders give: a dictionary of arrays ``[num_texts, ...]``."""
+        return self.texts.encode_all(checked_texts(texts))
+
+    @staticmethod
+    def encode_conditions(networks: Mapping[str, Network], ids: Tree) -> Tree:
+        """See `Pipeline`: what `tokenize` gave."""
+        return ids
+
+    def text_function(self, dtype: Any = None) -> tuple[PureTextEncoding, Any]:
+        """Raises NotImplementedError: texts are encoded on the host (`host_texts`)."""
+        raise NotImplementedError
+
+    def host_texts(self, dtype: Any) -> tuple[Callable[..., Any], Tree, Any, int]:
+        """See `Pipeline`."""
+        encode = functools.partial(self.texts.encode_all, dtype=jnp.dtype(dtype))
+
+        @contextlib.contextmanager
+        def encoding(mesh: Mesh, make_room: Callable[[], None]) -> Iterator[Callable[[Sequence[str]], Tree]]:
+            with self.texts.placed(mesh, make_room):
+                yield encode
+
+        shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), self.texts.example(dtype))
+        identity = {"class": self.diffusers_class, "dtype": jnp.dtype(dtype).name, "texts": self._texts_identity}
+        return encoding, shapes, identity, self.texts.batch_size
+
+    def encode_texts(self, texts: Sequence[str], *, batch_size: int = 16) -> Tree:
+        """See `Pipeline`. ``batch_size`` has no effect."""
+        return jax.tree.map(jnp.asarray, self.texts.encode_all(checked_texts(texts)))
+
+    @property
+    def _texts_identity(self) -> dict[str, Any]:
+        return {**self.texts.identity, "versions": loading.versions()}
+
+    # Images ---------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def encode_latents(autoencoder: Any, images: jax.Array, noise: jax.Array | None = None) -> jax.Array:
+        """See `Pipeline`."""
+        return autoencoder.encode_latents(images, noise)
+
+    @property
+    def image_size(self) -> int:
+        """See `Pipeline`."""
+        size = self.network.config.image_size
+        if size is None:
+            raise InputError(
+                f"the configs of this {self.diffusers_class} name no size of images: name one (image_size)",
+                code="missing-value",
+            )
+        return size
+
+    def latent_shape(self, image_size: int) -> tuple[int, int, int]:
+        """See `Pipeline`."""
+        function, params = self.image_function()
+        image = jax.ShapeDtypeStruct((1, image_size, image_size, 3), np.uint8)
+        _, height, width, channels = pure_functions.shapes(function, params, image).shape
+        return height, width, channels
+
+    @staticmethod
+    def check_sampler(name: str | None, schedule: Schedule) -> None:
+        """See `Pipeline`."""
+        if name is not None:
+            raise InputError(
+                f"sampler is {options.quote(name)}, but this pipeline generates by diffusers' own scheduler: leave it"
+                " out",
+                code="unsupported-option",
+            )
+
+    def drawing_identity(self, guidance_scale: float, sampler: str | None) -> dict[str, Any]:
+        """See `Pipeline`: the scheduler with its options, in the place of a sampler."""
+        self.check_sampler(sampler, self.schedule)
+        scheduler = self.diffusers.scheduler
+        config = {name: value for name, value in scheduler.config.items() if not name.startswith("_")}
+        return {"sampler": type(scheduler).__name__, "scheduler": TorchConfig(config).to_dict()}
+
+    def _run(
+        self, run: Run, texts: Sequence[str], noise: jax.Array, keys: jax.Array
+    ) -> tuple[np.ndarray, Decoded | None]:
+        from winobench.torch_pipelines import drawing
+
+        return drawing.draw(self, run, texts, noise, keys)
+
+    def decode_latents(self, latents: Any, *, batch_size: int = 8) -> np.ndarray:
+        """See `Pipeline`."""
+        from winobench.torch_pipelines import drawing
+
+        latents = np.asarray(latents)
+        channels = self.latent_shape(self.vae.config.downsampling * self.latents_a_side(self.network.config))[2]
+        if not jnp.issubdtype(latents.dtype, jnp.floating) or latents.ndim != 4 or latents.shape[-1] != channels:
+            raise InputError(
+                f"latents are {latents.dtype} {list(latents.shape)}, but must be floats [n, height, width, {channels}]",
+                code="wrong-shape",
+            )
+        batch_size = options.BATCH_SIZE.check("batch_size", batch_size)
+        mesh = parallel.make_mesh(jax.local_devices()[:1])
+        decoded = drawing.decode(self, latents.astype(np.float32), batch_size, mesh)
+        names = [f"latents[{row}]" for row in range(len(latents))]
+        check_finite(decoded.finite, "the image of", names, [self.vae])
+        return decoded.images
+
+    # Identity -------------------------------------------------------------------------------------------------------
+
+    def own_identity(self) -> dict[str, Any]:
+        """See `Pipeline`. The versions of the packages whose code decides a prediction are in it."""
+        return {
+            "family": self.diffusers_class,
+            "pipeline": self._options,
+            "texts": self._texts_identity,
+            "settings": {name: getattr(self, name) for name in self.SETTINGS},
+        }
+
+    @property
+    def _options(self) -> dict[str, str]:
+        """What ``model_index.json`` says besides the parts."""
+        pipe = self.diffusers
+        named = inspect.signature(type(pipe).__init__).parameters.keys() - pipe.components.keys()
+        return {name: str(value) for name, value in sorted(pipe.config.items()) if name in named}
+
+
+def _call(name: str, family: Family, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of ``__call__`` that settings decide."""
+    keywords = {"guidance_embedding": family.embedded, "text_tokens": family.tokens}
+    chosen = {}
+    for setting, value in settings.items():
+        if value is None:
+            continue
+        if keywords[setting] is None:
+            raise InputError(f"{name} has no setting {setting!r}: leave it out", code="unknown-name")
+        chosen[keywords[setting]] = value
+    return chosen

@@ -1,0 +1,87 @@
+"""Pipelines of diffusers that are refused, and why; the names of classes decide."""
+
+from __future__ import annotations
+
+import re
+
+_IMAGE = "it needs an image with the text"
+_METHOD = (
+    "it is a way to sample from {0} and has no weights of its own; write {0} as _class_name in model_index.json "
+    "to score them"
+)
+_CASCADE = "one network makes an embedding of an image from the text, and another one makes the image from it"
+_TOKENS = "it predicts discrete tokens of images, so that it has no errors of predicted noise"
+_MODULAR = "diffusers has only modular blocks for it, and no pipeline"
+
+# Class -> why it is refused, as the end of a sentence.
+REFUSED = {
+    "AltDiffusionPipeline": "diffusers no longer loads its text encoder",
+    "AmusedPipeline": _TOKENS,
+    "BlipDiffusionPipeline": _IMAGE,
+    "Cosmos2TextToImagePipeline": "diffusers loads it only with a guard model of its own, the package cosmos_guardrail",
+    "Cosmos3OmniPipeline": "it makes video",
+    "DiffusionGemmaPipeline": "it makes text",
+    "Flux3Pipeline": _MODULAR,
+    "GlmImagePipeline": "a language model first samples tokens of an image, so that a text has no fixed states",
+    "IFPipeline": "it makes pixels of 64 x 64 images, which further models enlarge",
+    "KandinskyCombinedPipeline": _CASCADE,
+    "KandinskyPipeline": _CASCADE,
+    "KandinskyPriorPipeline": _CASCADE,
+    "KandinskyV22CombinedPipeline": _CASCADE,
+    "KandinskyV22PriorPipeline": _CASCADE,
+    "LDMTextToImagePipeline": "it encodes texts within its loop, so that their states cannot be kept",
+    "LLaDA2Pipeline": "it makes text",
+    "OmniGenPipeline": "it has no text encoder: one network reads the tokens of the text in every step",
+    "PRXPixelPipeline": "it makes pixels without an autoencoder, from noise of twice the usual size",
+    "QwenImage21Pipeline": "where its image lies among the positions depends on how many tokens the text has",
+    "SanaSprintPipeline": "it is distilled to few steps with times on a circle, which no noise schedule here has",
+    "SemanticStableDiffusionPipeline": _METHOD.format("StableDiffusionPipeline"),
+    "ShapEPipeline": "it makes shapes in three dimensions",
+    "StableCascadeCombinedPipeline": _CASCADE,
+    "StableCascadeDecoderPipeline": _CASCADE,
+    "StableCascadePriorPipeline": _CASCADE,
+    "StableDiffusionAttendAndExcitePipeline": _METHOD.format("StableDiffusionPipeline"),
+    "StableDiffusionDiffEditPipeline": _IMAGE,
+    "StableDiffusionGLIGENPipeline": "it needs boxes with the text",
+    "StableDiffusionGLIGENTextImagePipeline": "it needs boxes and images with the text",
+    "StableDiffusionLDM3DPipeline": "it makes a map of depths with each image",
+    "StableDiffusionModelEditingPipeline": _METHOD.format("StableDiffusionPipeline"),
+    "StableDiffusionPanoramaPipeline": _METHOD.format("StableDiffusionPipeline"),
+    "StableDiffusionParadigmsPipeline": _METHOD.format("StableDiffusionPipeline"),
+    "StableDiffusionPipelineSafe": _METHOD.format("StableDiffusionPipeline"),
+    "StableDiffusionPix2PixZeroPipeline": _IMAGE,
+    "StableDiffusionSAGPipeline": _METHOD.format("StableDiffusionPipeline"),
+    "StableUnCLIPPipeline": _CASCADE,
+    "UnCLIPPipeline": _CASCADE,
+    "UniDiffuserPipeline": "it denoises image and text together, each with a time of its own",
+    "VQDiffusionPipeline": _TOKENS,
+    "VersatileDiffusionDualGuidedPipeline": _IMAGE,
+    "VersatileDiffusionTextToImagePipeline": "its UNet is made anew at each call, for texts or for images",
+    "WuerstchenCombinedPipeline": _CASCADE,
+    "WuerstchenDecoderPipeline": _CASCADE,
+    "WuerstchenPriorPipeline": _CASCADE,
+}
+
+# What a name holds -> why such classes are refused. The first that fits counts.
+_KINDS = (
+    ("^Onnx|Onnx", "its networks are ONNX programs, which JAX cannot run"),
+    ("Audio|Music|AceStep", "it makes sound"),
+    (
+        "Video|Animate|T2V|I2V|TI2V|ToWorld|^(Allegro|AnyFlow|Chrono|CogVideoX|ConsisID|Cosmos2_5|Helios|LTX|Latte|Lucy"
+        "|Mochi|PIA|SanaWM|SkyReels|Wan)",
+        "it makes video",
+    ),
+    ("ControlNet|Control|Adapter", "it needs an image that controls the layout, such as edges or depths"),
+    ("Modular", _MODULAR),
+    (
+        "Img2Img|I2I|Inpaint|Edit|Emb2Emb|Upscale|SuperResolution|Pix2Pix|Depth2Img|Variation|Refiner|Fill|Redux|Layered"
+        "|CycleDiffusion|Cloze|Marigold|PaintByExample|RePaint",
+        _IMAGE,
+    ),
+)
+
+
+def reason(name: str) -> str | None:
+    """Why the class of this name is refused, or None where nothing is known of it."""
+    fitting = (why for pattern, why in _KINDS if re.search(pattern, name))
+    return REFUSED.get(name) or next(fitting, None)

@@ -1,0 +1,282 @@
+"""What a pipeline's own `encode_prompt` makes of texts, in arrays of fixed shapes.
+
+Tokenizers run on the host, and text encoders on the devices, where these are no CPUs: they are there only meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import inspect
+import itertools
+import os
+import pathlib
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from winobench import parallel
+from winobench.base import files
+from winobench.base.errors import InputError
+from winobench.models import holding
+from winobench.torch_pipelines import compiled
+from winobench.torch_pipelines.families import Family
+from winobench.torch_pipelines.network import TorchConfig, TorchNetwork
+
+# Of a config: the package's version, and how the weights were stored.
+_NOT_IDENTITY = ("transformers_version", "quantization_config")
+
+Conditions = dict[str, np.ndarray]
+
+
+class TextEncoding:
+    """A pipeline's text encoders and tokenizers.
+
+    Attributes:
+      pipe: diffusers' pipeline. Its denoiser and autoencoder have no numbers.
+      call: keywords of ``__call__`` that the texts were encoded for, such as the most tokens.
+      on_host: whether torch encodes texts on the host. On CPUs it is as fast, and compiles nothing.
+    """
+
+    def __init__(self, pipe: Any, family: Family, call: Mapping[str, Any], batch_size: int = 4):
+        self.pipe, self._family, self.call = pipe, family, dict(call)
+        self.batch_size = batch_size if family.together else 1
+        self.on_host = jax.default_backend() == "cpu" or not family.encodes_by_forward
+        self._are_placed = False
+        not_of_texts = (family.denoiser, family.autoencoder, "scheduler")
+        parts = {name: part for name, part in pipe.components.items() if name not in not_of_texts}
+        self._networks = {name: part for name, part in parts.items() if hasattr(part, "state_dict")}
+        rest = {name: part for name, part in parts.items() if name not in self._networks}
+        # Now: tokenizers keep, and write, what their last call has set.
+        self._files = {name: _files(part) for name, part in rest.items() if hasattr(part, "save_pretrained")}
+
+    @functools.cached_property
+    def _encoders(self) -> dict[str, TorchNetwork]:
+        modules = {name: part for name, part in self.pipe.components.items() if name.startswith("text_encoder")}
+        return {
+            name: TorchNetwork(module, TorchConfig(module.config.to_dict()), keep=True)
+            for name, module in modules.items()
+            if module is not None
+        }
+
+    @contextlib.contextmanager
+    def placed(self, mesh: Mesh | None = None, make_room: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """The text encoders are on the devices meanwhile, each since it was first called, unless the host encodes.
+
+        Those of the mesh's first row in this process hold one copy: texts are few.
+
+        Args:
+          make_room: called before encoders are put there.
+        """
+        if self.on_host or self._are_placed:
+            yield
+            return
+        from winobench.torch_pipelines.bridge import replaced
+
+        make_room()
+        mesh = _one_row(mesh)
+        with contextlib.ExitStack() as stack:
+            for name, network in self._encoders.items():
+                placed = functools.cache(functools.partial(_placed, network, mesh))
+                stack.callback(placed.cache_clear)
+                module = compiled.stand_in(network, placed, mesh, self.batch_size, pads=True)
+                stack.enter_context(replaced(self.pipe, name, module))
+            stack.enter_context(replaced(self, "_are_placed", True))
+            yield
+
+    @functools.cached_property
+    def _keywords(self) -> dict[str, Any]:
+        """Of `encode_prompt`: where it shares a keyword with `__call__`, the default is that of `__call__`."""
+        taken = inspect.signature(self.pipe.encode_prompt).parameters
+        of_call = inspect.signature(type(self.pipe).__call__).parameters
+        defaults = {name: of_call[name].default for name in taken if name in of_call and name != "prompt"}
+        keywords = {name: value for name, value in defaults.items() if value is not inspect.Parameter.empty}
+        keywords |= {"device": "cpu", "do_classifier_free_guidance": False, "num_images_per_prompt": 1}
+        keywords |= {**self._family.encode, **self.call}
+        return {name: value for name, value in keywords.items() if name in taken}
+
+    @property
+    def tokens(self) -> int | None:
+        """The most tokens of a text."""
+        return self._keywords.get(self._family.tokens)
+
+    def results(self, texts: Sequence[str]) -> tuple[Any, ...]:
+        """What `encode_prompt` gives for at most a batch of texts, as tensors [n, ...] of fixed shapes, or None."""
+        results = self._results(texts)
+        return results if self._family.fill is None else self._family.fill(results, self.tokens)
+
+    def _results(self, texts: Sequence[str]) -> tuple[Any, ...]:
+        import torch
+
+        from winobench.torch_pipelines.bridge import replaced
+
+        keywords = {**self._keywords, **self._family.prompts(list(texts))}
+        encode = functools.partial(type(self.pipe).encode_prompt, self.pipe)
+        if "batch_size" in inspect.signature(encode).parameters:
+            keywords["batch_size"] = len(texts)
+        # A pipeline takes the device of its denoiser for its own, which is another one.
+        with torch.no_grad(), self.placed(), replaced(type(self.pipe), "device", torch.device("cpu")):
+            calls = [encode(**{**keywords, **more}) for more in ({}, *self._family.further)]
+        return tuple(itertools.chain(*(call if isinstance(call, tuple) else (call,) for call in calls)))
+
+    @functools.cached_property
+    def _plain(self) -> tuple[Any, ...]:
+        return self._results([""])
+
+    def as_called(self, mesh: Mesh, make_room: Callable[[], None], *arguments: Any, **keywords: Any) -> Any:
+        """What `encode_prompt` gives the pipeline for these arguments, with fixed shapes."""
+        encode = type(self.pipe).encode_prompt
+        with self.placed(mesh, make_room):
+            results = encode(self.pipe, *arguments, **keywords)
+        if not self._fills_as_called:
+            return results
+        bound = inspect.signature(encode).bind(self.pipe, *arguments, **keywords)
+        bound.apply_defaults()
+        if not bound.arguments.get("do_classifier_free_guidance"):
+            return self._fixed(results)
+        # Those of negative texts are in the places that are empty without guidance, in the same order.
+        plain = self._plain
+        empty = [place for place, one in enumerate(plain) if one is None or len(one) == 0]
+        others = iter([results[place] for place in empty])
+        positive = self._fixed(tuple(plain[n] if n in empty else one for n, one in enumerate(results)))
+        negative = self._fixed(tuple(one if n in empty else next(others) for n, one in enumerate(plain)))
+        others = iter([one for place, one in enumerate(negative) if place not in empty])
+        return tuple(next(others) if place in empty else one for place, one in enumerate(positive))
+
+    def repeated(self, rows: int) -> Iterator[Any]:
+        """What each call of `encode_prompt` gives for so many empty texts."""
+
+        def of_rows(place: int, one: Any) -> Any:
+            if one is None or place in self._family.constants:
+                return one
+            return one * rows if isinstance(one, list) else one.expand(rows, *one.shape[1:])
+
+        results = tuple(of_rows(place, one) for place, one in enumerate(self._fixed(self._plain)))
+        size = len(results) // (1 + len(self._family.further))
+        calls = (results[start : start + size] for start in range(0, len(results), size))
+        return (call if size > 1 else call[0] for call in calls)
+
+    @property
+    def _fills_as_called(self) -> bool:
+        """Without a trace of the call, nothing hides what `fill` adds where the denoiser has no mask for it."""
+        return self._family.fill is not None and self._family.during is None
+
+    def _fixed(self, results: tuple[Any, ...]) -> tuple[Any, ...]:
+        if not self._fills_as_called:
+            return results
+        filled = self._family.fill(results, self.tokens)
+        return self._family.restore(filled) if self._family.restore else filled
+
+    @functools.cached_property
+    def _example(self) -> tuple[Any, ...]:
+        return self._plain if self._family.fill is None else self._family.fill(self._plain, self.tokens)
+
+    @functools.cached_property
+    def constants(self) -> dict[int, np.ndarray | None]:
+        """Place among the results -> what all texts have there: an array, or None."""
+        from winobench.torch_pipelines import bridge
+
+        return {
+            place: None if result is None else bridge.to_numpy(result)
+            for place, result in enumerate(self._example)
+            if result is None or place in self._family.constants
+        }
+
+    def example(self, dtype: Any) -> Conditions:
+        """Conditions of the empty text."""
+        from winobench.torch_pipelines import bridge
+
+        found = {str(place): result for place, result in enumerate(self._example) if place not in self.constants}
+        return rounded({name: bridge.to_numpy(tensor) for name, tensor in found.items()}, dtype)
+
+    def encode(self, texts: Sequence[str]) -> Conditions:
+        """Conditions ``{place: [n, ...]}`` of at most a batch of texts."""
+        from winobench.torch_pipelines import bridge
+
+        # As many texts in each batch: a text is encoded alike in all of them.
+        results = self.results([*texts, *[""] * (self.batch_size - len(texts))])
+        found = {}
+        for place, (result, example) in enumerate(zip(results, self._example, strict=True)):
+            if place in self.constants:
+                continue
+            if result is None or result.shape[1:] != example.shape[1:] or len(result) != self.batch_size:
+                raise InputError(
+                    f"{type(self.pipe).__name__} made {None if result is None else list(result.shape)} of"
+                    f" {self.batch_size} texts, but {list(example.shape)} of the empty text: its family needs fixed"
+                    " shapes (winobench.torch_pipelines.families)",
+                    code="wrong-shape",
+                )
+            found[str(place)] = bridge.to_numpy(result)[: len(texts)]
+        return found
+
+    def encode_all(self, texts: Sequence[str], dtype: Any = None) -> Conditions:
+        """Conditions of any number of texts. Floats are rounded to ``dtype`` unless it is None."""
+        starts = range(0, len(texts), self.batch_size)
+        with self.placed():
+            batches = [self.encode(texts[start : start + self.batch_size]) for start in starts]
+        whole = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+        return whole if dtype is None else rounded(whole, dtype)
+
+    @functools.cached_property
+    def identity(self) -> dict[str, Any]:
+        """All that decides the conditions of a text: weights, configs, tokenizers and keywords."""
+        return {
+            "weights": {name: _weights(module) for name, module in self._networks.items()},
+            "configs": {name: _without_place(module.config.to_dict()) for name, module in self._networks.items()},
+            "files": self._files,
+            "keywords": {name: str(value) for name, value in self._keywords.items()},
+        }
+
+
+def rounded(conditions: Conditions, dtype: Any) -> Conditions:
+    return {
+        name: array.astype(dtype) if jnp.issubdtype(array.dtype, jnp.floating) else array
+        for name, array in conditions.items()
+    }
+
+
+def _one_row(mesh: Mesh | None) -> Mesh:
+    devices = jax.local_devices()[:1]
+    if mesh is None:
+        return parallel.make_mesh(devices)
+    rows = mesh.devices.reshape(parallel.data_parallelism(mesh), -1)
+    here = [row for row in rows if all(device.process_index == jax.process_index() for device in row)]
+    row = list(here[0]) if here else devices
+    return parallel.make_mesh(row, model_parallel=len(row))
+
+
+def _placed(network: TorchNetwork, mesh: Mesh) -> list[jax.Array]:
+    return parallel.place_parameters(holding.split(network)[1], mesh)
+
+
+def _without_place(config: Any) -> Any:
+    """A config of transformers as JSON values, without its place and the versions of packages."""
+    if isinstance(config, Mapping):
+        kept = {str(name): value for name, value in config.items() if not str(name).startswith("_")}
+        return {name: _without_place(value) for name, value in kept.items() if name not in _NOT_IDENTITY}
+    return [_without_place(value) for value in config] if isinstance(config, list | tuple) else str(config)
+
+
+def _weights(module: Any) -> str:
+    from winobench.torch_pipelines import bridge
+
+    digest = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        array = bridge.to_numpy(tensor)
+        digest.update(f"{name} {array.dtype.name} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"")
+    return digest.hexdigest()
+
+
+def _files(part: Any) -> str:
+    """What a tokenizer or processor writes."""
+    with tempfile.TemporaryDirectory() as folder:
+        part.save_pretrained(folder)
+        names = sorted(path for path in pathlib.Path(folder).rglob("*") if path.is_file())
+        return files.digest([[os.path.relpath(path, folder), path.read_bytes().hex()] for path in names])
