@@ -21,7 +21,8 @@ class TorchConfig:
     """The config of a torch module. Options are attributes, as in configs of ours."""
 
     def __init__(self, values: Mapping[str, Any]):
-        self._text = json.dumps({**values}, sort_keys=True, default=str)
+        kept = {name: value for name, value in values.items() if name != "_name_or_path"}
+        self._text = json.dumps(kept, sort_keys=True, default=str)
         self._values = json_files.parse(self._text)
 
     def __getattr__(self, name: str) -> Any:

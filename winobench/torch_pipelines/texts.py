@@ -218,7 +218,7 @@ class TextEncoding:
         others.pop(self._family.denoiser, None)
         return {
             "weights": {name: _weights(module) for name, module in modules.items()},
-            "configs": {name: module.config.to_dict() for name, module in modules.items()},
+            "configs": {name: {**module.config.to_dict(), "_name_or_path": ""} for name, module in modules.items()},
             "files": {name: _files(part) for name, part in others.items()},
             "keywords": {name: str(value) for name, value in self._keywords.items()},
         }
