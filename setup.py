@@ -15,7 +15,7 @@ def read_clients() -> list[str]:
     return sorted(set(re.findall(r'^    requirement = "([^"]+)"$', sources, re.MULTILINE)))
 
 
-# Tests compare with it, and nothing imports it at run time.
+# Tests compare with it, and it converts single files. Nothing else imports it at run time.
 DIFFUSERS = "diffusers>=0.42,<0.43"
 # What makes the documentation site, and runs its tutorials.
 DOCS = ["furo>=2025.9,<2027", "latex2mathml>=3.78,<4", "myst-nb>=1.4,<2", "sphinx>=8.2,<10"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import concurrent.futures
 import inspect
+import json
 import os
 import pathlib
 import subprocess
@@ -19,6 +20,9 @@ from sphinx import pycode
 import winobench
 from launch import configuration
 from winobench import __main__ as command_line
+from winobench.diffusion import families
+from winobench.torch_pipelines import families as torch_families
+from winobench.torch_pipelines import refusals
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "_generated"
@@ -45,6 +49,7 @@ def write() -> None:
     """Writes every page. A page whose text is the same stays untouched."""
     FOLDER.mkdir(exist_ok=True)
     pages = {"commands": commands(), "config": config_fields(), "error_codes": error_codes(), "api": api()}
+    pages["diffusers_classes"] = diffusers_classes()
     for name, lines in pages.items():
         path, text = FOLDER / f"{name}.md", "\n".join(lines) + "\n"
         if not path.is_file() or path.read_text() != text:
@@ -139,6 +144,40 @@ def _message(arguments: Sequence[ast.expr]) -> str:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return node.value
     return ""
+
+
+def diffusers_classes() -> Iterator[str]:
+    """Tables: the classes of diffusers that can be scored, with figures, and the refused ones."""
+    figures = json.loads((ROOT / "benchmarks" / "results" / "torch-classes.json").read_text())
+    measured = {row["class"]: row for row in figures["classes"]}
+    versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
+    yield from (
+        "## Scored",
+        "",
+        "The route is `native` for a family in Flax, and `torch` for torch's code under JAX. The difference is the"
+        " largest one between winobench's and diffusers' predictions on a tiny network of random weights, divided by"
+        " their root mean square. diffusers made its predictions in its own loop, with its own scheduler. The seconds"
+        " are the time to compile that network on two CPU cores.",
+        "",
+        f"Measured with {versions} by `python -m benchmarks.torch_classes`.",
+        "",
+        "| class | route | prediction | latents | seconds |",
+        "| --- | --- | ---: | ---: | ---: |",
+    )
+    for name in sorted(torch_families.FAMILIES):
+        route = "native, torch" if name in families.FAMILIES else "torch"
+        row = measured[name]
+        numbers = f"{row['prediction']:.1e} | {row['latents']:.1e} | {row['compiling']:.1f}"
+        yield f"| `{name}` | {route} | {numbers} |"
+    yield from ("", "## Refused", "", "| class | reason |", "| --- | --- |")
+    for name, reason in sorted(refusals.REFUSED.items()):
+        yield f"| `{name}` | {_escaped(reason)} |"
+    yield from (
+        "",
+        "winobench also refuses pipelines that make video or sound, that need an image, and classes that it does not"
+        " know.",
+        "",
+    )
 
 
 def api() -> Iterator[str]:

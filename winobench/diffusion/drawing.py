@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from winobench.base.errors import InputError
 from winobench.base.texts import checked_texts
 from winobench.diffusion import pure_functions, samplers
 from winobench.diffusion.pure_functions import Decoded, LatentDrawing, PictureDecoding, Rows, Shared
+from winobench.diffusion.schedules import Schedule
 from winobench.models import holding
 from winobench.models.any_pipeline import AnyPipeline
 
@@ -29,6 +30,20 @@ _USUAL_STRENGTH = 0.8
 # Of images in a run, and that which stands instead of a number for the noise of random samplers' steps.
 _NUMBERS = options.whole(0, 2**31 - 1)
 _STEPS = 2**32 - 1
+
+
+class Run(NamedTuple):
+    """Arguments of `Drawing.generate`, checked but for the image and its strength."""
+
+    num_steps: int
+    guidance_scale: float
+    sampler: str | None
+    image: ArrayLike | None
+    strength: float | None
+    batch_size: int
+    image_size: int
+    mesh: Mesh
+    decoding: bool  # whether images are made of the latents
 
 
 class Drawing:
@@ -65,7 +80,8 @@ class Drawing:
           numbers: of the images within their run, whole numbers ``[n]``; 0, 1, ... when None. All that is random of a
             image depends on its seed and its number alone: a run can be cut into parts, up to rounding.
           sampler: a name in `winobench.diffusion.samplers.SAMPLERS`; None follows the folder's scheduler, and
-            takes ``ddim`` where that one is not among them, such as PNDM.
+            takes ``ddim`` where that one is not among them, such as PNDM. `TorchPipeline` takes None alone, and
+            diffusers' own scheduler.
           image: images to begin with, one for each text: uint8 ``[n, image_size, image_size, 3]`` or floats in
             [-1, 1], of which the autoencoder's mean is taken. Or their latents, like ``latents``.
           strength: above 0 and up to 1, 0.8 when None: how much of an image is noise at first. The last of so many
@@ -88,51 +104,65 @@ class Drawing:
         texts = checked_texts(texts)
         total = len(texts)
         options.whole(1, pipeline.schedule.num_train_timesteps).check("num_steps", num_steps)
-        found = samplers.find_sampler(sampler, pipeline.schedule)
+        pipeline.check_sampler(sampler, pipeline.schedule)
         guidance_scale = options.GUIDANCE.check("guidance_scale", guidance_scale)
         keys = _keys(seed, numbers, total)
         batch_size = options.BATCH_SIZE.check("batch_size", batch_size)
         size = pipeline.check_image_size(_size_of(image) if image_size is None else image_size)
         shape = pipeline.latent_shape(size)
-        function, params = pipeline.denoiser_function()
+        params = pipeline.denoiser_function()[1]
         mesh = _devices(params, batch_size) if mesh is None else _checked_mesh(mesh, batch_size)
         _check_memory(pipeline, size, total, batch_size, mesh)
         noise = _drawn(keys[0], shape) if latents is None else _checked_latents("latents", latents, (total, *shape))
-        first, clean = 0, None
-        if image is not None:
-            strength = _STRENGTH.check("strength", _USUAL_STRENGTH if strength is None else strength)
-            first = found.first_step(num_steps, strength)
-            clean = _clean(pipeline, image, (total, size, size, 3), (total, *shape), batch_size)
-        elif strength is not None:
+        if image is None and strength is not None:
             raise InputError(
                 f"strength is {options.quote(strength)}, but there is no image to begin with: name one",
                 code="missing-images",
             )
-        plan = found.plan(pipeline.schedule_at(size), num_steps, first=first, evenly=pipeline.EVEN_LEVELS)
-        if isinstance(params[0], np.ndarray):
-            pipeline._copies.pop("denoiser", None)  # off the devices while texts are encoded
-        conditioned, guidance_scale = pipeline.guided(guidance_scale)
-        states = conditioned.encode_texts(texts, batch_size=batch_size)
-        empty = pipeline.unconditional().encode_texts([""], batch_size=batch_size) if guidance_scale != 1 else None
-        rows = Rows(noise, states, clean, jax.random.key_data(keys[1]) if found.is_random else None)
-        whole = jax.tree.map(lambda leaf: parallel.put(leaf, parallel.replicated(mesh)), (plan, empty))
-        shared = Shared(pipeline._copied("denoiser", params, mesh), *whole, guidance_scale)
-        draw, decoding = LatentDrawing(found, function), not return_latents
-        drawn, decoded = pipeline._drawn(draw, shared, rows, batch_size, mesh, decoding=decoding)
+        run = Run(num_steps, guidance_scale, sampler, image, strength, batch_size, size, mesh, not return_latents)
+        drawn, decoded = pipeline._run(run, texts, noise, keys[1])
         seeds = np.resize(seed, total)
         names = [f"{options.quote(text)} (seed {one})" for text, one in zip(texts, seeds, strict=True)]
-        check_finite(np.isfinite(drawn).all(axis=(1, 2, 3)), "the latent array of", names, pipeline.networks.values())
+        is_finite = np.isfinite(drawn).reshape(total, -1).all(axis=1)
+        check_finite(is_finite, "the latent array of", names, pipeline.networks.values())
         if decoded is None:
             return drawn
         check_finite(decoded.finite, "the image of", names, [pipeline.autoencoder])
         return decoded.images
 
-    def _drawn(
-        self, draw: LatentDrawing, shared: Shared, rows: Rows, batch_size: int, mesh: Mesh, *, decoding: bool
+    @staticmethod
+    def check_sampler(name: str | None, schedule: Schedule) -> None:
+        """Raises InputError unless this pipeline generates with this sampler."""
+        samplers.find_sampler(name, schedule)
+
+    def _run(
+        self, run: Run, texts: Sequence[str], noise: jax.Array, keys: jax.Array
     ) -> tuple[np.ndarray, Decoded | None]:
-        """Latents and, with ``decoding``, their images, a batch at a time."""
+        """Latents of texts, from noise and from keys of the steps' noise, and their images where they are decoded."""
+        pipeline, total, size = cast(AnyPipeline, self), len(texts), run.image_size
+        found = samplers.find_sampler(run.sampler, pipeline.schedule)
+        function, params = pipeline.denoiser_function()
+        first, clean = 0, None
+        if run.image is not None:
+            strength = _STRENGTH.check("strength", _USUAL_STRENGTH if run.strength is None else run.strength)
+            first = found.first_step(run.num_steps, strength)
+            clean = _clean(pipeline, run.image, (total, size, size, 3), noise.shape, run.batch_size)
+        plan = found.plan(pipeline.schedule_at(size), run.num_steps, first=first, evenly=pipeline.EVEN_LEVELS)
+        if isinstance(params[0], np.ndarray):
+            pipeline._copies.pop("denoiser", None)  # off the devices while texts are encoded
+        conditioned, guidance_scale = pipeline.guided(run.guidance_scale)
+        states = conditioned.encode_texts(texts, batch_size=run.batch_size)
+        empty = pipeline.unconditional().encode_texts([""], batch_size=run.batch_size) if guidance_scale != 1 else None
+        rows = Rows(noise, states, clean, jax.random.key_data(keys) if found.is_random else None)
+        whole = jax.tree.map(lambda leaf: parallel.put(leaf, parallel.replicated(run.mesh)), (plan, empty))
+        shared = Shared(self._copied("denoiser", params, run.mesh), *whole, guidance_scale)
+        return self._drawn(LatentDrawing(found, function), shared, rows, run)
+
+    def _drawn(self, draw: LatentDrawing, shared: Shared, rows: Rows, run: Run) -> tuple[np.ndarray, Decoded | None]:
+        """Latents and, where they are decoded, their images, a batch at a time."""
         function, params = cast(AnyPipeline, self).image_function()
         decode = PictureDecoding(function.family, function.structure)
+        batch_size, mesh, decoding = run.batch_size, run.mesh, run.decoding
         params = self._copied("autoencoder", params, mesh) if decoding else None
         split, total = parallel.split_axis(mesh), len(rows.noise)
         latents, decoded = [], []

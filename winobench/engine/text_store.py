@@ -8,6 +8,8 @@ The text encoders of large models take as much memory as their denoisers (T5-XXL
 from __future__ import annotations
 
 import abc
+import contextlib
+import functools
 import hashlib
 import os
 import pathlib
@@ -41,8 +43,8 @@ class TextStore(abc.ABC):
         self.batch_size = batch_size
 
     @abc.abstractmethod
-    def _encoder(self) -> Callable[[Sequence[Any]], Any]:
-        """What encodes at most a batch of items, as a tree of arrays [batch_size, ...] of the host."""
+    def _encoder(self) -> contextlib.AbstractContextManager[Callable[[Sequence[Any]], Any]]:
+        """With what encodes at most a batch of items, as a tree of arrays [batch_size, ...] of the host."""
 
     @abc.abstractmethod
     def _shapes(self, item: Any) -> Any:
@@ -56,13 +58,13 @@ class TextStore(abc.ABC):
         paths, left = list(missing), list(missing.values())
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            encode = self._encoder()
-            for start in range(0, len(left), self.batch_size):
-                rows = encode(left[start : start + self.batch_size])
-                # By their places, so that the order of names is the order of the leaves.
-                named = {f"{place:03d}": leaf for place, leaf in enumerate(jax.tree.leaves(rows))}
-                for number, path in enumerate(paths[start : start + self.batch_size]):
-                    weights.write_weights(path, {name: _trimmed(leaf[number]) for name, leaf in named.items()})
+            with self._encoder() as encode:
+                for start in range(0, len(left), self.batch_size):
+                    rows = encode(left[start : start + self.batch_size])
+                    # By their places, so that the order of names is the order of the leaves.
+                    named = {f"{place:03d}": leaf for place, leaf in enumerate(jax.tree.leaves(rows))}
+                    for number, path in enumerate(paths[start : start + self.batch_size]):
+                        weights.write_weights(path, {name: _trimmed(leaf[number]) for name, leaf in named.items()})
         except OSError as error:
             raise InputError(
                 f"{self.folder} cannot be written ({error.strerror or error}): free some space", code="cannot-write"
@@ -112,11 +114,12 @@ class StagedTexts(TextStore):
         self._make_room = make_room
         self._function, self._params, self._mesh, self._batch = function, params, mesh, batch_per_device
 
-    def _encoder(self) -> Callable[[Sequence[Any]], Any]:
+    @contextlib.contextmanager
+    def _encoder(self) -> Iterator[Callable[[Sequence[Any]], Any]]:
         self._make_room()
         params = parallel.place_parameters(self._params, self._mesh)
         encoder = tables.Encoder(self._function, params, self._mesh, self._batch, "text")
-        return lambda items: jax.tree.map(parallel.fetch, encoder.encode(items))
+        yield lambda items: jax.tree.map(parallel.fetch, encoder.encode(items))
 
     def _shapes(self, item: Any) -> Any:
         shapes = jax.eval_shape(self._function, self._params, jax.tree.map(lambda leaf: leaf[None], item))
@@ -128,22 +131,32 @@ class HostTexts(TextStore):
 
     def __init__(
         self,
-        encode: Callable[[Sequence[str]], Any],
+        encoding: Callable[..., contextlib.AbstractContextManager[Callable[[Sequence[str]], Any]]],
         shapes: Any,
         identity: Any,
         batch_size: int,
         folder: str | os.PathLike[str],
+        mesh: Mesh,
+        make_room: Callable[[], None],
     ):
-        """Args: ``encode`` gives a tree of arrays [n, ...]; ``shapes`` is like it, of one text."""
+        """Takes encoders.
+
+        Args:
+          encoding: (mesh, make_room) -> a context, with what encodes texts as a tree of arrays [n, ...].
+          shapes: like this tree, of one text.
+          make_room: called before text encoders are put on devices of the mesh.
+        """
         super().__init__(identity, folder, batch_size)
-        self._encode, self._of_one = encode, shapes
+        self._encoding, self._of_one = functools.partial(encoding, mesh, make_room), shapes
 
     @staticmethod
     def items(texts: Sequence[str]) -> list[np.ndarray]:
         return [np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8) for text in texts]
 
-    def _encoder(self) -> Callable[[Sequence[Any]], Any]:
-        return lambda items: self._encode([bytes(item).decode("utf-8", "surrogatepass") for item in items])
+    @contextlib.contextmanager
+    def _encoder(self) -> Iterator[Callable[[Sequence[Any]], Any]]:
+        with self._encoding() as encode:
+            yield lambda items: encode([bytes(item).decode("utf-8", "surrogatepass") for item in items])
 
     def _shapes(self, item: Any) -> Any:
         return self._of_one

@@ -164,14 +164,14 @@ class _Run:
     def _settle(self, drawer: Generator, pipeline: Pipeline) -> dict[str, Any]:
         """Records the fingerprint and settings of a loaded model. Refuses another model than before."""
         size = pipeline.check_image_size(self.settings.image_size)
+        own = pipeline.drawing_identity(self.settings.guidance_scale, self.settings.sampler)
         found = samplers.find_sampler(self.settings.sampler, pipeline.schedule)
         sampler = next(known for known, one in samplers.SAMPLERS.items() if one is found)
         resolved = {"sampler": sampler, "image_size": size, "dtype": drawer.dtype}
-        shows = self.progress and parallel.is_main_process()
+        shows = self.progress and parallel.is_main_process() and "sampler" not in own
         if shows and self.settings.sampler is None and not samplers.has_own(pipeline.schedule):
             named = pipeline.schedule.scheduler_class
             progress_bars.say(f"{drawer.name} names {named}, which is not offered: {sampler} is used instead")
-        own = pipeline.drawing_identity(self.settings.guidance_scale, self.settings.sampler)
         settings = {**dataclasses.asdict(self.settings), **resolved, **own}
         drawn = {"fingerprint": pipeline.fingerprint, "settings": settings}
         first, *others = parallel.all_gather_object(lambda: drawn)

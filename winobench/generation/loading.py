@@ -16,6 +16,7 @@ from winobench.scorers import loading as scorers
 
 if TYPE_CHECKING:
     from winobench.checkpoints import LoRAWeights
+    from winobench.checkpoints.textual_inversions import LearnedWord
     from winobench.diffusion.pipeline import Pipeline
 
 
@@ -29,6 +30,7 @@ def make_drawers(
     revision: str | None = None,
     allow_pickle: bool = False,
     lora_scale: float = 1.0,
+    embeddings: Sequence[str] | None = None,
     pipeline_options: Mapping[str, Any] | None = None,
     encoders: str = "resident",
     backend: str = "auto",
@@ -48,14 +50,15 @@ def make_drawers(
         model: _check(model, settings, dtype, variant, revision, dict(pipeline_options or {}), backend)
         for model in dict.fromkeys(models)
     }
-    from winobench.checkpoints import read_lora  # late: names that are wrong are answered at once
+    from winobench.checkpoints import read_lora, textual_inversions  # late: names that are wrong are answered at once
 
     named = list(dict.fromkeys(lora for _, lora in drawn_by if lora is not None))
     adapters = {lora: read_lora(lora, allow_pickle=allow_pickle) for lora in named}
     lora_labels = dict(zip(named, registry.model_labels(named, registry.lora_label), strict=True))
     names = list(dict.fromkeys(models))
     labels = dict(zip(names, registry.model_labels(names), strict=True))
-    more = {"variant": variant, "revision": revision, "pipeline_options": pipeline_options}
+    words = [textual_inversions.read_word(path, allow_pickle=allow_pickle) for path in embeddings or ()]
+    more = {"variant": variant, "revision": revision, "pipeline_options": pipeline_options, "embeddings": embeddings}
     drawers = []
     for model, lora in drawn_by:
         load = functools.partial(
@@ -64,6 +67,7 @@ def make_drawers(
             dtype,
             adapters=adapters.get(lora),
             lora_scale=lora_scale,
+            words=words,
             variant=variant,
             allow_pickle=allow_pickle,
             on_host=encoders == "staged",
@@ -81,14 +85,22 @@ def make_drawers(
 
 
 def load_pipeline(
-    ref: registry.ModelRef, dtype: str, *, adapters: LoRAWeights | None = None, lora_scale: float = 1.0, **keywords: Any
+    ref: registry.ModelRef,
+    dtype: str,
+    *,
+    adapters: LoRAWeights | None = None,
+    lora_scale: float = 1.0,
+    words: Sequence[LearnedWord] = (),
+    **keywords: Any,
 ) -> Pipeline:
-    """A pipeline with its LoRA added to the weights. Keywords and errors as `Pipeline.from_pretrained`."""
-    from winobench.checkpoints import load_lora
+    """A pipeline with its LoRA added to the weights, and with learned words. Others as `Pipeline.from_pretrained`."""
+    from winobench.checkpoints import load_lora, textual_inversions
     from winobench.diffusion import families
 
     # As the scorers load it, so that a model is the same one, by its fingerprint, when it generates and when it judges.
     pipeline = families.load_pipeline(ref.checkpoint, dtype, encoder_dtype="float32", revision=ref.revision, **keywords)
+    for word in words:
+        textual_inversions.add_word(pipeline, word)
     if adapters is not None:
         load_lora(pipeline, adapters, scale=lora_scale, fuse=True)
     return pipeline
@@ -127,10 +139,10 @@ def _check(
         raise InputError(f"{model!r} judges images, but generates none: name a diffusion model")
     diffusion = {"image_size": settings.image_size, "pipeline_options": more, "backend": backend}
     scorers.check_scorer(ref, dtype, variant=variant, diffusion=diffusion)
-    from winobench.diffusion import families, samplers
+    from winobench.diffusion import families
 
     description = families.read_description(ref.source, revision=revision, backend=backend)
-    samplers.find_sampler(settings.sampler, description.schedule)
+    description.family.check_sampler(settings.sampler, description.schedule)
     total = description.schedule.num_train_timesteps
     options.whole(1, total).check(f"num_steps for {model!r}", settings.num_steps)
     return ref

@@ -131,12 +131,12 @@ class DiffusionITM(Holder):
         self._dtype = jnp.dtype(pipeline.denoiser.dtype).name
         self._params = StagedParameters(params, self.mesh)
         is_staged = self._encoders == "staged"
-        if not is_staged:
-            self._params.on_devices()
-        make_room = self._params.release if is_staged else None
         of_tables = (self.image_size, self.mesh, self._table_rows)
         self._images = ImageTables(pipeline, *of_tables)
-        self._texts = TextTables(pipeline, self._dtype, *of_tables, make_room=make_room)
+        of_texts = {"is_staged": is_staged, "make_room": self._params.release}
+        self._texts = TextTables(pipeline, self._dtype, *of_tables, **of_texts)
+        if not is_staged:
+            self._params.on_devices()
         for table, size in zip((self._images, self._texts), sizes, strict=True):
             table.encoder.size = size or table.encoder.size  # it may have been halved
         self.latent_shape = self._images.latent_shape
@@ -184,6 +184,7 @@ class DiffusionITM(Holder):
         lora: str | os.PathLike[str] | None = None,
         lora_scale: float = 1.0,
         fuse_lora: bool = True,
+        embeddings: Sequence[str | os.PathLike[str]] = (),
         pipeline_options: Mapping[str, Any] | None = None,
         backend: str = families.AUTO,
         **keywords: Any,
@@ -191,7 +192,8 @@ class DiffusionITM(Holder):
         """Loads a model and makes it a scorer.
 
         Args:
-          source: a name in `winobench.base.registry.MODELS`, a folder in the diffusers layout, or a hub id.
+          source: a name in `winobench.base.registry.MODELS`, a folder in the diffusers layout, a hub id, or a single
+            file (``FILE.safetensors`` or ``BASE+FILE.safetensors``).
           dtype: ``float32`` or ``bfloat16``, of the denoiser's parameters and of its computation. Images and texts are
             encoded, noise is added, and differences are summed in float32 in either case.
           variant: of the weight files, such as ``fp16``.
@@ -202,15 +204,18 @@ class DiffusionITM(Holder):
           lora_scale: what the adapters' effect is multiplied by.
           fuse_lora: add the adapters to the weights, so that they cost nothing. Kept apart, they are computed next to
             each layer, and bfloat16 weights do not round them.
+          embeddings: files of learned words (textual inversion), or folders or hub ids that hold
+            ``learned_embeds.safetensors``. Texts name a word as its file does, or as the file is named where that has
+            no word (`winobench.checkpoints.textual_inversions`).
           pipeline_options: options that only the model's family has (``SETTINGS`` of its class).
           backend: ``auto``, ``native`` or ``torch`` (`winobench.load_pipeline`).
           **keywords: of `DiffusionITM`.
 
         Raises:
-          InputError: when the source is not a pipeline, an option is not one of its choices, or the LoRA is of another
-            model or cannot be read.
+          InputError: when the source is not a pipeline, an option is not one of its choices, or the LoRA or a learned
+            word is of another model or cannot be read.
         """
-        from winobench.checkpoints import load_lora, read_lora
+        from winobench.checkpoints import load_lora, read_lora, textual_inversions
 
         lora_scale = options.SCALE.check("lora_scale", lora_scale)
         if lora is None and lora_scale != 1:
@@ -219,6 +224,7 @@ class DiffusionITM(Holder):
             )
         # Before the model: what is wrong with the small file shows before gigabytes are read.
         adapters = None if lora is None else read_lora(lora, allow_pickle=allow_pickle)
+        words = [textual_inversions.read_word(path, allow_pickle=allow_pickle) for path in embeddings]
         pipeline = families.load_pipeline(
             source,
             dtype=dtype,
@@ -231,6 +237,8 @@ class DiffusionITM(Holder):
             backend=backend,
             **dict(pipeline_options or {}),
         )
+        for word in words:
+            textual_inversions.add_word(pipeline, word)
         if adapters is None:
             return cls(pipeline, **keywords)
         adapters = load_lora(pipeline, adapters, scale=lora_scale, fuse=fuse_lora)

@@ -88,19 +88,20 @@ class TextTables:
         mesh: Mesh,
         rows: int | None,
         *,
-        make_room: Callable[[], None] | None,
+        is_staged: bool,
+        make_room: Callable[[], None],
     ):
-        """Puts the text encoders on the devices, unless they are staged.
+        """Puts the text encoders on the devices, unless they are staged, or the host has them.
 
         Args:
-          make_room: of staged encoders, which encode all of a table and then leave the devices. Called before they
-            are put there. None for encoders that stay.
+          is_staged: whether they encode all of a table and then leave the devices.
+          make_room: called before encoders are put on the devices that do not stay there.
         """
         self._pipeline, self._image_size = pipeline, image_size
         self.store: text_store.TextStore | None = None
         folder = os.path.join(caches.folder(), "text_states")
         if (of_texts := pipeline.host_texts(dtype)) is not None:
-            self.store = text_store.HostTexts(*of_texts, folder)
+            self.store = text_store.HostTexts(*of_texts, folder, mesh, make_room)
             function, params, batch = text_store.as_they_are, [], TEXT_BATCH.on(mesh)
             states = jax.tree.map(lambda leaf: leaf[None], self._example(self.tokenize([""])[0]))
         else:
@@ -110,7 +111,7 @@ class TextTables:
             states = pure_functions.shapes(function, params, ids)
         self._rows = rows or limits.table_rows(states, TABLE_BYTES.on(mesh))
         self.table_bytes = self._rows * memory.of_arrays(states)
-        if make_room is not None and self.store is None:
+        if is_staged and self.store is None:
             networks = pipeline.text_encoders
             identity = {
                 "family": pipeline.CLASS_NAME,

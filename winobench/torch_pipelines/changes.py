@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from winobench.base.errors import InputError
 
@@ -44,10 +43,11 @@ def _fixed_shift(schedule: Any, positions: int) -> Any:
 @contextlib.contextmanager
 def of_tensors(**methods: Any) -> Iterator[None]:
     """Other methods of the tensors of a trace, for code that looks at numbers without need."""
+    from winobench.torch_pipelines.bridge import environment, replaced
+
+    environment()  # imports torchax
     from torchax.tensor import Tensor
     from torchax.view import View
-
-    from winobench.torch_pipelines.bridge import replaced
 
     with contextlib.ExitStack() as stack:
         for kind in (Tensor, View):
@@ -320,24 +320,6 @@ def hunyuan_image(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator
 # Ideogram 4 ---------------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class IdeogramTimes:
-    """Times that are divided as torch does it: the network multiplies what the last bit holds by 10,000."""
-
-    times: Any
-
-    def float(self) -> IdeogramTimes:
-        return self
-
-    def __truediv__(self, divisor: int) -> Any:
-        from winobench.torch_pipelines.bridge import JAX, as_jax, as_torch
-
-        if self.times.device.type != JAX.type:
-            return self.times / divisor
-        # XLA would multiply by the inverse of a number that it knows.
-        return as_torch(as_jax(self.times) / jax.lax.optimization_barrier(jnp.float32(divisor)))
-
-
 def ideogram_fill(results: tuple[Any, ...], tokens: int) -> tuple[Any, ...]:
     """States of the text alone [n, tokens, width], and lengths [n]. The image was given one position."""
     states, _, kinds, _ = results
@@ -397,6 +379,27 @@ def ideogram(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None
         replaced(pipe, "unconditional_transformer", Nothing()),
         of_tensors(tolist=lambda numbers: numbers),
     ):
+        yield
+
+
+# Kandinsky 3 --------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def kandinsky3(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
+    """The mean of a text's states is over its tokens and one of the padding: its pipeline cuts off the others."""
+    import torch
+
+    from winobench.torch_pipelines.bridge import replaced
+
+    mask, pooling = results[2], pipe.unet.add_time_condition
+    counted = torch.nn.functional.pad(mask, (1, -1), value=1)[..., None]
+
+    def pooled(embedding: Any, states: Any, bias: Any) -> Any:
+        mean = (states * counted).sum(1, keepdim=True) / counted.sum(1, keepdim=True)
+        return embedding + pooling.attention(mean, states, bias).squeeze(1)
+
+    with replaced(pooling, "forward", pooled):
         yield
 
 

@@ -32,6 +32,8 @@ class Family:
       pack: (pipeline, latents [n, c, h, w]) -> latents as ``__call__`` takes them. None for those that it makes itself.
       unpack: (pipeline, prediction, height, width in pixels) -> [n, c, h, w].
       side: latents along one side of a position of the denoiser.
+      encodes_by_forward: whether ``encode_prompt`` only calls the text encoders. Those that it uses otherwise, such as
+        by ``generate``, stay on the host.
       pixels: pipeline -> pixels along one side of a latent.
       together: several texts are encoded at once. False where the conditions of a text depend on the others.
       size: height and width of the images, in pixels, where no config has them.
@@ -39,8 +41,8 @@ class Family:
       scale: (autoencoder, what its decoder takes) -> latents as in training; None for what the autoencoder's class has.
       times: times [n] -> what the call takes for one time; None for the times.
       schedule: (pipeline, its scheduler's schedule) -> what the pipeline makes of it, or InputError for a variant.
-      rounds: how many times more than others a prediction may differ from torch's somewhere: its code rounds by itself.
       during: (pipeline, latents [n, c, h, w], what `fill` gave) -> a context in which the call can be traced.
+      rounding: the largest difference that float32 makes of a prediction, as a share of its root mean square.
       limits: what texts can change besides the conditions, for the documentation.
     """
 
@@ -59,6 +61,7 @@ class Family:
     pack: Callable[[Any, Any], Any] | None = None
     unpack: Callable[[Any, Any, int, int], Any] | None = None
     side: int = 1
+    encodes_by_forward: bool = True
     pixels: Callable[[Any], int] = lambda pipe: pipe.vae_scale_factor
     together: bool = True
     size: int | None = None
@@ -66,8 +69,8 @@ class Family:
     scale: Callable[[Any, Any], Any] | None = None
     times: Callable[[Any], Any] | None = None
     schedule: Callable[[Any, Any], Any] | None = None
-    rounds: int = 1
     during: Callable[[Any, Any, tuple[Any, ...]], contextlib.AbstractContextManager[Any]] | None = None
+    rounding: float = 1e-4
     limits: str = ""
 
 
@@ -103,6 +106,22 @@ _DREAM_LITE = Family(
     fill=padded_with_mask,
     during=changes.dream_lite,
 )
+_HUNYUAN_DIT = Family(
+    call={"use_resolution_binning": False},
+    further=({"text_encoder_index": 1},),
+    tokens=None,
+    side=2,
+    during=adaptations.times_in_lists,
+)
+_KOLORS = Family(denoiser="unet", tokens=None)
+# Whether texts are cleaned would depend on what is installed.
+_PIXART = Family(
+    call={"use_resolution_binning": False, "clean_caption": False},
+    encode={"clean_caption": False},
+    side=2,
+    limits="web addresses and the like stay in a text",
+)
+_SANA = Family(call={"use_resolution_binning": False})
 _Z_IMAGE = Family(
     call={"guidance_scale": 0.0},
     fill=changes.z_image_fill,
@@ -113,31 +132,13 @@ _Z_IMAGE = Family(
 # Perturbed attention is left out.
 _PAG = {"pag_scale": 0.0}
 
+
+def _with_pag(family: Family) -> Family:
+    return dataclasses.replace(family, call={**family.call, **_PAG})
+
+
 FAMILIES: dict[str, Family] = {
     "AuraFlowPipeline": Family(constants=(1,), side=2, during=adaptations.times_in_lists),
-    "CogView3PlusPipeline": Family(side=2),
-    "CogView4Pipeline": Family(
-        fill=adaptations.cogview4_fill,
-        side=2,
-        together=False,
-        schedule=adaptations.cogview4_schedule,
-        during=adaptations.cogview4_mask,
-    ),
-    "HunyuanDiTPipeline": Family(
-        call={"use_resolution_binning": False},
-        further=({"text_encoder_index": 1},),
-        tokens=None,
-        side=2,
-        during=adaptations.times_in_lists,
-    ),
-    "KolorsPipeline": Family(denoiser="unet", tokens=None),
-    "LatentConsistencyModelPipeline": Family(
-        denoiser="unet", call={"guidance_scale": 8.5}, tokens=None, embedded="guidance_scale"
-    ),
-    "PRXPipeline": Family(
-        call={"use_resolution_binning": False}, tokens="tokenizer_max_length", side=2, times=adaptations.Rows
-    ),
-    "PixArtAlphaPipeline": Family(call={"use_resolution_binning": False}, side=2),
     "BriaFibo2Pipeline": Family(
         prompts=changes.fibo2_prompts, fill=changes.fibo2_fill, tokens=None, side=2, during=changes.fibo2
     ),
@@ -152,6 +153,14 @@ FAMILIES: dict[str, Family] = {
     ),
     "BriaPipeline": Family(**_SQUARES, constants=(2,), pixels=lambda pipe: pipe.vae_scale_factor // 2),
     "ChromaPipeline": Family(**_SQUARES, constants=(1,)),
+    "CogView3PlusPipeline": Family(side=2),
+    "CogView4Pipeline": Family(
+        fill=adaptations.cogview4_fill,
+        side=2,
+        together=False,
+        schedule=adaptations.cogview4_schedule,
+        during=adaptations.cogview4_mask,
+    ),
     "DreamLiteMobilePipeline": _DREAM_LITE,
     "DreamLitePipeline": _DREAM_LITE,
     "ErnieImagePipeline": Family(
@@ -179,6 +188,8 @@ FAMILIES: dict[str, Family] = {
         schedule=changes.hidream_schedule,
         during=changes.hidream,
     ),
+    "HunyuanDiTPAGPipeline": _with_pag(_HUNYUAN_DIT),
+    "HunyuanDiTPipeline": _HUNYUAN_DIT,
     "HunyuanImagePipeline": Family(
         call={"distilled_guidance_scale": 3.25},
         tokens=None,
@@ -199,12 +210,18 @@ FAMILIES: dict[str, Family] = {
         size=1024,
         without=("unconditional_transformer", "prompt_enhancer_head"),
         scale=changes.ideogram_scale,
-        times=changes.IdeogramTimes,
+        rounding=1e-3,  # the network multiplies the last bit of a time by 10,000
         during=changes.ideogram,
     ),
-    # Its call cuts texts behind the longest. The mask hides what it would cut.
     "Kandinsky3Pipeline": Family(
-        denoiser="unet", autoencoder="movq", tokens=None, side=8, pixels=lambda pipe: 8, size=1024
+        denoiser="unet",
+        autoencoder="movq",
+        tokens=None,
+        side=8,
+        pixels=lambda pipe: 8,
+        together=False,
+        size=1024,
+        during=changes.kandinsky3,
     ),
     "Kandinsky5T2IPipeline": Family(
         fill=changes.kandinsky5_fill,
@@ -217,9 +234,11 @@ FAMILIES: dict[str, Family] = {
         size=1024,
         scale=changes.without_shift,
         times=changes.kandinsky5_times,
-        rounds=50,  # to 8 bits, of rotated queries and keys
+        rounding=5e-3,  # to 8 bits, of rotated queries and keys
         during=changes.kandinsky5,
     ),
+    "KolorsPAGPipeline": _with_pag(_KOLORS),
+    "KolorsPipeline": _KOLORS,
     "Krea2Pipeline": Family(
         call={"guidance_scale": 0.0},
         pack=pack_squares,
@@ -227,6 +246,9 @@ FAMILIES: dict[str, Family] = {
         side=2,
         size=1024,
         schedule=changes.krea2_schedule,
+    ),
+    "LatentConsistencyModelPipeline": Family(
+        denoiser="unet", call={"guidance_scale": 8.5}, tokens=None, embedded="guidance_scale"
     ),
     "LongCatImagePipeline": Family(
         **_SQUARES,
@@ -257,9 +279,15 @@ FAMILIES: dict[str, Family] = {
         during=changes.nucleus,
     ),
     "OvisImagePipeline": Family(**_SQUARES, constants=(2,)),
-    "PixArtSigmaPipeline": Family(call={"use_resolution_binning": False}, side=2),
+    "PixArtAlphaPipeline": _PIXART,
+    "PixArtSigmaPAGPipeline": _with_pag(_PIXART),
+    "PixArtSigmaPipeline": _PIXART,
+    "PRXPipeline": Family(
+        call={"use_resolution_binning": False}, tokens="tokenizer_max_length", side=2, times=adaptations.Rows
+    ),
     "QwenImagePipeline": Family(**_SQUARES, fill=padded_with_mask, guidance="true_cfg_scale"),
-    "SanaPipeline": Family(call={"use_resolution_binning": False}),
+    "SanaPAGPipeline": _with_pag(_SANA),
+    "SanaPipeline": _SANA,
     "StableDiffusion3PAGPipeline": Family(call=_PAG, side=2),
     "StableDiffusion3Pipeline": Family(side=2),
     "StableDiffusionPAGPipeline": Family(denoiser="unet", call=_PAG, tokens=None),

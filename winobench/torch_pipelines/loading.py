@@ -269,7 +269,7 @@ def differences(pipeline: TorchPipeline) -> dict[str, tuple[float, float]]:
         conditions = pipeline.texts.encode_all(_TEXTS[:rows], network.dtype)
         inputs = (noisy, times, conditions)
         difference = _difference(_jitted(network, *inputs), network.run_in_torch(*inputs))
-        found[f"predictions for {rows}"] = difference, _TOLERANCES[network.dtype.name] * family.rounds
+        found[f"predictions for {rows}"] = difference, max(_TOLERANCES[network.dtype.name], family.rounding)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -84,8 +85,8 @@ class TorchNetwork(nnx.Module):
 
     shares_rows = False
 
-    def __init__(self, module: Any, config: TorchConfig, *, key: Any = None):
-        """Takes the numbers out of a module, which is on the meta device afterwards."""
+    def __init__(self, module: Any, config: TorchConfig, *, key: Any = None, keep: bool = False):
+        """Takes the numbers out of a module, which is on the meta device afterwards, unless it is to keep them."""
         from winobench.torch_pipelines import bridge, operations
 
         module = module.eval().requires_grad_(False)
@@ -96,6 +97,8 @@ class TorchNetwork(nnx.Module):
         arrays = {name: bridge.to_numpy(tensors[name]) for name in sorted(tensors)}
         arrays |= {name: operations.kernel_of(arrays[name]) for name in self.kernels}
         self.arrays = nnx.Dict({name: nnx.Param(array) for name, array in arrays.items()})
+        # Programs are kept by compiled functions for longer than a module may be.
+        module = copy.deepcopy(module, {id(one): one.to("meta") for one in tensors.values()}) if keep else module
         del tensors
         self.program = TorchProgram(module.to("meta"), (config, key))
 
@@ -103,11 +106,19 @@ class TorchNetwork(nnx.Module):
         """What is computed with the module, of tensors."""
         return module(*tensors)
 
+    @contextlib.contextmanager
+    def traced(self) -> Iterator[Any]:
+        """The module in a trace, with tensors of its arrays."""
+        from winobench.torch_pipelines import bridge
+
+        with functional.precision(self.dtype), bridge.tracing(), self._module(bridge.as_torch) as module:
+            yield module
+
     def run(self, *arrays: Any) -> jax.Array:
         """`compute` of JAX arrays, in a trace."""
         from winobench.torch_pipelines import bridge
 
-        with functional.precision(self.dtype), bridge.tracing(), self._module(bridge.as_torch) as module:
+        with self.traced() as module:
             return bridge.as_jax(self.compute(module, *jax.tree.map(bridge.as_torch, arrays)))
 
     def run_in_torch(self, *arrays: Any) -> np.ndarray:

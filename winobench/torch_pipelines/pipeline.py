@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
+from winobench import parallel
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.base.texts import checked_texts
 from winobench.diffusion import identity, pure_functions
+from winobench.diffusion.drawing import Run, check_finite
 from winobench.diffusion.folders import Description
 from winobench.diffusion.pipeline import Pipeline
+from winobench.diffusion.pure_functions import Decoded, Tree
 from winobench.diffusion.pure_functions import TextEncoding as PureTextEncoding
-from winobench.diffusion.pure_functions import Tree
 from winobench.diffusion.schedules import Schedule
 from winobench.models.base import Network
 from winobench.torch_pipelines import loading
 from winobench.torch_pipelines.families import Family, family_of
-from winobench.torch_pipelines.network import TorchNetwork
+from winobench.torch_pipelines.network import TorchConfig, TorchNetwork
 
 if TYPE_CHECKING:
     from winobench.torch_pipelines.autoencoders import TorchAutoencoder
@@ -41,7 +45,7 @@ class TorchPipeline(Pipeline):
     Attributes:
       network: the denoiser, called as diffusers' pipeline calls it.
       vae: the autoencoder.
-      texts: the text encoders, which run in torch on the host.
+      texts: the text encoders. The host has them, and devices other than CPUs while texts are encoded.
       schedule: the noise schedule.
       timestep_range: see `Pipeline`.
       guidance_embedding: the guidance that the denoiser is given as a number, where it takes one; None for the
@@ -135,9 +139,18 @@ class TorchPipeline(Pipeline):
         return Description(cls, loading.schedule_of(pipe, family), None, loading.configs_of(pipe, family))
 
     @property
+    def diffusers(self) -> Any:
+        """diffusers' pipeline. Its denoiser and autoencoder have no numbers."""
+        return self.texts.pipe
+
+    @property
+    def family(self) -> Family:
+        return self.network.pipeline.family
+
+    @property
     def diffusers_class(self) -> str:
         """The class of diffusers' pipeline."""
-        return type(self.network.pipeline.pipe).__name__
+        return type(self.diffusers).__name__
 
     @property
     def backend(self) -> str:
@@ -169,12 +182,18 @@ class TorchPipeline(Pipeline):
         """Raises NotImplementedError: texts are encoded on the host (`host_texts`)."""
         raise NotImplementedError
 
-    def host_texts(self, dtype: Any) -> tuple[Callable[[Sequence[str]], Tree], Tree, Any, int]:
+    def host_texts(self, dtype: Any) -> tuple[Callable[..., Any], Tree, Any, int]:
         """See `Pipeline`."""
         encode = functools.partial(self.texts.encode_all, dtype=jnp.dtype(dtype))
-        shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), encode([""]))
+
+        @contextlib.contextmanager
+        def encoding(mesh: Mesh, make_room: Callable[[], None]) -> Iterator[Callable[[Sequence[str]], Tree]]:
+            with self.texts.placed(mesh, make_room):
+                yield encode
+
+        shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), self.texts.example(dtype))
         identity = {"class": self.diffusers_class, "dtype": jnp.dtype(dtype).name, "texts": self._texts_identity}
-        return encode, shapes, identity, self.texts.batch_size
+        return encoding, shapes, identity, self.texts.batch_size
 
     def encode_texts(self, texts: Sequence[str], *, batch_size: int = 16) -> Tree:
         """See `Pipeline`. ``batch_size`` has no effect."""
@@ -208,6 +227,48 @@ class TorchPipeline(Pipeline):
         image = jax.ShapeDtypeStruct((1, image_size, image_size, 3), np.uint8)
         _, height, width, channels = pure_functions.shapes(function, params, image).shape
         return height, width, channels
+
+    @staticmethod
+    def check_sampler(name: str | None, schedule: Schedule) -> None:
+        """See `Pipeline`."""
+        if name is not None:
+            raise InputError(
+                f"sampler is {options.quote(name)}, but this pipeline generates by diffusers' own scheduler: leave it"
+                " out",
+                code="unsupported-option",
+            )
+
+    def drawing_identity(self, guidance_scale: float, sampler: str | None) -> dict[str, Any]:
+        """See `Pipeline`: the scheduler with its options, in the place of a sampler."""
+        self.check_sampler(sampler, self.schedule)
+        scheduler = self.diffusers.scheduler
+        config = {name: value for name, value in scheduler.config.items() if not name.startswith("_")}
+        return {"sampler": type(scheduler).__name__, "scheduler": TorchConfig(config).to_dict()}
+
+    def _run(
+        self, run: Run, texts: Sequence[str], noise: jax.Array, keys: jax.Array
+    ) -> tuple[np.ndarray, Decoded | None]:
+        from winobench.torch_pipelines import drawing
+
+        return drawing.draw(self, run, texts, noise, keys)
+
+    def decode_latents(self, latents: Any, *, batch_size: int = 8) -> np.ndarray:
+        """See `Pipeline`."""
+        from winobench.torch_pipelines import drawing
+
+        latents = np.asarray(latents)
+        channels = self.latent_shape(self.vae.config.downsampling * self.latents_a_side(self.network.config))[2]
+        if not jnp.issubdtype(latents.dtype, jnp.floating) or latents.ndim != 4 or latents.shape[-1] != channels:
+            raise InputError(
+                f"latents are {latents.dtype} {list(latents.shape)}, but must be floats [n, height, width, {channels}]",
+                code="wrong-shape",
+            )
+        batch_size = options.BATCH_SIZE.check("batch_size", batch_size)
+        mesh = parallel.make_mesh(jax.local_devices()[:1])
+        decoded = drawing.decode(self, latents.astype(np.float32), batch_size, mesh)
+        names = [f"latents[{row}]" for row in range(len(latents))]
+        check_finite(decoded.finite, "the image of", names, [self.vae])
+        return decoded.images
 
     # Identity -------------------------------------------------------------------------------------------------------
 

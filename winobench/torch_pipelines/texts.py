@@ -1,7 +1,11 @@
-"""What a pipeline's own `encode_prompt` makes of texts, on the host, in arrays of fixed shapes."""
+"""What a pipeline's own `encode_prompt` makes of texts, in arrays of fixed shapes.
+
+Tokenizers run on the host, and text encoders on the devices, where these are no CPUs: they are there only meanwhile.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import inspect
@@ -9,15 +13,21 @@ import itertools
 import os
 import pathlib
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
+from winobench import parallel
 from winobench.base import files
 from winobench.base.errors import InputError
+from winobench.models import holding
+from winobench.torch_pipelines import compiled
 from winobench.torch_pipelines.families import Family
+from winobench.torch_pipelines.network import TorchConfig, TorchNetwork
 
 Conditions = dict[str, np.ndarray]
 
@@ -26,18 +36,56 @@ class TextEncoding:
     """A pipeline's text encoders and tokenizers.
 
     Attributes:
+      pipe: diffusers' pipeline. Its denoiser and autoencoder have no numbers.
       call: keywords of ``__call__`` that the texts were encoded for, such as the most tokens.
+      on_host: whether torch encodes texts on the host. On CPUs it is as fast, and compiles nothing.
     """
 
     def __init__(self, pipe: Any, family: Family, call: Mapping[str, Any], batch_size: int = 4):
-        self._pipe, self._family, self.call = pipe, family, dict(call)
+        self.pipe, self._family, self.call = pipe, family, dict(call)
         self.batch_size = batch_size if family.together else 1
+        self.on_host = jax.default_backend() == "cpu" or not family.encodes_by_forward
+        self._are_placed = False
+
+    @functools.cached_property
+    def _encoders(self) -> dict[str, TorchNetwork]:
+        modules = {name: part for name, part in self.pipe.components.items() if name.startswith("text_encoder")}
+        return {
+            name: TorchNetwork(module, TorchConfig(module.config.to_dict()), keep=True)
+            for name, module in modules.items()
+            if module is not None
+        }
+
+    @contextlib.contextmanager
+    def placed(self, mesh: Mesh | None = None, make_room: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """The text encoders are on the devices meanwhile, each since it was first called, unless the host encodes.
+
+        Those of the mesh's first row in this process hold one copy: texts are few.
+
+        Args:
+          make_room: called before encoders are put there.
+        """
+        if self.on_host or self._are_placed:
+            yield
+            return
+        from winobench.torch_pipelines.bridge import replaced
+
+        make_room()
+        mesh = _one_row(mesh)
+        with contextlib.ExitStack() as stack:
+            for name, network in self._encoders.items():
+                placed = functools.cache(functools.partial(_placed, network, mesh))
+                stack.callback(placed.cache_clear)
+                module = compiled.stand_in(network, placed, mesh, self.batch_size, pads=True)
+                stack.enter_context(replaced(self.pipe, name, module))
+            stack.enter_context(replaced(self, "_are_placed", True))
+            yield
 
     @functools.cached_property
     def _keywords(self) -> dict[str, Any]:
         """Of `encode_prompt`: where it shares a keyword with `__call__`, the default is that of `__call__`."""
-        taken = inspect.signature(self._pipe.encode_prompt).parameters
-        of_call = inspect.signature(type(self._pipe).__call__).parameters
+        taken = inspect.signature(self.pipe.encode_prompt).parameters
+        of_call = inspect.signature(type(self.pipe).__call__).parameters
         defaults = {name: of_call[name].default for name in taken if name in of_call and name != "prompt"}
         keywords = {name: value for name, value in defaults.items() if value is not inspect.Parameter.empty}
         keywords |= {"device": "cpu", "do_classifier_free_guidance": False, "num_images_per_prompt": 1}
@@ -51,22 +99,64 @@ class TextEncoding:
 
     def results(self, texts: Sequence[str]) -> tuple[Any, ...]:
         """What `encode_prompt` gives for at most a batch of texts, as tensors [n, ...] of fixed shapes, or None."""
+        results = self._results(texts)
+        return results if self._family.fill is None else self._family.fill(results, self.tokens)
+
+    def _results(self, texts: Sequence[str]) -> tuple[Any, ...]:
         import torch
 
         from winobench.torch_pipelines.bridge import replaced
 
         keywords = {**self._keywords, **self._family.prompts(list(texts))}
-        if "batch_size" in inspect.signature(self._pipe.encode_prompt).parameters:
+        encode = functools.partial(type(self.pipe).encode_prompt, self.pipe)
+        if "batch_size" in inspect.signature(encode).parameters:
             keywords["batch_size"] = len(texts)
         # A pipeline takes the device of its denoiser for its own, which is another one.
-        with torch.no_grad(), replaced(type(self._pipe), "device", torch.device("cpu")):
-            calls = [self._pipe.encode_prompt(**{**keywords, **more}) for more in ({}, *self._family.further)]
-        results = tuple(itertools.chain(*(call if isinstance(call, tuple) else (call,) for call in calls)))
-        return results if self._family.fill is None else self._family.fill(results, self.tokens)
+        with torch.no_grad(), self.placed(), replaced(type(self.pipe), "device", torch.device("cpu")):
+            calls = [encode(**{**keywords, **more}) for more in ({}, *self._family.further)]
+        return tuple(itertools.chain(*(call if isinstance(call, tuple) else (call,) for call in calls)))
+
+    @functools.cached_property
+    def _plain(self) -> tuple[Any, ...]:
+        return self._results([""])
+
+    def as_called(self, mesh: Mesh, make_room: Callable[[], None], *arguments: Any, **keywords: Any) -> Any:
+        """What `encode_prompt` gives the pipeline for these arguments, with fixed shapes."""
+        encode = type(self.pipe).encode_prompt
+        with self.placed(mesh, make_room):
+            results = encode(self.pipe, *arguments, **keywords)
+        if self._family.fill is None:
+            return results
+        bound = inspect.signature(encode).bind(self.pipe, *arguments, **keywords)
+        bound.apply_defaults()
+        if not bound.arguments.get("do_classifier_free_guidance"):
+            return self._fixed(results)
+        # Those of negative texts are in the places that are empty without guidance, in the same order.
+        plain = self._plain
+        empty = [place for place, one in enumerate(plain) if one is None or len(one) == 0]
+        others = iter([results[place] for place in empty])
+        positive = self._fixed(tuple(plain[n] if n in empty else one for n, one in enumerate(results)))
+        negative = self._fixed(tuple(one if n in empty else next(others) for n, one in enumerate(plain)))
+        others = iter([one for place, one in enumerate(negative) if place not in empty])
+        return tuple(next(others) if place in empty else one for place, one in enumerate(positive))
+
+    def repeated(self, rows: int, *arguments: Any, **keywords: Any) -> tuple[Any, ...]:
+        """What `encode_prompt` gives for so many empty texts, in any case."""
+
+        def of_rows(place: int, one: Any) -> Any:
+            if place in self.constants:
+                return one
+            return one * rows if isinstance(one, list) else one.expand(rows, *one.shape[1:])
+
+        return tuple(of_rows(place, one) for place, one in enumerate(self._fixed(self._plain)))
+
+    def _fixed(self, results: tuple[Any, ...]) -> tuple[Any, ...]:
+        filled = results if self._family.fill is None else self._family.fill(results, self.tokens)
+        return self._family.restore(filled) if self._family.restore else filled
 
     @functools.cached_property
     def _example(self) -> tuple[Any, ...]:
-        return self.results([""])
+        return self._plain if self._family.fill is None else self._family.fill(self._plain, self.tokens)
 
     @functools.cached_property
     def constants(self) -> dict[int, np.ndarray | None]:
@@ -78,6 +168,13 @@ class TextEncoding:
             for place, result in enumerate(self._example)
             if result is None or place in self._family.constants
         }
+
+    def example(self, dtype: Any) -> Conditions:
+        """Conditions of the empty text."""
+        from winobench.torch_pipelines import bridge
+
+        found = {str(place): result for place, result in enumerate(self._example) if place not in self.constants}
+        return rounded({name: bridge.to_numpy(tensor) for name, tensor in found.items()}, dtype)
 
     def encode(self, texts: Sequence[str]) -> Conditions:
         """Conditions ``{place: [n, ...]}`` of at most a batch of texts."""
@@ -91,7 +188,7 @@ class TextEncoding:
                 continue
             if result is None or result.shape[1:] != example.shape[1:] or len(result) != self.batch_size:
                 raise InputError(
-                    f"{type(self._pipe).__name__} made {None if result is None else list(result.shape)} of"
+                    f"{type(self.pipe).__name__} made {None if result is None else list(result.shape)} of"
                     f" {self.batch_size} texts, but {list(example.shape)} of the empty text: its family needs fixed"
                     " shapes (winobench.torch_pipelines.families)",
                     code="wrong-shape",
@@ -101,9 +198,9 @@ class TextEncoding:
 
     def encode_all(self, texts: Sequence[str], dtype: Any = None) -> Conditions:
         """Conditions of any number of texts. Floats are rounded to ``dtype`` unless it is None."""
-        batches = [
-            self.encode(texts[start : start + self.batch_size]) for start in range(0, len(texts), self.batch_size)
-        ]
+        starts = range(0, len(texts), self.batch_size)
+        with self.placed():
+            batches = [self.encode(texts[start : start + self.batch_size]) for start in starts]
         whole = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
         return whole if dtype is None else rounded(whole, dtype)
 
@@ -112,7 +209,7 @@ class TextEncoding:
         """All that decides the conditions of a text: weights, configs, tokenizers and keywords."""
         kept = {
             name: part
-            for name, part in self._pipe.components.items()
+            for name, part in self.pipe.components.items()
             if name not in (self._family.autoencoder, "scheduler")
         }
         modules = {name: part for name, part in kept.items() if hasattr(part, "state_dict")}
@@ -132,6 +229,20 @@ def rounded(conditions: Conditions, dtype: Any) -> Conditions:
         name: array.astype(dtype) if jnp.issubdtype(array.dtype, jnp.floating) else array
         for name, array in conditions.items()
     }
+
+
+def _one_row(mesh: Mesh | None) -> Mesh:
+    devices = jax.local_devices()[:1]
+    if mesh is None:
+        return parallel.make_mesh(devices)
+    rows = mesh.devices.reshape(parallel.data_parallelism(mesh), -1)
+    here = [row for row in rows if all(device.process_index == jax.process_index() for device in row)]
+    row = list(here[0]) if here else devices
+    return parallel.make_mesh(row, model_parallel=len(row))
+
+
+def _placed(network: TorchNetwork, mesh: Mesh) -> list[jax.Array]:
+    return parallel.place_parameters(holding.split(network)[1], mesh)
 
 
 def _weights(module: Any) -> str:

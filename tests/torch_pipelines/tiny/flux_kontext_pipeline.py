@@ -3,7 +3,7 @@
 from tests.torch_pipelines.tiny import flux_pipeline
 
 IMAGE_SIZE = 32
-CALL = {"guidance_scale": 3.5, "max_area": IMAGE_SIZE**2}
+CALL = {"max_area": IMAGE_SIZE**2}
 
 
 def make():

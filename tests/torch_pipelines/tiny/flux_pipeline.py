@@ -4,7 +4,7 @@ from tests import tiny_flux
 from tests.torch_pipelines.tiny import parts
 
 IMAGE_SIZE = 32
-CALL = {"guidance_scale": 3.5}
+CALL: dict = {}
 
 
 def make():

@@ -8,7 +8,7 @@ IMAGE_SIZE = 32
 CALL = {"guidance_scale": 1.0, "use_resolution_binning": False}
 
 
-def make(kind: str = "SanaPipeline", scheduler=None, **options) -> diffusers.SanaPipeline:
+def make(kind: str = "SanaPipeline") -> diffusers.SanaPipeline:
     words = parts.chat_tokenizer("decoder")
     return parts.filled(
         getattr(diffusers, kind),
@@ -24,11 +24,10 @@ def make(kind: str = "SanaPipeline", scheduler=None, **options) -> diffusers.San
                 cross_attention_dim=32,
                 caption_channels=8,
                 sample_size=8,
-                **options,
             ),
             "vae": parts.deep_autoencoder(),
             "text_encoder": parts.gemma(words, "Gemma2"),
             "tokenizer": words,
-            "scheduler": scheduler or diffusers.FlowMatchEulerDiscreteScheduler(shift=3.0),
+            "scheduler": diffusers.FlowMatchEulerDiscreteScheduler(shift=3.0),
         },
     )

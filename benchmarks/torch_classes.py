@@ -1,0 +1,46 @@
+"""Each class of diffusers that torch's code runs, next to diffusers itself, on tiny networks of random weights.
+
+    python -m benchmarks.torch_classes                     prints a table, in some minutes
+    python -m benchmarks.torch_classes --output FILE       writes the figures as JSON, too
+    python -m benchmarks.torch_classes --only sana,flux    classes whose names have one of these words
+
+diffusers runs three steps with its own scheduler in torch. What the scheduler is given is compared with the prediction
+that winobench's compiled code makes of the same noisy latents, for one, two and three rows at different times. Images'
+latents are compared, too. The seconds are those of compiling the prediction of three rows on this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import tempfile
+
+import jax
+
+from benchmarks import machine, result_files
+from tests.torch_pipelines import comparison
+from winobench.torch_pipelines import loading
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=pathlib.Path)
+    parser.add_argument("--only", default="")
+    arguments = parser.parse_args()
+    words = arguments.only.lower().split(",")
+    rows = []
+    # Compiled anew, so that the seconds are those of compiling.
+    with tempfile.TemporaryDirectory() as folder:
+        jax.config.update("jax_compilation_cache_dir", folder)
+        for name, maker in comparison.makers():
+            if any(word in name.lower() for word in words):
+                found = comparison.compare(maker)
+                rows.append({"class": name, **{what: float(f"{value:.2g}") for what, value in found.items()}})
+                shown = "  ".join(f"{what} {value:.1e}" for what, value in found.items())
+                print(f"{name:<34} {shown}", flush=True)
+    versions = {**loading.versions(), "jax": jax.__version__}
+    result_files.write({"machine": machine.describe(), "versions": versions, "classes": rows}, arguments.output)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""A pipeline class of diffusers, next to its own run with its own scheduler in torch."""
+
+import contextlib
+import copy
+import importlib
+import inspect
+import pkgutil
+import time
+from unittest import mock
+
+import jax
+import numpy as np
+import torch
+
+from tests.torch_pipelines import tiny
+from winobench.models import holding
+from winobench.torch_pipelines.autoencoders import encoder_of
+from winobench.torch_pipelines.families import FAMILIES
+from winobench.torch_pipelines.pipeline import TorchPipeline
+
+TEXTS = ["a dog to the left of a cat", "two birds", ""]
+STEPS = 3
+
+
+def makers():
+    """(class, module that makes a tiny one) of each class that is on the list and has a module."""
+    for module in pkgutil.iter_modules(tiny.__path__):
+        if module.name != "parts":
+            name = module.name.replace("_", "").lower()
+            for found in (one for one in FAMILIES if one.lower() == name):
+                yield found, importlib.import_module(f"{tiny.__name__}.{module.name}")
+
+
+def recorded(pipe, maker, texts, noise):
+    """(sample, timestep, prediction, next sample) of each step of diffusers' own run, and what its decoder is given."""
+    if FAMILIES[type(pipe).__name__].together or len(texts) == 1:
+        return _recorded_together(pipe, maker, texts, noise)
+    alone = [_recorded_together(pipe, maker, [text], row) for text, row in zip(texts, noise[:, None], strict=True)]
+
+    def joined(*of_rows):
+        return of_rows[0] if isinstance(of_rows[0], float) else torch.cat(of_rows)
+
+    steps = [tuple(map(joined, *rows)) for rows in zip(*(steps for steps, _ in alone), strict=True)]
+    return steps, torch.cat([decoded for _, decoded in alone])
+
+
+def _recorded_together(pipe, maker, texts, noise):
+    steps, decoded = [], []
+    vae = getattr(pipe, FAMILIES[type(pipe).__name__].autoencoder)
+    step, decode = pipe.scheduler.step, vae.decode
+
+    def recording_step(prediction, timestep, sample, **keywords):
+        # Some samplers' samples are larger than those of the training schedule, and some scale them in place.
+        scaled = getattr(pipe.scheduler, "scale_model_input", lambda sample, timestep: sample)(sample.clone(), timestep)
+        result = step(prediction, timestep, sample, **keywords)
+        after = result[0] if isinstance(result, tuple) else result.prev_sample
+        steps.append((scaled, float(timestep), prediction.clone(), after.clone()))
+        return result
+
+    def recording_decode(latents, *others, **keywords):
+        decoded.append(latents.clone())
+        return decode(latents, *others, **keywords)
+
+    of_call = inspect.signature(type(pipe).__call__).parameters
+    family = FAMILIES[type(pipe).__name__]
+    keywords = {family.guidance: 1.0, "output_type": "pt", **family.call, **maker.CALL}
+    size = maker.IMAGE_SIZE
+    latents = noise if family.pack is None else family.pack(pipe, noise)
+    keywords |= {"latents": latents, "height": size, "width": size, "num_inference_steps": STEPS}
+    keywords = {name: value for name, value in keywords.items() if name in of_call}
+    own_noise = {} if "latents" in of_call else {"prepare_latents": lambda *_, **__: latents}  # and takes one text
+    with (
+        mock.patch.multiple(type(pipe), **own_noise) if own_noise else contextlib.nullcontext(),
+        mock.patch.object(pipe.scheduler, "step", recording_step),
+        mock.patch.object(vae, "decode", recording_decode),
+    ):
+        pipe(prompt=texts[0] if own_noise else texts, **keywords)
+    return steps, decoded[0]
+
+
+def unpacked(pipe, family, tensor, size):
+    tensor = tensor if family.unpack is None else family.unpack(pipe, tensor, size, size)
+    return np.asarray(tensor, np.float32)
+
+
+def difference(got, wanted):
+    """The largest difference, as a share of the root mean square of what diffusers computes."""
+    got, wanted = np.asarray(got, np.float64), np.asarray(wanted, np.float64)
+    assert got.shape == wanted.shape
+    size = np.sqrt(np.mean(np.square(wanted)))
+    assert size > 0
+    return float(np.abs(got - wanted).max() / size)
+
+
+def compare(maker):
+    """What is compared -> the largest difference; ``compiling``: seconds of the prediction for three rows."""
+    pipe = maker.make()
+    pipe.set_progress_bar_config(disable=True)
+    family, size = FAMILIES[type(pipe).__name__], maker.IMAGE_SIZE
+    with torch.no_grad():
+        pixels = torch.rand((1, 3, size, size), generator=torch.Generator().manual_seed(0)) * 2 - 1
+        vae = copy.deepcopy(getattr(pipe, family.autoencoder))
+        encoder = encoder_of(type(vae).__name__, family)
+        clean = encoder.scale(vae, encoder.encode(vae, pixels))
+        noises = [
+            torch.randn((rows, *clean.shape[1:]), generator=torch.Generator().manual_seed(rows)) for rows in (1, 2, 3)
+        ]
+        runs = [recorded(pipe, maker, TEXTS[: len(noise)], noise) for noise in noises]
+
+    pipeline = TorchPipeline.from_diffusers(pipe)
+    schedule = pipeline.schedule_at(size)
+    latents = np.asarray(pipeline.encode_images(np.asarray(pixels.permute(0, 2, 3, 1)).astype(np.float32)))
+    found = {"latents": difference(latents, clean.permute(0, 2, 3, 1)), "prediction": 0.0, "decoder": 0.0, "step": 0.0}
+    if schedule.prediction != "flow":
+        np.testing.assert_allclose(schedule.alphas_cumprod, pipe.scheduler.alphas_cumprod, rtol=1e-5)
+
+    structure, params = holding.split(pipeline.network)
+    for noise, (steps, decoded) in zip(noises, runs, strict=True):
+        conditions = pipeline.texts.encode_all(TEXTS[: len(noise)])
+        samples, times, wanted, after = zip(*steps, strict=True)
+        samples, wanted, after = (
+            [unpacked(pipe, family, tensor, size) for tensor in each] for each in (samples, wanted, after)
+        )
+        # Each row is at another step. A single row is at the second one.
+        of_rows = range(len(noise)) if len(noise) > 1 else [1]
+        noisy, expected = (
+            np.stack([each[step][row] for row, step in enumerate(of_rows)]) for each in (samples, wanted)
+        )
+        inputs = np.moveaxis(noisy, 1, -1), np.asarray([times[step] for step in of_rows], np.float32), conditions
+        began = time.perf_counter()
+        function = jax.jit(lambda params, *inputs: structure.module(params)(*inputs)).lower(params, *inputs).compile()
+        found["compiling"] = time.perf_counter() - began
+        got = np.moveaxis(np.asarray(function(params, *inputs)), -1, 1)
+        found["prediction"] = max(found["prediction"], difference(got, expected))
+        # Euler's method goes straight on.
+        if schedule.prediction == "flow" and type(pipe.scheduler).__name__.startswith("FlowMatchEuler"):
+            levels = [*np.interp(times, schedule.model_times, schedule.noise_rates), 0.0]
+            for step in range(STEPS):
+                straight = samples[step] + (levels[step + 1] - levels[step]) * wanted[step]
+                found["step"] = max(found["step"], difference(after[step], straight))
+        # What the decoder is given is what the encoder made, before it was scaled.
+        decoded = decoded[:, :, 0] if decoded.ndim == 5 else decoded
+        found["decoder"] = max(found["decoder"], difference(encoder.scale(vae, decoded), after[-1]))
+    return found
