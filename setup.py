@@ -15,8 +15,25 @@ def read_clients() -> list[str]:
     return sorted(set(re.findall(r'^    requirement = "([^"]+)"$', sources, re.MULTILINE)))
 
 
-# Tests compare with it, and it converts single files. Nothing else imports it at run time.
+# Tests compare with it. It converts single files, and loads the models that torch runs.
 DIFFUSERS = "diffusers>=0.42,<0.43"
+# What runs diffusers' pipelines under JAX (winobench.torch_pipelines), and loads their tokenizers and LoRA.
+TORCH = [
+    # Loads weights without a second copy of them.
+    "accelerate>=1.15,<2",
+    # Both clean texts. Without them diffusers leaves that out.
+    "beautifulsoup4>=4.12,<5",
+    "ftfy>=6.3,<7",
+    DIFFUSERS,
+    "peft>=0.21.2,<0.22",
+    "protobuf>=5,<8",
+    "sentencepiece>=0.2.1,<0.3",
+    "torch>=2.13,<2.14",
+    # The release whose tables winobench.torch_pipelines.bridge reads with this torch.
+    "torchax==0.0.13",
+    # 5.24 takes no PEFT before 0.22, which is not out yet.
+    "transformers<5.24",
+]
 # What makes the documentation site, and runs its tutorials.
 DOCS = ["furo>=2025.9,<2027", "latex2mathml>=3.78,<4", "myst-nb>=1.4,<2", "sphinx>=8.2,<10"]
 DOCS += ["sphinx-copybutton>=0.5.2,<1"]
@@ -119,17 +136,13 @@ setuptools.setup(
             # Compares the JSON Schemas in docs/schemas with real runs.
             "jsonschema>=4.26,<5",
             *read_clients(),
-            DIFFUSERS,
+            *TORCH,
             *DOCS,
             # Small programs are compiled for TPUs, which needs no TPU; the release is the one that fits JAX's.
             "jax[tpu]>=0.10.1,<0.12",
             "hypothesis>=6,<7",
             # Checks a program of a user against the package's types.
             "mypy>=2.4,<3",
-            # What torch diffusers loads and saves LoRA with.
-            "peft>=0.21.2,<0.22",
-            # 5.24 takes no PEFT before 0.22, which is not out yet.
-            "transformers<5.24",
             "pytest>=9.2,<10",
             "pytest-xdist>=3.8,<4",
             "pyyaml>=6.0.3,<7",
@@ -137,9 +150,9 @@ setuptools.setup(
             "ruff>=0.17.6,<0.18",
             # A test installs a package that plugs in a task and a scorer.
             "setuptools>=77",
-            "torch==2.13.0",
         ],
         "diffusers": [DIFFUSERS],
+        "torch": TORCH,
         "docs": DOCS,
         # The tagger behind ARO's order tasks; its model: python -m spacy download en_core_web_sm
         "order": ["spacy>=3.8,<4"],

@@ -143,6 +143,12 @@ LANGUAGE_MODELS: dict[str, Model] = {
 """Short name -> checkpoint that answers questions. A name that is in ``MODELS`` as well is the same checkpoint, asked
 without images."""
 
+
+def is_by_torch(name: str) -> bool:
+    """Whether torch's own code runs the model of a short name."""
+    return name in MODELS and MODELS[name].options == BY_TORCH
+
+
 ENTRY_POINTS = "winobench.scorers"
 """The group of entry points that plug in scorers: name -> a function without arguments that returns a scorer, or
 a `winobench.runs.requests.Responder`."""
@@ -309,7 +315,7 @@ def single_file(name: str | os.PathLike[str]) -> tuple[str, str | None] | None:
         return None
     path = user_path(file)
     if not os.path.isfile(path):
-        raise InputError(f"{options.quote(path)} of {options.quote(name)} is not a file", code="no-such-file")
+        raise InputError(f"{path}, named with the base {base}, is not a file", code="no-such-file")
     return path, base
 
 

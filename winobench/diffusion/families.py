@@ -60,6 +60,37 @@ def load_pipeline(
     return family_of(source, backend).from_pretrained(source, dtype, **keywords)
 
 
+def read_lora(
+    source: str | os.PathLike[str],
+    lora: str | os.PathLike[str],
+    *,
+    revision: str | None = None,
+    backend: str = AUTO,
+    allow_pickle: bool = False,
+) -> Any:
+    """A LoRA for `load_with_lora` of the same source. Errors as in `Pipeline.read_lora`."""
+    from winobench.checkpoints import sources
+
+    family = family_of(sources.resolve(source, revision=revision), backend)
+    return family.read_lora(lora, allow_pickle=allow_pickle)
+
+
+def load_with_lora(
+    source: str | os.PathLike[str],
+    dtype: Any,
+    adapters: Any,
+    *,
+    revision: str | None = None,
+    backend: str = AUTO,
+    **keywords: Any,
+) -> tuple[Pipeline, Any]:
+    """A pipeline of any family with a LoRA. As `Pipeline.load_with_lora`."""
+    from winobench.checkpoints import sources
+
+    source = sources.resolve(source, revision=revision)
+    return family_of(source, backend).load_with_lora(source, dtype, adapters, **keywords)
+
+
 def read_description(
     source: str | os.PathLike[str] | Source,
     *,
@@ -93,6 +124,8 @@ def family_of(source: Source, backend: str = AUTO) -> type[AnyPipeline]:
     if backend != TORCH and (name := family_name(kind)):
         return _family(name)
     torch_families = importlib.import_module("winobench.torch_pipelines.families")
+    if isinstance(kind, list):
+        torch_families.refuse_code(path, "pipeline", kind)
     is_known = kind in torch_families.FAMILIES or torch_families.refusals.reason(str(kind)) is not None
     if backend == TORCH or (backend == AUTO and is_known):
         torch_families.family_of(str(kind))

@@ -286,6 +286,53 @@ class Pipeline(drawing.Drawing, abc.ABC):
             settings=settings,
         )
 
+    @classmethod
+    def read_lora(cls, source: str | os.PathLike[str], *, allow_pickle: bool = False) -> Any:
+        """Reads a LoRA for `load_with_lora`: what is wrong with a small file shows before gigabytes are read.
+
+        Args:
+          source: a file, or a folder or hub id that holds one (`winobench.checkpoints.read_lora`).
+          allow_pickle: whether it may be a ``.bin`` file.
+
+        Raises:
+          InputError: it cannot be read, or is in no form that this family takes.
+        """
+        from winobench.checkpoints import read_lora
+
+        return read_lora(source, allow_pickle=allow_pickle)
+
+    @classmethod
+    def load_with_lora(
+        cls,
+        source: str | os.PathLike[str],
+        dtype: Any,
+        adapters: Any,
+        *,
+        scale: float = 1.0,
+        fuse: bool = True,
+        **keywords: Any,
+    ) -> tuple[Self, Any]:
+        """`from_pretrained`, with a LoRA.
+
+        Args:
+          source: as there.
+          dtype: as there.
+          adapters: from `read_lora`.
+          scale: what the adapters' effect is multiplied by.
+          fuse: add the adapters to the weights.
+          **keywords: of `from_pretrained`.
+
+        Returns:
+          The pipeline, and the adapters as it uses them.
+
+        Raises:
+          InputError: in addition, the LoRA is of another model.
+        """
+        from winobench.checkpoints import load_lora
+
+        pipeline = cls.from_pretrained(source, dtype, **keywords)
+        return pipeline, load_lora(pipeline, adapters, scale=scale, fuse=fuse)
+
     def save_pretrained(self, folder: str | os.PathLike[str], dtype: Any = "float16") -> None:
         """Writes a folder that diffusers' pipeline of this name and :meth:`from_pretrained` load.
 

@@ -15,7 +15,6 @@ from winobench.generation.generate import Generator, Settings
 from winobench.scorers import loading as scorers
 
 if TYPE_CHECKING:
-    from winobench.checkpoints import LoRAWeights
     from winobench.checkpoints.textual_inversions import LearnedWord
     from winobench.diffusion.pipeline import Pipeline
 
@@ -50,10 +49,16 @@ def make_drawers(
         model: _check(model, settings, dtype, variant, revision, dict(pipeline_options or {}), backend)
         for model in dict.fromkeys(models)
     }
-    from winobench.checkpoints import read_lora, textual_inversions  # late: names that are wrong are answered at once
+    from winobench.checkpoints import textual_inversions  # late: names that are wrong are answered at once
+    from winobench.diffusion import families
 
     named = list(dict.fromkeys(lora for _, lora in drawn_by if lora is not None))
-    adapters = {lora: read_lora(lora, allow_pickle=allow_pickle) for lora in named}
+    where = {"backend": backend, "allow_pickle": allow_pickle}
+    adapters = {
+        (model, lora): families.read_lora(refs[model].checkpoint, lora, revision=refs[model].revision, **where)
+        for model, lora in drawn_by
+        if lora is not None
+    }
     lora_labels = dict(zip(named, registry.model_labels(named, registry.lora_label), strict=True))
     names = list(dict.fromkeys(models))
     labels = dict(zip(names, registry.model_labels(names), strict=True))
@@ -65,18 +70,17 @@ def make_drawers(
             load_pipeline,
             refs[model],
             dtype,
-            adapters=adapters.get(lora),
+            adapters=adapters.get((model, lora)),
             lora_scale=lora_scale,
             words=words,
             variant=variant,
-            allow_pickle=allow_pickle,
             on_host=encoders == "staged",
-            backend=backend,
+            **where,
             **dict(pipeline_options or {}),
         )
         label, name, of_lora = labels[model], labels[model] if refs[model].is_folder else model, None
         if lora is not None:
-            of_lora = {"name": lora_labels[lora], "sha256": adapters[lora].sha256, "scale": lora_scale}
+            of_lora = {"name": lora_labels[lora], "sha256": adapters[model, lora].sha256, "scale": lora_scale}
             scale = "" if lora_scale == 1 else f" x {lora_scale:g}"
             label, name = f"{label}+{lora_labels[lora]}", f"{name} + {lora_labels[lora]}{scale}"
         named_more = {key: value for key, value in more.items() if value}
@@ -88,21 +92,23 @@ def load_pipeline(
     ref: registry.ModelRef,
     dtype: str,
     *,
-    adapters: LoRAWeights | None = None,
+    adapters: Any = None,
     lora_scale: float = 1.0,
     words: Sequence[LearnedWord] = (),
     **keywords: Any,
 ) -> Pipeline:
     """A pipeline with its LoRA added to the weights, and with learned words. Others as `Pipeline.from_pretrained`."""
-    from winobench.checkpoints import load_lora, textual_inversions
+    from winobench.checkpoints import textual_inversions
     from winobench.diffusion import families
 
     # As the scorers load it, so that a model is the same one, by its fingerprint, when it generates and when it judges.
-    pipeline = families.load_pipeline(ref.checkpoint, dtype, encoder_dtype="float32", revision=ref.revision, **keywords)
+    keywords |= {"encoder_dtype": "float32", "revision": ref.revision}
+    if adapters is None:
+        pipeline = families.load_pipeline(ref.checkpoint, dtype, **keywords)
+    else:
+        pipeline, _ = families.load_with_lora(ref.checkpoint, dtype, adapters, scale=lora_scale, **keywords)
     for word in words:
         textual_inversions.add_word(pipeline, word)
-    if adapters is not None:
-        load_lora(pipeline, adapters, scale=lora_scale, fuse=True)
     return pipeline
 
 

@@ -215,7 +215,7 @@ class DiffusionITM(Holder):
           InputError: when the source is not a pipeline, an option is not one of its choices, or the LoRA or a learned
             word is of another model or cannot be read.
         """
-        from winobench.checkpoints import load_lora, read_lora, textual_inversions
+        from winobench.checkpoints import textual_inversions
 
         lora_scale = options.SCALE.check("lora_scale", lora_scale)
         if lora is None and lora_scale != 1:
@@ -223,26 +223,28 @@ class DiffusionITM(Holder):
                 f"lora_scale is {lora_scale!r}, but no LoRA is named: name one (lora), or leave it out", code="no-lora"
             )
         # Before the model: what is wrong with the small file shows before gigabytes are read.
-        adapters = None if lora is None else read_lora(lora, allow_pickle=allow_pickle)
+        where: dict[str, Any] = {"revision": revision, "backend": backend}
+        adapters = None if lora is None else families.read_lora(source, lora, **where, allow_pickle=allow_pickle)
         words = [textual_inversions.read_word(path, allow_pickle=allow_pickle) for path in embeddings]
-        pipeline = families.load_pipeline(
-            source,
-            dtype=dtype,
+        how = {
             # Most of what bfloat16 changes in an error would come from the text encoder, and each text is encoded once.
-            encoder_dtype="float32",
-            variant=variant,
-            revision=revision,
-            allow_pickle=allow_pickle,
-            on_host=keywords.get("encoders") == "staged",
-            backend=backend,
+            "encoder_dtype": "float32",
+            "variant": variant,
+            "allow_pickle": allow_pickle,
+            "on_host": keywords.get("encoders") == "staged",
+            **where,
             **dict(pipeline_options or {}),
-        )
+        }
+        if adapters is None:
+            pipeline = families.load_pipeline(source, dtype, **how)
+        else:
+            of_lora = {"scale": lora_scale, "fuse": fuse_lora}
+            pipeline, adapters = families.load_with_lora(source, dtype, adapters, **of_lora, **how)
         for word in words:
             textual_inversions.add_word(pipeline, word)
-        if adapters is None:
-            return cls(pipeline, **keywords)
-        adapters = load_lora(pipeline, adapters, scale=lora_scale, fuse=fuse_lora)
         scorer = cls(pipeline, **keywords)
+        if adapters is None:
+            return scorer
         scorer._lora = {"sha256": adapters.sha256, "scale": float(lora_scale), "fused": bool(fuse_lora)}
         if adapters.negatives is not None:
             scorer._lora["negatives"] = adapters.negatives

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import types
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
 
+from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.torch_pipelines import adaptations, changes, refusals
 
@@ -300,6 +301,15 @@ FAMILIES: dict[str, Family] = {
     "ZImagePipeline": _Z_IMAGE,
 }
 """``_class_name`` of ``model_index.json`` -> the family. A class that was not seen equal to diffusers is not here."""
+
+
+def refuse_code(path: object, part: str, names: Sequence[Any]) -> NoReturn:
+    """Raises InputError for a part whose class is code of the repository."""
+    raise InputError(
+        f"{path} takes its {part} from {options.quote(names)}, which is code of the repository: such code is never run"
+        " here, so take a model whose parts are classes of diffusers and transformers",
+        code="foreign-code",
+    )
 
 
 def family_of(name: str) -> Family:

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
-import logging
+import importlib.util
+import inspect
 import os
 import pathlib
-from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winobench.base import caches, files, hub, json_files, memory, options
+from winobench.base import caches, files, json_files, options
 from winobench.base.errors import InputError
 from winobench.checkpoints import models, sources
-from winobench.checkpoints.sources import LocalFolder, Source
+from winobench.checkpoints.sources import Source
 from winobench.diffusion.flow_schedule import SCHEDULER_CLASS, FlowSchedule
 from winobench.diffusion.schedules import NoiseSchedule, Schedule
 from winobench.models import holding
+from winobench.torch_pipelines import adapters, parts
+from winobench.torch_pipelines.adapters import LoRAFile
 from winobench.torch_pipelines.families import Family, family_of
 from winobench.torch_pipelines.network import TorchConfig
 
 if TYPE_CHECKING:
     from winobench.torch_pipelines.pipeline import TorchPipeline
 
-_INDEX = "model_index.json"
-# What a pipeline is read from: no code, and no pickles.
-_FILES = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors"]
+# Packages that diffusers cleans texts by -> their modules.
+_CLEANERS = {"ftfy": "ftfy", "beautifulsoup4": "bs4"}
 # Largest differences from torch, as a share of the root mean square of its numbers.
 _TOLERANCES = {"float32": 1e-4, "bfloat16": 0.05, "float16": 0.01}
 # Their schedules are shifted after betas are made of the config.
@@ -47,55 +47,78 @@ def versions() -> dict[str, str]:
     return {name: importlib.metadata.version(name).partition("+")[0] for name in names}
 
 
-def load(source: Any, dtype: Any, *, variant: str | None, revision: str | None) -> Any:
-    """diffusers' pipeline, on the host."""
+def load(
+    source: Any,
+    dtype: Any,
+    *,
+    variant: str | None = None,
+    revision: str | None = None,
+    lora: LoRAFile | None = None,
+    lora_scale: float = 1.0,
+) -> Any:
+    """diffusers' pipeline, on the host, with a LoRA added to its weights."""
     dtype = jnp.dtype(models.as_dtype(dtype)).name
     source = sources.resolve(source, revision=revision)
-    index = _checked_index(source)
-    from winobench.torch_pipelines import bridge
-
-    folder = _folder(source, index)
+    index = _read_index(source)
     family = family_of(index["_class_name"])
-    _check_memory(source, folder, index, dtype, variant)
-    half = getattr(bridge.torch, dtype)
+    kinds = parts.classes(source, index, family)
+    found = parts.weight_files(source, kinds, variant)
     # Images are encoded once, and the most that a half rounds would come from their latents.
-    dtypes = {"default": half, family.autoencoder: bridge.torch.float32}
-    with _quietly(f"{source} cannot be loaded by diffusers"):
-        pipe = getattr(bridge.diffusers, index["_class_name"]).from_pretrained(
-            folder,
-            torch_dtype=dtypes,
-            variant=variant,
-            use_safetensors=True,
-            local_files_only=True,
-            **dict.fromkeys(family.without),
-        )
-    for name in (family.denoiser, family.autoencoder, *(name for name in index if name.startswith("text_encoder"))):
-        part = getattr(pipe, name, None)
-        if getattr(part, "is_quantized", False):
-            setattr(pipe, name, part.dequantize())
+    dtypes = {"default": dtype, family.autoencoder: "float32"}
+    parts.check_memory(source, {part: tensors for part, (_, tensors) in found.items()}, dtypes)
+    variants = {part: its_variant for part, (its_variant, _) in found.items()}
+    del found  # it holds the files
+    folder, loaded = parts.folder_of(source, kinds), {}
+    for part, kind in kinds.items():
+        if part in variants:
+            its_dtype = dtypes.get(part, dtype)
+            loaded[part] = parts.load_network(
+                source, folder, part, kind, its_dtype, variants[part], part == family.denoiser
+            )
+        else:
+            loaded[part] = parts.load_other(source, folder, part, kind)
+    pipe = parts.assemble(source, index, loaded)
+    _check_cleaning(pipe, family)
+    if lora is not None:
+        adapters.fuse(pipe, lora, lora_scale)
     return pipe
 
 
 def skeleton(source: Any, *, revision: str | None = None) -> Any:
     """diffusers' pipeline without weights: its denoiser and autoencoder are on the meta device."""
     source = sources.resolve(source, revision=revision)
-    index = _checked_index(source)
-    from winobench.torch_pipelines import bridge
-
+    index = _read_index(source)
     family = family_of(index["_class_name"])
-    parts: dict[str, Any] = {name: None for name in _parts(index)}
-    with _quietly(f"{source} is not what diffusers reads"):
-        for name in (family.denoiser, family.autoencoder, "scheduler"):
-            stem = "scheduler_config.json" if name == "scheduler" else "config.json"
-            path = source.require(f"{name}/{stem}", "so it is not a pipeline in the diffusers layout")
-            kind = getattr(bridge.diffusers, index[name][1])
-            # Samplers' files hold Infinity, and their tables are numbers.
-            is_sampler = name == "scheduler"
-            config = json_files.read_object(path, "get it again", constants=is_sampler)
-            with bridge.torch.device("cpu" if is_sampler else "meta"):
-                parts[name] = kind.from_config({**config, "_class_name": index[name][1]})
-        others = {name: value for name, value in index.items() if name not in parts and not name.startswith("_")}
-        return getattr(bridge.diffusers, index["_class_name"])(**parts, **others)
+    kinds = parts.classes(source, index, family)
+    loaded: dict[str, Any] = dict.fromkeys(kinds)
+    for part in (family.denoiser, family.autoencoder, "scheduler"):
+        is_sampler = part == "scheduler"
+        name = f"{part}/{'scheduler_config' if is_sampler else 'config'}.json"
+        path = source.require(name, "so it is not a pipeline in the diffusers layout")
+        # Samplers' files hold Infinity, and their tables are numbers.
+        config = json_files.read_object(path, "get it again", constants=is_sampler)
+        name = kinds[part].__name__
+        with parts.quietly(f"{path} does not describe a {name}"), parts.device("cpu" if is_sampler else "meta"):
+            loaded[part] = kinds[part].from_config({**config, "_class_name": name})
+    return parts.assemble(source, index, loaded)
+
+
+def _read_index(source: Source) -> dict[str, Any]:
+    index = parts.read_index(source)
+    family_of(str(index.get("_class_name")))  # those of no family are refused without torch
+    return index
+
+
+def _check_cleaning(pipe: Any, family: Family) -> None:
+    """diffusers leaves out the cleaning of texts where a package is missing, and says so in a log alone."""
+    default = inspect.signature(type(pipe).__call__).parameters.get("clean_caption")
+    missing = [name for name, module in _CLEANERS.items() if importlib.util.find_spec(module) is None]
+    if missing and family.encode.get("clean_caption", default is not None and default.default):
+        raise InputError(
+            f"a {type(pipe).__name__} cleans texts by {missing[0]}, which is not installed:"
+            ' pip install "winobench[torch]"',
+            code="missing-package",
+        )
 
 
 def configs_of(pipe: Any, family: Family) -> dict[str, TorchConfig]:
@@ -103,6 +126,9 @@ def configs_of(pipe: Any, family: Family) -> dict[str, TorchConfig]:
     denoiser, vae = (
         json_files.parse(getattr(pipe, name).to_json_string()) for name in (family.denoiser, family.autoencoder)
     )
+    for config in (denoiser, vae):  # where they came from, and how their weights were stored
+        for name in ("_name_or_path", "_diffusers_version", "quantization_config"):
+            config.pop(name, None)
     factor, sample = family.pixels(pipe), getattr(pipe, "default_sample_size", denoiser.get("sample_size"))
     sample = sample[0] if isinstance(sample, list | tuple) and len(set(sample)) == 1 else sample
     size = sample * factor if isinstance(sample, int) else None
@@ -117,12 +143,17 @@ def schedule_of(pipe: Any, family: Family) -> Schedule:
     return schedule if family.schedule is None else family.schedule(pipe, schedule)
 
 
+# Their levels are the same.
+_FLOW_CLASSES = (SCHEDULER_CLASS, "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler")
+
+
 def _read_schedule(scheduler: Any) -> Schedule:
     kind = type(scheduler).__name__
     config = {name: value for name, value in scheduler.config.items() if not name.startswith("_")}
-    if kind == SCHEDULER_CLASS:
-        # Which levels a run of few steps ends with decides nothing here.
-        return FlowSchedule.from_config({**config, "shift_terminal": None, "_class_name": kind})
+    if kind in _FLOW_CLASSES:
+        # Which levels a run of few steps ends with, and images made larger on the way, decide nothing here.
+        kept = {name: value for name, value in config.items() if name not in ("scale_factors", "upscale_mode")}
+        return FlowSchedule.from_config({**kept, "shift_terminal": None, "_class_name": SCHEDULER_CLASS})
     if config.get("use_flow_sigmas"):
         if config.get("prediction_type") != "flow_prediction" or config.get("use_dynamic_shifting"):
             raise InputError(
@@ -139,96 +170,6 @@ def _read_schedule(scheduler: Any) -> Schedule:
             prediction_type=config["prediction_type"],
         )
     return NoiseSchedule.from_config({**config, "_class_name": kind})
-
-
-# Files ------------------------------------------------------------------------------------------------------------
-
-
-def _checked_index(source: Source) -> dict[str, Any]:
-    """The content of a ``model_index.json`` whose parts are classes of diffusers and transformers."""
-    path = source.require(_INDEX, "so it is not a pipeline in the diffusers layout")
-    index = sources.read_json(path)
-    family_of(str(index.get("_class_name")))
-    for name, (library, kind) in _parts(index).items():
-        if library not in ("diffusers", "transformers", None) and not _is_of_diffusers(library):
-            raise InputError(
-                f"{path} takes {name} from {options.quote(library)}.{kind}, which would be code of the repository: only"
-                " classes of diffusers and transformers are used",
-                code="foreign-code",
-            )
-    return index
-
-
-def _is_of_diffusers(library: Any) -> bool:
-    from winobench.torch_pipelines import bridge
-
-    return isinstance(library, str) and library.isidentifier() and hasattr(bridge.diffusers.pipelines, library)
-
-
-def _parts(index: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    pairs = {name: value for name, value in index.items() if isinstance(value, list) and len(value) == 2}
-    return {name: (of, kind) for name, (of, kind) in pairs.items() if not isinstance(kind, int)}
-
-
-def _folder(source: Source, index: Mapping[str, Any]) -> str:
-    """A local folder with a pipeline's files."""
-    if isinstance(source, LocalFolder):
-        return str(source.path)
-    import huggingface_hub
-
-    parts = [name for name, (_, kind) in _parts(index).items() if kind is not None]
-    patterns = [_INDEX, *(f"{part}/{pattern}" for part in parts for pattern in _FILES)]
-    place = str(source)
-    try:
-        return huggingface_hub.snapshot_download(
-            source.repo_id,
-            revision=source.revision,
-            allow_patterns=patterns,
-            local_files_only=not hub.is_reachable(),
-        )
-    except Exception as error:
-        page = f"https://huggingface.co/{source.repo_id}"
-        raise hub.refusal(error, place, page) or InputError(
-            f"files of {place} could not be fetched: {str(error).splitlines()[0]}", code="cannot-download"
-        ) from error
-
-
-def _check_memory(source: Source, folder: str, index: Mapping[str, Any], dtype: str, variant: str | None) -> None:
-    """Raises InputError where the host cannot hold the weights, by the headers of their files."""
-    total, family = 0, family_of(index["_class_name"])
-    for name in _parts(index).keys() - {*family.without}:
-        ending = f".{variant}.safetensors" if variant else ".safetensors"
-        paths = sorted(pathlib.Path(folder, name).glob(f"*{ending}"))
-        if variant is None:  # files of other variants lie next to them
-            paths = [path for path in paths if len(path.name.removesuffix(ending).split(".")) == 1]
-        size = 4 if name == family.autoencoder else jnp.dtype(dtype).itemsize
-        total += sum(size * _count(path) for path in paths)
-    memory.check(f"loading {source}", total, "use bfloat16 (dtype), or a machine with more memory")
-
-
-def _count(path: pathlib.Path) -> int:
-    """Numbers in a safetensors file, by its header."""
-    files.refuse_pointer(path)
-    with path.open("rb") as file:
-        header = json_files.parse(file.read(int.from_bytes(file.read(8), "little")).decode())
-    return sum(int(np.prod(entry["shape"])) for name, entry in header.items() if name != "__metadata__")
-
-
-@contextlib.contextmanager
-def _quietly(what: str) -> Iterator[None]:
-    """Around diffusers' own loading: its errors become one sentence."""
-    logger = logging.getLogger("diffusers")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    except InputError:
-        raise
-    except Exception as error:
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise InputError(f"{what}: {reason}", code="cannot-read") from error
-    finally:
-        logger.setLevel(level)
 
 
 # Comparison with torch --------------------------------------------------------------------------------------------

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import inspect
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -17,7 +19,7 @@ from winobench import parallel
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.base.texts import checked_texts
-from winobench.diffusion import identity, pure_functions
+from winobench.diffusion import pure_functions
 from winobench.diffusion.drawing import Run, check_finite
 from winobench.diffusion.folders import Description
 from winobench.diffusion.pipeline import Pipeline
@@ -25,6 +27,7 @@ from winobench.diffusion.pure_functions import Decoded, Tree
 from winobench.diffusion.pure_functions import TextEncoding as PureTextEncoding
 from winobench.diffusion.schedules import Schedule
 from winobench.models.base import Network
+from winobench.torch_pipelines import adapters as adapters_of
 from winobench.torch_pipelines import loading
 from winobench.torch_pipelines.families import Family, family_of
 from winobench.torch_pipelines.network import TorchConfig, TorchNetwork
@@ -94,7 +97,45 @@ class TorchPipeline(Pipeline):
         """
         settings = cls.check_settings(settings)
         pipe = loading.load(source, dtype, variant=variant, revision=revision)
+        return cls._checked(pipe, on_host, settings)
+
+    @classmethod
+    def read_lora(cls, source: str | os.PathLike[str], *, allow_pickle: bool = False) -> Any:
+        """See `Pipeline`. A safetensors file in a form that diffusers reads."""
+        return adapters_of.read(source)
+
+    @classmethod
+    def load_with_lora(
+        cls,
+        source: Any,
+        dtype: Any,
+        adapters: Any,
+        *,
+        scale: float = 1.0,
+        fuse: bool = True,
+        encoder_dtype: Any = None,
+        variant: str | None = None,
+        revision: str | None = None,
+        allow_pickle: bool = False,
+        on_host: bool = False,
+        **settings: Any,
+    ) -> tuple[Self, Any]:
+        """See `Pipeline`. diffusers itself adds the adapters to the weights, text encoders' as well."""
+        if not fuse:
+            raise InputError(
+                "diffusers adds a LoRA to the weights of this model, so that it cannot be kept apart: leave out"
+                " fuse_lora",
+                code="unsupported-option",
+            )
+        settings = cls.check_settings(settings)
+        pipe = loading.load(source, dtype, variant=variant, revision=revision, lora=adapters, lora_scale=scale)
+        return cls._checked(pipe, on_host, settings), adapters
+
+    @classmethod
+    def _checked(cls, pipe: Any, on_host: bool, settings: Mapping[str, Any]) -> Self:
         pipeline = cls.from_diffusers(pipe, **settings)
+        for network in (pipeline.vae,) if on_host else (pipeline.vae, pipeline.network):
+            network.to_devices()
         loading.check_against_torch(pipeline)
         return pipeline
 
@@ -276,11 +317,17 @@ class TorchPipeline(Pipeline):
         """See `Pipeline`. The versions of the packages whose code decides a prediction are in it."""
         return {
             "family": self.diffusers_class,
+            "pipeline": self._options,
             "texts": self._texts_identity,
             "settings": {name: getattr(self, name) for name in self.SETTINGS},
         }
 
-    fingerprint = functools.cached_property(identity.fingerprint)
+    @property
+    def _options(self) -> dict[str, str]:
+        """What ``model_index.json`` says besides the parts."""
+        pipe = self.diffusers
+        named = inspect.signature(type(pipe).__init__).parameters.keys() - pipe.components.keys()
+        return {name: str(value) for name, value in sorted(pipe.config.items()) if name in named}
 
 
 def _call(name: str, family: Family, settings: Mapping[str, Any]) -> dict[str, Any]:

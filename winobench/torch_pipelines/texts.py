@@ -29,6 +29,9 @@ from winobench.torch_pipelines import compiled
 from winobench.torch_pipelines.families import Family
 from winobench.torch_pipelines.network import TorchConfig, TorchNetwork
 
+# Of a config: the package's version, and how the weights were stored.
+_NOT_IDENTITY = ("transformers_version", "quantization_config")
+
 Conditions = dict[str, np.ndarray]
 
 
@@ -46,6 +49,12 @@ class TextEncoding:
         self.batch_size = batch_size if family.together else 1
         self.on_host = jax.default_backend() == "cpu" or not family.encodes_by_forward
         self._are_placed = False
+        not_of_texts = (family.denoiser, family.autoencoder, "scheduler")
+        parts = {name: part for name, part in pipe.components.items() if name not in not_of_texts}
+        self._networks = {name: part for name, part in parts.items() if hasattr(part, "state_dict")}
+        rest = {name: part for name, part in parts.items() if name not in self._networks}
+        # Now: tokenizers keep, and write, what their last call has set.
+        self._files = {name: _files(part) for name, part in rest.items() if hasattr(part, "save_pretrained")}
 
     @functools.cached_property
     def _encoders(self) -> dict[str, TorchNetwork]:
@@ -125,7 +134,7 @@ class TextEncoding:
         encode = type(self.pipe).encode_prompt
         with self.placed(mesh, make_room):
             results = encode(self.pipe, *arguments, **keywords)
-        if self._family.fill is None:
+        if not self._fills_as_called:
             return results
         bound = inspect.signature(encode).bind(self.pipe, *arguments, **keywords)
         bound.apply_defaults()
@@ -140,18 +149,28 @@ class TextEncoding:
         others = iter([one for place, one in enumerate(negative) if place not in empty])
         return tuple(next(others) if place in empty else one for place, one in enumerate(positive))
 
-    def repeated(self, rows: int, *arguments: Any, **keywords: Any) -> tuple[Any, ...]:
-        """What `encode_prompt` gives for so many empty texts, in any case."""
+    def repeated(self, rows: int) -> Iterator[Any]:
+        """What each call of `encode_prompt` gives for so many empty texts."""
 
         def of_rows(place: int, one: Any) -> Any:
-            if place in self.constants:
+            if one is None or place in self._family.constants:
                 return one
             return one * rows if isinstance(one, list) else one.expand(rows, *one.shape[1:])
 
-        return tuple(of_rows(place, one) for place, one in enumerate(self._fixed(self._plain)))
+        results = tuple(of_rows(place, one) for place, one in enumerate(self._fixed(self._plain)))
+        size = len(results) // (1 + len(self._family.further))
+        calls = (results[start : start + size] for start in range(0, len(results), size))
+        return (call if size > 1 else call[0] for call in calls)
+
+    @property
+    def _fills_as_called(self) -> bool:
+        """Without a trace of the call, nothing hides what `fill` adds where the denoiser has no mask for it."""
+        return self._family.fill is not None and self._family.during is None
 
     def _fixed(self, results: tuple[Any, ...]) -> tuple[Any, ...]:
-        filled = results if self._family.fill is None else self._family.fill(results, self.tokens)
+        if not self._fills_as_called:
+            return results
+        filled = self._family.fill(results, self.tokens)
         return self._family.restore(filled) if self._family.restore else filled
 
     @functools.cached_property
@@ -207,19 +226,10 @@ class TextEncoding:
     @functools.cached_property
     def identity(self) -> dict[str, Any]:
         """All that decides the conditions of a text: weights, configs, tokenizers and keywords."""
-        kept = {
-            name: part
-            for name, part in self.pipe.components.items()
-            if name not in (self._family.autoencoder, "scheduler")
-        }
-        modules = {name: part for name, part in kept.items() if hasattr(part, "state_dict")}
-        modules.pop(self._family.denoiser, None)
-        others = {name: part for name, part in kept.items() if hasattr(part, "save_pretrained") and name not in modules}
-        others.pop(self._family.denoiser, None)
         return {
-            "weights": {name: _weights(module) for name, module in modules.items()},
-            "configs": {name: module.config.to_dict() for name, module in modules.items()},
-            "files": {name: _files(part) for name, part in others.items()},
+            "weights": {name: _weights(module) for name, module in self._networks.items()},
+            "configs": {name: _without_place(module.config.to_dict()) for name, module in self._networks.items()},
+            "files": self._files,
             "keywords": {name: str(value) for name, value in self._keywords.items()},
         }
 
@@ -243,6 +253,14 @@ def _one_row(mesh: Mesh | None) -> Mesh:
 
 def _placed(network: TorchNetwork, mesh: Mesh) -> list[jax.Array]:
     return parallel.place_parameters(holding.split(network)[1], mesh)
+
+
+def _without_place(config: Any) -> Any:
+    """A config of transformers as JSON values, without its place and the versions of packages."""
+    if isinstance(config, Mapping):
+        kept = {str(name): value for name, value in config.items() if not str(name).startswith("_")}
+        return {name: _without_place(value) for name, value in kept.items() if name not in _NOT_IDENTITY}
+    return [_without_place(value) for value in config] if isinstance(config, list | tuple) else str(config)
 
 
 def _weights(module: Any) -> str:

@@ -1,0 +1,295 @@
+"""The parts of a pipeline's folder: of which classes they are, and what is read of them. No code of a folder is run."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import inspect
+import logging
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+
+from winobench.base import hub, memory, options
+from winobench.base.errors import InputError
+from winobench.checkpoints import sources, weights
+from winobench.checkpoints.sources import LocalFolder, Source
+from winobench.torch_pipelines.families import Family, refuse_code
+
+INDEX = "model_index.json"
+# What tokenizers and configs are read from: no code, and no weights.
+_SMALL_FILES = ("*.json", "*.txt", "*.model", "*.jinja")
+# Parts that take images, or that judge those which were generated.
+_UNUSED = ("feature_extractor", "image_encoder", "safety_checker")
+_LIBRARIES = ("diffusers", "transformers")
+# Parts whose classes diffusers itself names loosely.
+_LOOSE = re.compile("tokenizer|processor|scheduler")
+# Classes that read a part's class from its config, which may name code.
+_READS_AUTO_MAP = re.compile(r"Auto[A-Z]\w*|\w+Processor")
+_AUTO_MAP = "auto_map"
+# Method of quantisation -> the package that diffusers and transformers undo it with.
+_QUANTISERS = {"bitsandbytes": "bitsandbytes", "gguf": "gguf", "quanto": "optimum-quanto", "torchao": "torchao"}
+_MODULES = {"optimum-quanto": "optimum.quanto"}
+# What quantised weights are multiplied by.
+_SCALES = re.compile(r"(.+[._])?(\w*scale(_inv|_\d)?|scale_\w+|scaled_fp8|absmax|quant_map|SCB|qzeros|scales)")
+
+
+def read_index(source: Source) -> dict[str, Any]:
+    """The content of a ``model_index.json`` that names a pipeline of diffusers."""
+    path = source.require(INDEX, "so it is not a pipeline in the diffusers layout")
+    index = sources.read_json(path)
+    name = index.get("_class_name")
+    if isinstance(name, list):
+        refuse_code(path, "pipeline", name)
+    return index
+
+
+def _named(index: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Part -> (library, class), which are None for a part that is not there. Other lists are options."""
+    pairs = {name: value for name, value in index.items() if isinstance(value, list) and len(value) == 2}
+    return {name: (library, kind) for name, (library, kind) in pairs.items() if not isinstance(kind, int | float)}
+
+
+def _is_known(library: Any) -> bool:
+    """Whether a name is diffusers', transformers', or that of a module of diffusers' pipelines."""
+    if library in _LIBRARIES:
+        return True
+    from winobench.torch_pipelines import bridge
+
+    return isinstance(library, str) and library in bridge.diffusers.pipelines._import_structure
+
+
+def classes(source: Source, index: Mapping[str, Any], family: Family) -> dict[str, type]:
+    """The class of each part. Raises InputError where diffusers' pipeline takes other ones."""
+    from winobench.torch_pipelines import bridge
+
+    path = source.require(INDEX, "")
+    pipeline = getattr(bridge.diffusers, index["_class_name"])
+    wanted = inspect.signature(pipeline.__init__).parameters
+    hints = pipeline._get_signature_types()
+    found = {}
+    for part, (library, name) in _named(index).items():
+        if library is None or part.startswith("_") or part not in wanted or part in (*_UNUSED, *family.without):
+            continue
+        if not _is_known(library):
+            refuse_code(path, part, [library, name])
+        module = getattr(bridge, library, None) or getattr(bridge.diffusers.pipelines, library)
+        kind = getattr(module, name, None) if isinstance(name, str) else None
+        if not isinstance(kind, type) or not hasattr(kind, "from_pretrained"):
+            raise InputError(
+                f"{path} takes its {part} from {library}.{options.quote(name)}, which the installed {library} lacks:"
+                " install a newer release of it, or get the file again",
+                code="unknown-class",
+            )
+        is_network = issubclass(kind, bridge.torch.nn.Module)
+        expected = tuple(one for one in hints.get(part, ()) if isinstance(one, type) and one is not type(None))
+        if is_network if _LOOSE.search(part) else (expected and not issubclass(kind, expected)):
+            names = " or ".join(one.__name__ for one in expected)
+            raise InputError(
+                f"{path} takes its {part} from {name}, but a {pipeline.__name__} has {names or 'no network'} there: get"
+                " the file again",
+                code="wrong-kind-of-model",
+            )
+        if _READS_AUTO_MAP.fullmatch(name):
+            _refuse_auto_map(source, part, name)
+        found[part] = kind
+    optional = {name for name, one in wanted.items() if one.default is not inspect.Parameter.empty}
+    optional |= {"self", *pipeline._optional_components, *_UNUSED, *family.without}
+    if missing := sorted(wanted.keys() - found.keys() - optional):
+        raise InputError(
+            f"{path} names no {missing[0]}, which a {pipeline.__name__} needs: get the file again",
+            code="missing-part",
+        )
+    return found
+
+
+def _refuse_auto_map(source: Source, part: str, name: str) -> None:
+    for stem in ("config", "tokenizer_config", "processor_config", "preprocessor_config"):
+        path = source.find(f"{part}/{stem}.json")
+        if path is not None and (code := sources.read_json(path).get(_AUTO_MAP)):
+            refuse_code(path, f"{part} ({name})", [code])
+
+
+def is_network(kind: type) -> bool:
+    from winobench.torch_pipelines import bridge
+
+    return issubclass(kind, bridge.torch.nn.Module)
+
+
+# Files ------------------------------------------------------------------------------------------------------------
+
+
+def folder_of(source: Source, names: Iterable[str]) -> str:
+    """A local folder with a pipeline's small files."""
+    if isinstance(source, LocalFolder):
+        return str(source.path)
+    import huggingface_hub
+
+    patterns = [INDEX, *(f"{part}/{pattern}" for part in names for pattern in _SMALL_FILES)]
+    try:
+        return huggingface_hub.snapshot_download(
+            source.repo_id,
+            revision=source.revision,
+            allow_patterns=patterns,
+            local_files_only=not hub.is_reachable(),
+        )
+    except Exception as error:
+        page = f"https://huggingface.co/{source.repo_id}"
+        raise hub.refusal(error, str(source), page) or InputError(
+            f"files of {source} could not be fetched: {str(error).splitlines()[0]}", code="cannot-download"
+        ) from error
+
+
+def weight_files(source: Source, kinds: Mapping[str, type], variant: str | None) -> dict[str, tuple[str | None, Any]]:
+    """Network -> its variant, and the tensors of its files. They are checked, but not read."""
+    from winobench.torch_pipelines import bridge
+
+    stems = {
+        part: "diffusion_pytorch_model" if issubclass(kind, bridge.diffusers.ModelMixin) else "model"
+        for part, kind in kinds.items()
+        if is_network(kind)
+    }
+    found = {}
+    for part, its_variant in weights.variants(source, stems, variant).items():
+        try:
+            paths = weights.find_weights(source, part, stems[part], variant=its_variant)
+        except InputError as error:
+            # diffusers has no restricted unpickler.
+            raise InputError(str(error).partition(", or allow pickles")[0], code=error.code) from error
+        found[part] = its_variant, weights.read_weights(paths)
+    return found
+
+
+def check_memory(source: Source, found: Mapping[str, Mapping[str, Any]], dtypes: Mapping[str, Any]) -> None:
+    """Raises InputError where the host cannot hold the weights, by the headers of their files."""
+    total = sum(
+        jnp.dtype(dtypes.get(part, dtypes["default"])).itemsize * sum(math.prod(one.shape) for one in tensors.values())
+        for part, tensors in found.items()
+    )
+    memory.check(f"loading {source}", total, "use bfloat16 (dtype), or a machine with more memory")
+
+
+# Loading ----------------------------------------------------------------------------------------------------------
+
+
+def load_network(
+    source: Source, folder: str, part: str, kind: type, dtype: str, variant: str | None, is_denoiser: bool
+) -> Any:
+    """One network, all of whose parameters are filled by its files."""
+    from winobench.torch_pipelines import bridge
+
+    config = sources.read_json(source.require(f"{part}/config.json", f"so there is no {kind.__name__} in it"))
+    _check_quantiser(source, part, config)
+    with quietly(f"{part} of {source} cannot be loaded"):
+        network, report = kind.from_pretrained(
+            folder,
+            subfolder=part,
+            dtype=getattr(bridge.torch, dtype),
+            variant=variant,
+            use_safetensors=True,
+            local_files_only=True,
+            output_loading_info=True,
+        )
+    lacking = sorted(report["missing_keys"])
+    left = sorted(key for key in report["unexpected_keys"] if is_denoiser or _SCALES.fullmatch(key))
+    if lacking or left or report["mismatched_keys"]:
+        raise sources.mismatch(
+            f"the weights of {part} of {source} do not fit the {kind.__name__} that its config describes:"
+            + (f" {len(lacking)} are missing ({sources.shorten(lacking, 2)})" if lacking else "")
+            + (f" {len(left)} have no place in it ({sources.shorten(left, 2)})" if left else "")
+        )
+    if getattr(network, "is_quantized", False) or getattr(network, "hf_quantizer", None) is not None:
+        with quietly(f"{part} of {source} cannot be dequantised"):
+            network = network.dequantize().to(getattr(bridge.torch, dtype))
+    return network
+
+
+def _check_quantiser(source: Source, part: str, config: Mapping[str, Any]) -> None:
+    quantised = config.get("quantization_config")
+    if not quantised:
+        return
+    method = quantised.get("quant_method") if isinstance(quantised, dict) else quantised
+    package = _QUANTISERS.get(str(method))
+    if package is None:
+        raise InputError(
+            f"{part} of {source} is quantised by {options.quote(method)}, which is not undone here: take the"
+            " unquantised model",
+            code="unsupported-checkpoint",
+        )
+    if importlib.util.find_spec(_MODULES.get(package, package).partition(".")[0]) is None:
+        raise InputError(
+            f'{part} of {source} is quantised by {method}, which needs a package: pip install "{package}"',
+            code="missing-package",
+        )
+
+
+def load_other(source: Source, folder: str, part: str, kind: type) -> Any:
+    """A tokenizer, a processor or a scheduler."""
+    place = os.path.join(folder, part)
+    if hasattr(kind, "vocab_files_names"):
+        _check_vocabulary(source, part, kind)
+    more = {} if hasattr(kind, "load_config") else {"trust_remote_code": False}
+    with quietly(f"{part} of {source} cannot be loaded as a {kind.__name__}"):
+        return kind.from_pretrained(place, local_files_only=True, **more)
+
+
+def _check_vocabulary(source: Source, part: str, kind: Any) -> None:
+    """transformers makes an empty tokenizer where files are missing."""
+    names = dict(kind.vocab_files_names)
+    whole = names.pop("tokenizer_file", None)
+    if whole is not None and source.find(f"{part}/{whole}") is not None:
+        return
+    missing = [name for name in names.values() if source.find(f"{part}/{name}") is None]
+    if missing or not names:
+        first, *others = [name for name in (whole, *missing) if name is not None]
+        without = f"nor {' and '.join(others)}, " if others else ""
+        source.require(f"{part}/{first}", f"{without}so there is no {kind.__name__} in it")
+
+
+def assemble(source: Source, index: Mapping[str, Any], loaded: Mapping[str, Any]) -> Any:
+    """diffusers' pipeline of these parts."""
+    from winobench.torch_pipelines import bridge
+
+    kind = getattr(bridge.diffusers, index["_class_name"])
+    known = inspect.signature(kind.__init__).parameters
+    # Of parts that are left out. Options of the pipeline are no classes.
+    empty = {name: None for name in known if name in kind._optional_components or name in _named(index)}
+    values = {name: value for name, value in index.items() if name in known and name not in empty}
+    with quietly(f"{source} is not what diffusers reads"):
+        return kind(**(empty | values | dict(loaded)))
+
+
+def device(name: str) -> Any:
+    from winobench.torch_pipelines import bridge
+
+    return bridge.torch.device(name)
+
+
+@contextlib.contextmanager
+def quietly(what: str, code: str = "cannot-read") -> Iterator[None]:
+    """Around the loading of diffusers and transformers: their errors become one sentence."""
+    from winobench.torch_pipelines import bridge
+
+    loggers = [logging.getLogger(name) for name in _LIBRARIES]
+    levels = [logger.level for logger in loggers]
+    bars = bridge.transformers.utils.logging
+    had_bars = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise InputError(f"{what}: {reason}", code=code) from error
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+        if had_bars:
+            bars.enable_progress_bar()
