@@ -35,6 +35,7 @@ class Family:
       side: latents along one side of a position of the denoiser.
       encodes_by_forward: whether ``encode_prompt`` only calls the text encoders. Those that it uses otherwise, such as
         by ``generate``, stay on the host.
+      draws: whether images can be generated: its denoiser runs without `during`, and no part of its loop is left out.
       pixels: pipeline -> pixels along one side of a latent.
       together: several texts are encoded at once. False where the conditions of a text depend on the others.
       size: height and width of the images, in pixels, where no config has them.
@@ -63,6 +64,7 @@ class Family:
     unpack: Callable[[Any, Any, int, int], Any] | None = None
     side: int = 1
     encodes_by_forward: bool = True
+    draws: bool = True
     pixels: Callable[[Any], int] = lambda pipe: pipe.vae_scale_factor
     together: bool = True
     size: int | None = None
@@ -124,6 +126,7 @@ _PIXART = Family(
 )
 _SANA = Family(call={"use_resolution_binning": False})
 _Z_IMAGE = Family(
+    draws=False,
     call={"guidance_scale": 0.0},
     fill=changes.z_image_fill,
     restore=lambda results: (list(results[0]), []),
@@ -142,7 +145,7 @@ def _with_pag(family: Family) -> Family:
 FAMILIES: dict[str, Family] = {
     "AuraFlowPipeline": Family(constants=(1,), side=2, during=adaptations.times_in_lists),
     "BriaFibo2Pipeline": Family(
-        prompts=changes.fibo2_prompts, fill=changes.fibo2_fill, tokens=None, side=2, during=changes.fibo2
+        draws=False, prompts=changes.fibo2_prompts, fill=changes.fibo2_fill, tokens=None, side=2, during=changes.fibo2
     ),
     "BriaFiboPipeline": Family(
         encode={"max_sequence_length": 256},
@@ -185,6 +188,7 @@ FAMILIES: dict[str, Family] = {
     "FluxKontextPipeline": dataclasses.replace(_FLUX, during=changes.flux_kontext),
     "FluxPipeline": _FLUX,
     "HiDreamImagePipeline": Family(
+        draws=False,
         side=2,
         fill=changes.hidream_layers,
         restore=changes.hidream_layers,
@@ -194,6 +198,7 @@ FAMILIES: dict[str, Family] = {
     "HunyuanDiTPAGPipeline": _with_pag(_HUNYUAN_DIT),
     "HunyuanDiTPipeline": _HUNYUAN_DIT,
     "HunyuanImagePipeline": Family(
+        draws=False,
         call={"distilled_guidance_scale": 3.25},
         tokens=None,
         guidance="distilled_guidance_scale",
@@ -203,6 +208,7 @@ FAMILIES: dict[str, Family] = {
         during=changes.hunyuan_image,
     ),
     "Ideogram4Pipeline": Family(
+        draws=False,
         call={"guidance_scale": 1.0, "guidance_schedule": None, "max_sequence_length": 256},
         encode={"grid_h": 1, "grid_w": 1, "max_sequence_length": 256},
         fill=changes.ideogram_fill,
@@ -260,7 +266,7 @@ FAMILIES: dict[str, Family] = {
         tokens=None,
         without=("text_processor",),
     ),
-    "Lumina2Pipeline": Family(side=2, schedule=changes.lumina2_schedule, during=changes.lumina2),
+    "Lumina2Pipeline": Family(draws=False, side=2, schedule=changes.lumina2_schedule, during=changes.lumina2),
     "LuminaPipeline": Family(
         call={"clean_caption": False, "scaling_watershed": changes.Always()},
         encode={"clean_caption": False},
@@ -271,6 +277,7 @@ FAMILIES: dict[str, Family] = {
         scale=changes.without_shift,
     ),
     "NucleusMoEImagePipeline": Family(
+        draws=False,
         encode={"max_sequence_length": 1024},
         fill=padded_with_mask,
         pack=lambda pipe, latents: pipe._pack_latents(latents, *latents.shape, pipe.transformer.config.patch_size),

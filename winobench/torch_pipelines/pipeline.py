@@ -281,6 +281,9 @@ class TorchPipeline(Pipeline):
 
     def drawing_identity(self, guidance_scale: float, sampler: str | None) -> dict[str, Any]:
         """See `Pipeline`: the scheduler with its options, in the place of a sampler."""
+        from winobench.torch_pipelines import drawing
+
+        drawing.check(self)
         self.check_sampler(sampler, self.schedule)
         scheduler = self.diffusers.scheduler
         config = {name: value for name, value in scheduler.config.items() if not name.startswith("_")}

@@ -153,7 +153,7 @@ class TextEncoding:
         """What each call of `encode_prompt` gives for so many empty texts."""
 
         def of_rows(place: int, one: Any) -> Any:
-            if one is None or place in self._family.constants:
+            if rows == 1 or one is None or place in self._family.constants:
                 return one
             return one * rows if isinstance(one, list) else one.expand(rows, *one.shape[1:])
 
