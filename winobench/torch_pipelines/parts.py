@@ -244,7 +244,7 @@ def _check_vocabulary(source: Source, part: str, kind: Any) -> None:
     if whole is not None and source.find(f"{part}/{whole}") is not None:
         return
     missing = [name for name in names.values() if source.find(f"{part}/{name}") is None]
-    if missing or not names:
+    if missing or (whole is not None and not names):
         first, *others = [name for name in (whole, *missing) if name is not None]
         without = f"nor {' and '.join(others)}, " if others else ""
         source.require(f"{part}/{first}", f"{without}so there is no {kind.__name__} in it")
