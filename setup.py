@@ -15,7 +15,7 @@ def read_clients() -> list[str]:
     return sorted(set(re.findall(r'^    requirement = "([^"]+)"$', sources, re.MULTILINE)))
 
 
-# Tests compare with it, and it loads the models that torch runs.
+# Tests compare with it. It converts single files, and loads the models that torch runs.
 DIFFUSERS = "diffusers>=0.42,<0.43"
 # What runs diffusers' pipelines under JAX (winobench.torch_pipelines), and loads their tokenizers and LoRA.
 TORCH = [

@@ -18,7 +18,11 @@ class Weights:
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint(Weights):
-    model: str = option("clevr-tiny", options.text(), "a name of winobench eval --list_models, a folder, or a hub id")
+    model: str = option(
+        "clevr-tiny",
+        options.text(),
+        "a name of winobench eval --list_models, a folder, a hub id, or a .safetensors file",
+    )
     variant: str | None = option(None, options.text(255).or_none(), "which of several weight files, such as fp16")
 
 
@@ -32,6 +36,12 @@ class Pipeline(Checkpoint):
     )
     lora_scale: float = option(
         1.0, options.SCALE, "what the LoRA's effect is multiplied by", only_for=(settings.DIFFUSION,)
+    )
+    embeddings: tuple | None = option(
+        None,
+        options.items(options.PATH, 1, 1_000).or_none(),
+        "learned words (textual inversion): files, folders or hub ids, with commas",
+        only_for=(settings.DIFFUSION,),
     )
     image_size: int | None = option(
         None,

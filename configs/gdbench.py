@@ -45,7 +45,8 @@ class Settings(settings.Scoring, _shared.Pipeline):
     model: str = option(
         "clevr-tiny",
         options.text(),
-        "a name of --list_models, a folder, a hub id, or API:MODEL (openai:MODEL). Several with commas",
+        "a name of --list_models, a folder, a hub id, a .safetensors file, or API:MODEL (openai:MODEL). Several with"
+        " commas",
     )
     pipeline_options: str | None = option(
         None,

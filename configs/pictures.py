@@ -34,7 +34,8 @@ class Settings(_shared.Sampler, _shared.Pipeline):
     model: str = option(
         "clevr-tiny",
         options.text(),
-        "a diffusion model of winobench eval --list_models, a folder, or a hub id. Several with commas",
+        "a diffusion model of winobench eval --list_models, a folder, a hub id, or a .safetensors file. Several with"
+        " commas",
     )
     lora: str | None = option(
         None,

@@ -62,7 +62,7 @@ def main(config: ml_collections.ConfigDict) -> None:
     caches.keep_compiled()
     parallel.one_device_per_core()
     settings = generate.Settings(config.num_steps, config.guidance_scale, config.sampler, config.image_size)
-    names = ("dtype", "variant", "revision", "allow_pickle", "lora_scale", "encoders", "backend")
+    names = ("dtype", "variant", "revision", "allow_pickle", "lora_scale", "embeddings", "encoders", "backend")
     drawers = loading.make_drawers(
         _words(config.model),
         [None if lora == "none" else lora for lora in _words(config.lora or "none")],

@@ -51,7 +51,7 @@ def main(config: ml_collections.ConfigDict) -> None:
     caches.keep_compiled()
     parallel.one_device_per_core()
     tasks = evaluate.choose_tasks(config.tasks, config.data_dir)
-    names = ("dtype", "variant", "revision", "allow_pickle", "lora_scale")
+    names = ("dtype", "variant", "revision", "allow_pickle", "lora_scale", "embeddings")
     (drawer,) = loading.make_drawers([config.model], [config.lora], **{name: config[name] for name in names})
     pipeline, runs = drawer.load(), []
     for strength in config.strengths if config.method == "denoise" else (None,):

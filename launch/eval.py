@@ -191,7 +191,8 @@ def _display_name(model: ModelRef, config: ml_collections.ConfigDict, label: str
         return text.display_name(model.name)
     name = label if model.is_folder else model.name
     scale = "" if config.lora_scale == 1 else f" x {config.lora_scale:g}"
-    return " + ".join([name, *(f"{label}{scale}" for label in _lora(config))])
+    words = [registry.lora_label(path) for path in config.embeddings or ()]
+    return " + ".join([name, *(f"{label}{scale}" for label in _lora(config)), *words])
 
 
 def _lora(config: ml_collections.ConfigDict) -> list[str]:

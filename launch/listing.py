@@ -99,7 +99,7 @@ def models(word: str = "") -> str:
             is_gated = "gated" in model.description.lower()
             description = re.sub(r"(?i)[.,]? \(?gated\)?|, VQAScore", "", model.description)
             state = READY if os.path.isdir(model.source) else "gated" if is_gated else "on hub"
-            kind = _BY_TORCH if model.options == registry.BY_TORCH else model.scorer
+            kind = _BY_TORCH if registry.is_by_torch(name) else model.scorer
             entries.append(_model(name, description, state, kind, model.source))
     for name, api in registry.apis().items():
         state = READY if os.environ.get(api.key_variable) else "needs a key"

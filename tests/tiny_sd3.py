@@ -69,9 +69,13 @@ def t5_encoder(width: int, heads: int) -> Any:
     )
 
 
-def write(folder: pathlib.Path) -> pathlib.Path:
-    """Writes the folder: three encoders, dual attention and normed queries, an autoencoder with a shift."""
+def write(folder: pathlib.Path, *, as_published: bool = False) -> pathlib.Path:
+    """Writes the folder: three encoders, dual attention and normed queries, an autoencoder with a shift.
+
+    As published, the first encoder's projection changes nothing.
+    """
     import diffusers
+    import torch
     import transformers
 
     from tests.parity.torch_copy import randomize
@@ -93,10 +97,15 @@ def write(folder: pathlib.Path) -> pathlib.Path:
     )
     vae = autoencoder(scaling_factor=1.5305, shift_factor=0.0609, force_upcast=True)
     kind = "CLIPTextModelWithProjection"
-    clips = [clip_encoder(vocab_size, width, kind, projection_dim=out) for width, out in ((24, 16), (40, 32))]
+    clips = [
+        clip_encoder(vocab_size, width, kind, projection_dim=out)
+        for width, out in ((16 if as_published else 24, 16), (40, 32))
+    ]
     t5 = t5_encoder(72, heads=4)
     for number, network in enumerate((transformer, vae, *clips, t5)):
         randomize(network, number)
+    if as_published:
+        clips[0].text_projection.weight.data.copy_(torch.eye(16))
     tokenizer = transformers.CLIPTokenizer.from_pretrained(folder / "tokenizer")
     diffusers.StableDiffusion3Pipeline(
         transformer=transformer,

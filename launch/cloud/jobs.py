@@ -265,13 +265,20 @@ def _extras(config: ml_collections.ConfigDict, accelerator: accelerators.Gpus | 
     names = f"{config.get('model')},{config.get('captioner')}".split(",")
     apis = [registry.api_of(name.strip()) for name in names]
     extras += dict.fromkeys(registry.apis()[api].extra for api in apis if api)
+    by_torch = [name.strip() for name in names if registry.is_by_torch(name.strip())]
+    extras += ["torch"] if by_torch or config.get("backend") == "torch" else []
     return f"[{','.join(extras)}]" if extras else ""
+
+
+# Options that names do not have at these values, since earlier versions lacked them.
+_LATER = (("backend", "auto"), ("embeddings", None))
 
 
 def _job_name(launcher: str, spec: str, config: ml_collections.ConfigDict) -> str:
     """A name that is the same for the same run, also for jobs from before launch.draw."""
     was = "generate" if launcher == "draw" else launcher
-    settings = json.dumps([was, spec, configuration.plain(config)], sort_keys=True, default=str)
+    told = {name: value for name, value in configuration.plain(config).items() if (name, value) not in _LATER}
+    settings = json.dumps([was, spec, told], sort_keys=True, default=str)
     digest = hashlib.sha256(settings.encode()).hexdigest()[:8]
     label = spec.removesuffix(".py")
     short = re.sub(r"[^a-z0-9]+", "-", label.rsplit("/", 1)[-1].lower()).strip("-")

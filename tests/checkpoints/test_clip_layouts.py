@@ -13,7 +13,7 @@ from tests.expectations import raises
 from tests.parity import open_clip_torch
 from winobench import checkpoints
 from winobench.base.errors import InputError
-from winobench.checkpoints import clip_layouts, sources, tokenizer_files
+from winobench.checkpoints import clip_layouts, convert_pickle, pickles, sources, tokenizer_files
 from winobench.data.processors import ImageProcessor
 from winobench.models import CLIPModel
 
@@ -144,13 +144,22 @@ def test_the_checkpoint_of_a_training(folder):
     safetensors.torch.save_file(state, path)
     assert checkpoints.weights_sha256(clip_layouts.load_clip(folder).model) == expected
     path.unlink()
-    optimizer = {"state": {0: {"step": torch.tensor(3.0)}}, "param_groups": [{"lr": 1e-3, "params": [0]}]}
-    content = {"epoch": 5, "name": "x", "state_dict": state, "optimizer": optimizer}
-    torch.save(content, folder / "epoch_5.pt")
-    expect(folder, "no-weights", "epoch_5.pt", "open_clip_pytorch_model.bin")
-    (folder / "epoch_5.pt").rename(folder / "open_clip_pytorch_model.bin")
-    loaded = clip_layouts.load_clip(folder, allow_pickle=True)
-    assert checkpoints.weights_sha256(loaded.model) == expected
+    weight = torch.nn.Parameter(torch.ones(3))
+    weight.grad = torch.ones(3)
+    optimizer = torch.optim.AdamW([weight])
+    optimizer.step()
+    content = {"epoch": 5, "name": "x", "state_dict": state, "optimizer": optimizer.state_dict()}
+    torch.save(content, trained := folder / "epoch_5.pt")
+    expect(folder, "weights-are-a-pickle", f"`{pickles.CONVERT} {trained}`")
+    for name in ("open_clip_pytorch_model.bin", "negclip.pth"):
+        trained = trained.rename(folder / name)
+        loaded = clip_layouts.load_clip(folder, allow_pickle=True)
+        assert checkpoints.weights_sha256(loaded.model) == expected
+    torch.save({}, folder / "epoch_4.pt")
+    expect(folder, "no-weights", "negclip.pth", allow_pickle=True)
+    (folder / "epoch_4.pt").unlink()
+    convert_pickle._convert(trained, folder)
+    assert checkpoints.weights_sha256(clip_layouts.load_clip(folder).model) == expected
 
 
 def test_preprocessing(folder):

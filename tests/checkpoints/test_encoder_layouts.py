@@ -153,6 +153,9 @@ def test_t5_heads(tiny_t5, tmp_path):
     loaded = encoder_layouts.load_t5(untied)
     assert not loaded.config.tie_word_embeddings
     np.testing.assert_array_equal(loaded.module().lm_head.kernel, (shared + 1).T)
+    arrays["encoder.embed_tokens.weight"] = arrays.pop("shared.weight")
+    renamed = encoder_layouts.load_t5(copy_with(tiny_t5, tmp_path / "renamed", arrays))
+    np.testing.assert_array_equal(renamed.module().shared.embedding, shared)
     arrays.pop("encoder.final_layer_norm.weight")
     with raises("mismatched-parts", "1", "encoder.final_layer_norm.weight"):
         encoder_layouts.load_t5(copy_with(tiny_t5, tmp_path / "cut", arrays))

@@ -202,21 +202,20 @@ DOWN, UP = pair(0)
         ({A: DOWN, B: UP, A.removeprefix("unet."): DOWN}, ("repeated-tensor", A)),
         ({A: DOWN, B: UP, ALPHA: np.ones(2, np.float32)}, ("wrong-shape", ALPHA, "[2]")),
         ({A: DOWN, B: UP, ALPHA: np.bool_(True)}, ("wrong-dtype", ALPHA, "bool")),
-        ({A: DOWN, B: UP, "unet.conv_in.weight": UP}, ("not-a-lora", "unet.conv_in.weight", "plain LoRA")),
-        ({A: DOWN, B: UP, A.replace("A.w", "magnitude_vector.w"): UP}, ("not-a-lora", "DoRA")),
+        ({A: DOWN, B: UP, "unet.conv_in.weight": UP}, ("not-a-lora", "unet.conv_in.weight", "LyCORIS")),
         ({"lora_unet_mid_block_attn2_to_q.lora_down.weight": DOWN}, ("incomplete-file",)),
         ({"unet.attn1.processor.to_x_lora.down.weight": DOWN}, ("not-a-lora",)),
         *(
             ({A: DOWN, B: UP, f"lora_unet_mid_block_x.{name}": np.ones((2, 2), np.float32)}, ("not-a-lora", kind))
             for name, kind in {
-                "lora_mid.weight": "LoCon",
-                "hada_w1_a": "LoHa",
-                "lokr_w1": "LoKr",
-                "dora_scale": "DoRA",
-                "lora_up.bias": "lora_bias",
-                "diff": "differences",
+                "oft_blocks": "OFT",
+                "on_input": "IA3",
                 "norm_q.weight": "control LoRA",
             }.items()
+        ),
+        *(
+            ({A: DOWN, B: UP, f"lora_unet_mid_block_x.{name}": np.ones((2, 2), np.float32)}, ("incomplete-file", name))
+            for name in ("lora_mid.weight", "hada_w1_a", "lokr_w1", "lokr_t2", "dora_scale", "lora_up.bias")
         ),
         *(
             ({f"lora_unet_{name}.lora_down.weight": DOWN}, ("not-a-lora",))
@@ -237,7 +236,7 @@ def test_files_that_cannot_be_used(tensors, words, path):
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"unet.use_dora": True}, ("unsupported-option", "use_dora=True")),
+        ({"unet.use_dora": True}, ("mismatched-parts", "use_dora=True")),
         ({"unet.lora_alpha": "8"}, ("bad-value", "lora_alpha", "'8'")),
         ({"unet.r": 4}, ("mismatched-parts", "rank", "4", "3")),
         ({"lora_alpha": 3}, ("mismatched-parts", "rank", "8", "3")),  # peft's rank where a config has none
@@ -300,9 +299,11 @@ def test_folders_of_networks(tmp_path):
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"peft_type": "LOHA"}, ("unsupported-option", "LOHA")),
+        ({"peft_type": "LOHA"}, ("mismatched-parts", "LOHA", "LORA")),
+        ({"peft_type": "OFT"}, ("unsupported-option", "OFT")),
         ({"peft_type": None}, ("not-a-lora", "peft_type")),
-        ({"use_dora": True}, ("unsupported-option", "use_dora=True")),
+        ({"use_dora": True}, ("mismatched-parts", "use_dora=True")),
+        ({"lora_bias": True}, ("mismatched-parts", "lora_bias=True")),
         ({"modules_to_save": ["conv_out"]}, ("unsupported-option", "modules_to_save")),
         ({"init_lora_weights": "pissa_niter_4"}, ("unsupported-option", "init_lora_weights='pissa_niter_4'")),
         ({"option_of_later": 1}, ("unsupported-option", "option_of_later=1")),

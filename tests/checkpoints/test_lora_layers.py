@@ -105,7 +105,7 @@ def test_what_does_not_go_together_is_one_sentence():
             ("text_encoder_2", "text_model.encoder.layers.0.mlp.fc1", "alpha"),
         ),
         ("lora_unet_time_embed_0.lora_down.weight", ("unet", "time_embedding.linear_1", "down")),
-        ("lora_unet_double_blocks_0_img_attn_qkv.lora_mid.weight", None),
+        ("lora_unet_double_blocks_0_img_attn_qkv.oft_diag", None),
         ("lora_te4_text_model_encoder_layers_0_mlp_fc1.alpha", None),
     ],
 )

@@ -162,7 +162,7 @@ def test_config_problems_name_the_file(folder):
     config = json.loads((folder / "config.json").read_text())
     for changes, words in (
         ({"hidden_act": "relu"}, ("unsupported-option", "hidden_act='relu'")),
-        ({"quantization_config": {"quant_method": "bitsandbytes"}}, ("unsupported-checkpoint", "'bitsandbytes'")),
+        ({"quantization_config": {"quant_method": "torchao"}}, ("unsupported-checkpoint", "'torchao'")),
     ):
         (folder / "config.json").write_text(json.dumps(config | changes))
         expect(folder, *words, "config.json")

@@ -237,15 +237,6 @@ def test_floats_of_8_bits_are_those_of_torch(path, dtype):
     np.testing.assert_array_equal(values, every.float().numpy())
 
 
-@pytest.mark.parametrize(
-    "name", ["a.weight_scale", "a.weight_scale_inv", "a.scale_weight", "a.input_scale", "scaled_fp8"]
-)
-def test_floats_of_8_bits_with_scales_are_not_the_weights(path, name):
-    safetensors.torch.save_file({"a.weight": torch.ones(3).to(torch.float8_e4m3fn), name: torch.ones(1)}, path)
-    with raises("unsupported-checkpoint", "a.safetensors", name):
-        read(path)
-
-
 def test_dtypes_that_numpy_lacks_are_named(path):
     safetensors.torch.save_file({"weight": torch.ones(3).to(torch.float8_e8m0fnu)}, path)
     with raises("unsupported-dtype", "a.safetensors", "weight"):

@@ -72,7 +72,9 @@ def randomize(network) -> None:
     """Random factors, the same on every run; peft starts the second one at zero."""
     generator = torch.Generator().manual_seed(2)
     for name, parameter in network.named_parameters():
-        if "lora_" in name:
+        if "magnitude" in name:
+            parameter.copy_(parameter * (1 + 0.2 * torch.rand(parameter.shape, generator=generator)))
+        elif any(mark in name for mark in ("lora_", "hada_", "lokr_")):
             parameter.copy_(0.15 * torch.randn(parameter.shape, generator=generator))
 
 
@@ -167,7 +169,12 @@ def test_made_here(base, theirs, ours, tmp_path, targets, rank, alpha):
     assert_close(our_outputs(ours), torch_outputs(theirs), base)
 
 
+LYCORIS, RANKS = ["to_q", "to_v", "proj_in", "conv1", "time_emb_proj"], {"conv1": 2}
 CONFIGS = {
+    "LoHa": peft.LoHaConfig(
+        r=4, alpha=9, target_modules=LYCORIS, use_effective_conv2d=True, alpha_pattern={"conv1": 3}, rank_pattern=RANKS
+    ),
+    "LoKr": peft.LoKrConfig(r=2, alpha=3, target_modules=LYCORIS, use_effective_conv2d=True, decompose_both=True),
     "patterns": peft.LoraConfig(
         r=4,
         lora_alpha=16,
@@ -190,11 +197,17 @@ CONFIGS = {
         layers_to_transform=[0],
         layers_pattern=["down_blocks", "resnets", "up_blocks"],
     ),
+    "DoRA": peft.LoraConfig(
+        r=3, lora_alpha=5, target_modules=["to_q", "to_out.0", "proj_in", "conv1"], use_dora=True, rank_pattern=RANKS
+    ),
+    "biases": peft.LoraConfig(r=2, lora_alpha=5, target_modules=["to_out.0", "proj_in", "conv1"], lora_bias=True),
+    "LoHa of flat kernels": peft.LoHaConfig(r=3, alpha=9, target_modules=LYCORIS),
+    "LoKr of whole factors": peft.LoKrConfig(r=16, alpha=9, target_modules=LYCORIS, alpha_pattern={"to_q": 40}),
 }
 
 
-@pytest.mark.quick(1)
-@pytest.mark.filterwarnings("ignore:The following alpha_pattern keys")
+@pytest.mark.quick(3)
+@pytest.mark.filterwarnings("ignore:The following alpha_pattern keys", "ignore:.*invalid shape")
 @pytest.mark.parametrize("name", CONFIGS)
 def test_folders_of_peft(theirs, ours, tmp_path, name):
     """All weights are those into which peft merges the adapter that it reads."""
@@ -211,6 +224,9 @@ def test_folders_of_peft(theirs, ours, tmp_path, name):
         kernel = np.asarray(mine.kernel[...])
         kernel = kernel.T if kernel.ndim == 2 else kernel.transpose(3, 2, 0, 1)
         assert torch_copy.relative_error(kernel, wanted) < 1e-6
+        if mine.bias is not None:
+            wanted = merged.get_submodule(layer).bias.numpy()
+            assert torch_copy.relative_error(np.asarray(mine.bias[...]), wanted) < 1e-6
     assert moved > 3
 
 
@@ -237,6 +253,7 @@ def test_kohyas_files_with_convolutions(base, theirs, ours, tiny_pipeline, tmp_p
     theirs.load_lora_weights(tmp_path, weight_name="kohya.safetensors")
     expected = torch_outputs(theirs)
     checkpoints.load_lora(ours, tmp_path / "kohya.safetensors", fuse=False)
+    assert_close(our_outputs(ours), expected, base, changed=(True, False))
     checkpoints.save_lora(tmp_path / "saved", unet=ours.unet)
     lora.fuse(ours.unet)
     assert_close(our_outputs(ours), expected, base, changed=(True, False))

@@ -217,6 +217,37 @@ def test_xlabs_files_are_as_diffusers_reads_them(folder_of, tmp_path):
         np.testing.assert_array_equal(adapter.up, theirs[f"transformer.{name}.lora_B.weight"].numpy())
 
 
+@pytest.mark.slow
+def test_kontexts_files_with_biases_are_as_diffusers_reads_them(tmp_path):
+    """The converter has all layers of the released network in its code: those after the first blocks are zeros."""
+    network = models.abstract_model(*WIDE["flux"])
+    names = [*original_layers("flux", 19, 38)[len(EMBEDDERS["flux"]) : -1]]
+    tensors, ours = {}, {}
+    for name in names:
+        outputs = outputs_of(name, FLUX_WIDTH, False, 64, 19)
+        stem = f"base_model.model.{name}"
+        own = "blocks." not in name or "blocks.0." in name
+        make = torch.randn if own else torch.zeros
+        here = {f"{stem}.lora_A.weight": make(1, 1), f"{stem}.lora_B.weight": make(outputs, 1)}
+        if name.endswith(("img_mlp.0", "linear2", "txt_attn.proj", "final_layer.linear")):
+            here[f"{stem}.lora_B.bias"] = make(outputs)
+        tensors |= here
+        ours |= here if own else {}
+    path = tmp_path / "a.safetensors"
+    safetensors.torch.save_file(ours, path)
+    theirs = lora_conversion_utils._convert_fal_kontext_lora_to_diffusers(tensors)
+    got = lora_layers.fitted(network, checkpoints.read_lora(path).parts["unet"])
+    here = {key: values for key, values in theirs.items() if "blocks." not in key or "blocks.0." in key}
+    assert {f"transformer.{name}" for name in got} == {key.partition(".lora_")[0] for key in here}
+    for name, adapter in got.items():
+        read = {**getattr(adapter, "tensors", {}), **vars(adapter)}
+        for role, end in (("down", "A.weight"), ("up", "B.weight"), ("up_bias", "B.bias")):
+            wanted = here.get(f"transformer.{name}.lora_{end}")
+            assert (role in read) == (wanted is not None)
+            if wanted is not None:
+                np.testing.assert_array_equal(read[role], wanted.numpy())
+
+
 def errors_of(kind, folder, change):
     """Noise, and diffusers' errors with it: of the pipeline as it is, and as ``change`` makes it."""
     torch_errors = KINDS[kind].torch_errors

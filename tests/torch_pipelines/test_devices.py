@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.live_arrays import LiveArrays
-from tests.torch_pipelines.test_families import _close, _makers
+from tests.torch_pipelines import comparison
+from tests.torch_pipelines.comparison import assert_close as _close
 from tests.torch_pipelines.tiny import sana_pipeline
 from winobench import parallel
 from winobench.scorers.diffusion_itm import DiffusionITM
@@ -24,8 +25,8 @@ def _cache(tmp_path, monkeypatch):
     monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path))
 
 
-@pytest.mark.parametrize("maker", [*_makers()])
-def test_text_encoders_on_devices_equal_torch(maker):
+@pytest.mark.parametrize(("name", "maker"), comparison.cases())
+def test_text_encoders_on_devices_equal_torch(name, maker):
     texts = TorchPipeline.from_diffusers(maker.make()).texts
     if not texts._family.encodes_by_forward:
         assert texts.on_host

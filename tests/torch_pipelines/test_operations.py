@@ -21,7 +21,7 @@ TOLERANCE = {torch.float32: 1e-6, torch.bfloat16: 2**-7}
 
 @pytest.fixture(scope="module")
 def environment():
-    return bridge.ENVIRONMENT
+    return bridge.environment()
 
 
 def normal(*shape, seed=0):

@@ -143,6 +143,12 @@ LANGUAGE_MODELS: dict[str, Model] = {
 """Short name -> checkpoint that answers questions. A name that is in ``MODELS`` as well is the same checkpoint, asked
 without images."""
 
+
+def is_by_torch(name: str) -> bool:
+    """Whether torch's own code runs the model of a short name."""
+    return name in MODELS and MODELS[name].options == BY_TORCH
+
+
 ENTRY_POINTS = "winobench.scorers"
 """The group of entry points that plug in scorers: name -> a function without arguments that returns a scorer, or
 a `winobench.runs.requests.Responder`."""
@@ -229,7 +235,7 @@ class ModelRef:
     # Of `winobench.scorers.loading.SCORERS`, `winobench.responders.loading.ANSWERS`, or one of those above. None for a
     # folder or hub id whose files were not read yet.
     kind: str | None
-    source: str  # folder or hub id, otherwise the name
+    source: str  # folder, hub id or single file, otherwise the name
     revision: str | None = None
     provider: str | None = None  # of a hosted model, a key of `apis`
     released: Model | None = None
@@ -245,8 +251,10 @@ class ModelRef:
 
     @property
     def is_folder(self) -> bool:
-        """Whether the user named a folder on this machine."""
-        return self.is_checkpoint and self.released is None and os.path.isdir(self.source)
+        """Whether the user named a folder or a single file on this machine."""
+        if not self.is_checkpoint or self.released is not None:
+            return False
+        return os.path.isdir(self.source) or single_file(self.source) is not None
 
     @property
     def checkpoint(self) -> str:
@@ -270,6 +278,8 @@ def resolve(name: str | ModelRef, revision: str | None = None) -> ModelRef:
         return ModelRef(name, released.scorer, released.source, revision, released=released)
     if name in plugged_in():
         return ModelRef(name, PLUGGED_IN, name, revision)
+    if single_file(name) is not None:
+        return ModelRef(name, None, name, revision)
     # os.path, unlike pathlib, takes a name that is too long for a path as one that is not there.
     path = user_path(name)
     if name and os.path.isdir(path):
@@ -292,10 +302,27 @@ def resolve(name: str | ModelRef, revision: str | None = None) -> ModelRef:
     )
 
 
+def single_file(name: str | os.PathLike[str]) -> tuple[str, str | None] | None:
+    """(path, base) of ``FILE.safetensors`` or ``BASE+FILE.safetensors``. None for other names."""
+    name = os.fspath(name)
+    if not isinstance(name, str) or not name.endswith(".safetensors"):
+        return None
+    path = user_path(name)
+    if os.path.isfile(path):
+        return path, None
+    base, plus, file = name.partition("+")
+    if not plus or os.path.isdir(path):
+        return None
+    path = user_path(file)
+    if not os.path.isfile(path):
+        raise InputError(f"{path}, named with the base {base}, is not a file", code="no-such-file")
+    return path, base
+
+
 def not_a_file(name: str) -> str:
     return (
-        f"model {options.quote(name)} is a file: name a model's folder or hub id. diffusers makes a folder of a file in"
-        " the original layout (StableDiffusionPipeline.from_single_file(FILE).save_pretrained(FOLDER))"
+        f"model {options.quote(name)} is a file: name a model's folder or hub id, or a .safetensors file of a diffusion"
+        " model (python -m winobench.checkpoints.convert_pickle FILE converts .ckpt and .pt)"
     )
 
 

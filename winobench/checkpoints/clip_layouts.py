@@ -4,9 +4,9 @@ Two layouts are read, each from a folder or a hub repository:
 
 - transformers (``openai/clip-vit-base-patch32``), vision transformers only;
 - OpenCLIP (``timm/resnet50x64_clip.openai``, the repositories of LAION): ``open_clip_config.json`` and
-  ``open_clip_model.safetensors`` or its older names, vision transformers and modified ResNets. An attention holds its
-  three projections in one ``in_proj_weight``; ``visual.proj`` and ``text_projection`` are [width, embed_dim], the
-  transposes of dense layers'.
+  ``open_clip_model.safetensors``, its older names, or the one file of a training (``epoch_5.pt``). Vision transformers
+  and modified ResNets. An attention holds its three projections in one ``in_proj_weight``; ``visual.proj`` and
+  ``text_projection`` are [width, embed_dim], the transposes of dense layers'.
 
 OpenAI's weights have another activation (QuickGELU) than OpenCLIP's (GELU). Files decide which one a network has, never
 a folder's name: ``quick_gelu`` in ``model_cfg``, ``hidden_act`` in transformers' ``config.json``, or the weights' name
@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from winobench.base.errors import InputError
-from winobench.checkpoints import models, processor_files, sources, tokenizer_files, weights
+from winobench.checkpoints import models, pickles, processor_files, sources, tokenizer_files, weights
 from winobench.checkpoints.weights import FileTensor
 from winobench.data.processors import ImageProcessor
 from winobench.models.clip import CLIPTextConfig
@@ -40,6 +41,8 @@ _PROCESSOR = "processor_config.json"
 _PREPROCESSOR = "preprocessor_config.json"
 # Newer repositories first.
 _OPEN_CLIP_STEMS = ("open_clip_model", "open_clip_pytorch_model")
+# Of any name, the preferred ones first.
+_OF_TRAININGS = (".safetensors", (".pt", ".pth"))
 # Its tokenizer is that of all models with its number of tokens, for folders that bring none.
 _TOKENIZER_REPOSITORY = "openai/clip-vit-base-patch32"
 _TOKENIZER_SIZE = 49408
@@ -233,14 +236,22 @@ def _find_weights(
 ) -> tuple[_Layout, list[str]]:
     """The first layout with safetensors files, else the first with pickles if these are allowed, and their paths."""
     first_error = None
-    for pickles in (False, True) if allow_pickle else (False,):
+    for pickled in (False, True) if allow_pickle else (False,):
         for layout in layouts:
             for stem in layout.stems:
                 try:
-                    return layout, weights.find_weights(source, None, stem, variant=variant, allow_pickle=pickles)
+                    return layout, weights.find_weights(source, None, stem, variant=variant, allow_pickle=pickled)
                 except InputError as error:
                     first_error = first_error or error
-    raise first_error
+    # OpenCLIP's trainings call theirs epoch_5.pt.
+    names = source.names("")
+    trained = next(filter(None, ([name for name in names if name.endswith(kind)] for kind in _OF_TRAININGS)), [])
+    if first_error.code != "no-weights" or len(trained) != 1 or layouts[-1].config_name != _OPEN_CLIP_CONFIG:
+        raise first_error
+    path = source.require(trained[0], "")
+    if not (allow_pickle or path.endswith(".safetensors")):
+        raise pickles.not_allowed(path, f"{pickles.CONVERT} {shlex.quote(path)}")
+    return layouts[-1], [path]
 
 
 def _read_tokenizer(source: sources.Source, vocab_size: int) -> Any:

@@ -1,13 +1,14 @@
 r"""Converts PyTorch weight files (``.bin``) into safetensors, without PyTorch and without running code in them.
 
 python -m winobench.checkpoints.convert_pickle FOLDER           # writes safetensors files next to the .bin files
-python -m winobench.checkpoints.convert_pickle FILE.bin         # the same for one file
+python -m winobench.checkpoints.convert_pickle FILE.bin         # the same for one file, also of .pt, .pth or .ckpt
 python -m winobench.checkpoints.convert_pickle OWNER/NAME FOLDER  # a hub repository, converted into a new folder
 """
 
 from __future__ import annotations
 
 import pathlib
+import re
 import shutil
 import sys
 import tempfile
@@ -89,7 +90,7 @@ def convert_repository(repo_id: str, folder: pathlib.Path, revision: str | None 
 def _convert(path: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
     """Converts a weight file, or the index of its shards, into a folder."""
     target = folder / safetensors_name(path.name)
-    if path.suffix == ".bin":
+    if path.suffix != ".json":
         tensors = pickles.read_torch_pickle(path)
         weights.write_weights(target, {name: tensor.read() for name, tensor in tensors.items()})
         return target
@@ -104,13 +105,13 @@ def safetensors_name(name: str) -> str:
     for stem, pickle_stem in weights.PICKLE_STEMS.items():
         if name.startswith(pickle_stem):
             name = stem + name.removeprefix(pickle_stem)
-    return name.replace(".bin", ".safetensors")
+    return re.sub(r"\.(bin|pt|pth|ckpt)(?=\.index|$)", ".safetensors", name)
 
 
 def _main(arguments: Sequence[str]) -> None:
     try:
         if len(arguments) not in (2, 3):
-            raise InputError("name a folder, a .bin file, or a hub id and a new folder", code="bad-command")
+            raise InputError("name a folder, a file, or a hub id and a new folder", code="bad-command")
         path = pathlib.Path(arguments[1])
         if path.exists() == (len(arguments) == 3):
             raise InputError(

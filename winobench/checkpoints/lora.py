@@ -1,7 +1,8 @@
 """LoRA files: every way in which diffusers has named their tensors, read into one form. The current way, written.
 
 A file holds two factors a layer, in torch's layout, and at most a number ``alpha``: their product is multiplied by
-alpha / rank. Peft's own folders are read as well, one for all or one for each network of a pipeline.
+alpha / rank, of each layer. Other forms are in `lora_changes`. Peft's own folders are read as well, one for all or one
+for each network of a pipeline.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from flax import nnx
 
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
-from winobench.checkpoints import lora_configs, lora_keys, lora_layers, pickles, sources, weights
+from winobench.checkpoints import lora_changes, lora_configs, lora_keys, lora_layers, pickles, sources, weights
+from winobench.checkpoints.lora_changes import Change
 from winobench.checkpoints.lora_configs import PeftConfig
 from winobench.checkpoints.lora_layers import Adapter
 from winobench.models import lora
@@ -38,14 +40,15 @@ class LoRAWeights:
     # Network in the pipeline -> torch's name of the layer -> its adapter. Layers of text encoders begin with
     # ``text_model.``. As read, a transformer may be called ``unet``, and its layers have the names of the file;
     # `load_lora` returns those of the network.
-    parts: Mapping[str, Mapping[str, Adapter]]
+    parts: Mapping[str, Mapping[str, Adapter | Change]]
     file: str  # a folder if that has one file for each network
     negatives: str | None = None  # of our training, as the file states; None where it does not
 
     @property
     def ranks(self) -> tuple[int, ...]:
         """The ranks that occur, ascending. Most files have one."""
-        return tuple(sorted({adapter.rank for part in self.parts.values() for adapter in part.values()}))
+        ranks = {adapter.rank for part in self.parts.values() for adapter in part.values()}
+        return tuple(sorted(rank for rank in ranks if rank is not None))
 
     @property
     def sha256(self) -> str:
@@ -54,17 +57,16 @@ class LoRAWeights:
         denoisers_first = sorted(self.parts.items(), key=lambda part: (part[0].startswith("text_encoder"), part[0]))
         for name, part in denoisers_first:
             for layer, adapter in sorted(part.items()):
-                scale = adapter.factors.scale
-                digest.update(f"{name}.{layer} {adapter.down.shape} {adapter.up.shape} {scale!r}\n".encode())
-                digest.update(np.ascontiguousarray(adapter.down).data)
-                digest.update(np.ascontiguousarray(adapter.up).data)
+                for about, values in adapter.identity():
+                    digest.update(f"{name}.{layer} {about}\n".encode() if about else b"")
+                    digest.update(np.ascontiguousarray(values).data)
         return digest.hexdigest()
 
 
 def read_lora(source: str | os.PathLike, *, revision: str | None = None, allow_pickle: bool = False) -> LoRAWeights:
     """Reads a LoRA file, or the files of a folder or hub id, in any of the forms that this module lists."""
     paths = _locate(source, revision, allow_pickle)
-    parts: dict[str, dict[str, Adapter]] = {}
+    parts: dict[str, dict[str, Adapter | Change]] = {}
     for path in paths:
         for part, adapters in _read(path).items():
             if part in parts:
@@ -74,7 +76,7 @@ def read_lora(source: str | os.PathLike, *, revision: str | None = None, allow_p
     return LoRAWeights(parts, place, weights.metadata(paths[0]).get(_NEGATIVES_KEY))
 
 
-def _read(path: str) -> dict[str, dict[str, Adapter]]:
+def _read(path: str) -> dict[str, dict[str, Adapter | Change]]:
     """The adapters of one file: network -> layer -> adapter."""
     tensors = weights.read_weights([path])
     neighbour, within = lora_configs.next_to(path), lora_configs.within(path)
@@ -100,15 +102,16 @@ def _read(path: str) -> dict[str, dict[str, Adapter]]:
             raise InputError(_describe_unknown(unknown), code="not-a-lora")
         if not found:
             raise InputError("the file holds no tensors, so it is not a LoRA: get it again", code="empty-file")
-        parts: dict[str, dict[str, Adapter]] = {}
+        parts: dict[str, dict[str, Adapter | Change]] = {}
         for (part, layer), roles in found.items():
             other = "transformer" if part == lora_keys.DENOISER else part
             configs = [neighbour, within.get(None), within.get(part, within.get(other))]
             adapter = _adapter(layer, roles, [config for config in configs if config is not None])
             parts.setdefault(part, {})[layer] = adapter
         for part, adapters in parts.items():
-            without = sorted(layer for layer, adapter in adapters.items() if adapter.alpha is None)
-            if 0 < len(without) < len(adapters):
+            alphas = {layer: adapter.alpha for layer, adapter in adapters.items() if adapter.rank is not None}
+            without = sorted(layer for layer, alpha in alphas.items() if alpha is None)
+            if 0 < len(without) < len(alphas):
                 message = f"some layers of the {part} have an alpha, but {without[0]} has none: get the file again"
                 raise InputError(message, code="incomplete-file")
     return parts
@@ -132,7 +135,7 @@ def load_lora(
     """Gives a pipeline's denoiser, and text encoders where the file adapts them too, the adapters of a file, in place.
 
     With ``fuse`` the products are added to the weights, which costs nothing at run time. Otherwise the adapters stay
-    apart, in float32, which loses less where weights are in bfloat16.
+    apart, in float32, which loses less where weights are in bfloat16. Pairs of factors alone can stay apart.
     """
     if isinstance(scale, bool) or not isinstance(scale, int | float) or not math.isfinite(scale):
         message = f"the scale of a LoRA is {scale!r}, but must be a finite number, such as 1"
@@ -140,40 +143,57 @@ def load_lora(
     read = (
         source if isinstance(source, LoRAWeights) else read_lora(source, revision=revision, allow_pickle=allow_pickle)
     )
-    chosen: dict[str, dict[str, Adapter]] = {}
+    chosen: dict[str, dict[str, Adapter | Change]] = {}
     for part, adapters in read.parts.items():
-        name = _network_name(pipeline, part, read.file)
+        name = _network_name(pipeline, part, adapters, read.file)
+        if name is None:
+            continue
         with sources.blame(read.file):
             fitted = lora_layers.fitted(pipeline.networks[name], adapters)
             if double := sorted(fitted.keys() & chosen.get(name, {}).keys()):
                 message = f"the layer {double[0]} of the {name} has two adapters: remove one"
                 raise InputError(message, code="repeated-tensor")
             chosen[name] = {**chosen.get(name, {}), **fitted}
-            lora.check_fit(pipeline.networks[name], {layer: one.factors for layer, one in chosen[name].items()})
+            pairs, changes = _by_form(chosen[name])
+            if changes and not fuse:
+                form = changes[min(changes)].form
+                message = f"the {form} of {min(changes)} cannot stay apart from the weights: use fuse_lora=True"
+                raise InputError(message, code="unsupported-option")
+            lora.check_fit(pipeline.networks[name], pairs)
+            lora_changes.check_fit(pipeline.networks[name], changes)
     for name, adapters in chosen.items():
-        factors = {layer: one.factors for layer, one in adapters.items()}
+        factors, changes = _by_form(adapters)
         scaled = {layer: values._replace(scale=scale * values.scale) for layer, values in factors.items()}
         lora.attach(pipeline.networks[name], scaled)
         if fuse:
             lora.fuse(pipeline.networks[name])
+        lora_changes.apply(pipeline.networks[name], changes, scale)
     return LoRAWeights(chosen, read.file, read.negatives)
 
 
-def _network_name(pipeline: AnyPipeline, part: str, path: str) -> str:
-    """The name in the pipeline of the network that a file's part adapts."""
+def _by_form(adapters: Mapping[str, Adapter | Change]) -> tuple[dict[str, lora.Factors], dict[str, Change]]:
+    """The plain pairs of factors, and all other adapters, by layer."""
+    pairs = {layer: adapter.factors for layer, adapter in adapters.items() if isinstance(adapter, Adapter)}
+    return pairs, {layer: adapter for layer, adapter in adapters.items() if isinstance(adapter, Change)}
+
+
+def _network_name(pipeline: AnyPipeline, part: str, adapters: Mapping[str, Adapter | Change], path: str) -> str | None:
+    """The name in the pipeline of the network that a file's part adapts; None for zeros that no network takes."""
     if part == lora_keys.DENOISER:
         part = pipeline.DENOISER
     elif part == lora_keys.T5 and part not in pipeline.NETWORKS and pipeline.LARGE_ENCODERS:
         part = pipeline.LARGE_ENCODERS[0]
     networks, kind = pipeline.networks, type(pipeline).__name__
+    if part in networks and networks[part].lora_targets:
+        return part
+    if all(adapter.is_zero for adapter in adapters.values()):
+        return None
     if part not in networks:
         which = f"this {kind}, whose {part} is left out," if part in pipeline.NETWORKS else f"a {kind}"
         raise InputError(f"{path}: it adapts a {part}, but {which} has {', '.join(networks)} only", code="lora-misfit")
-    if not networks[part].lora_targets:
-        kind = type(networks[part]).__name__
-        message = f"{path}: it adapts the {part}, a {kind}, for which no LoRA can be used: remove its tensors"
-        raise InputError(message, code="lora-misfit")
-    return part
+    kind = type(networks[part]).__name__
+    message = f"{path}: it adapts the {part}, a {kind}, for which no LoRA can be used: remove its tensors"
+    raise InputError(message, code="lora-misfit")
 
 
 def save_lora(folder: str | os.PathLike, *, negatives: str | None = None, **networks: nnx.Module | None) -> str:
@@ -242,17 +262,11 @@ def _in_folder(place: sources.Source, folder: str | None) -> str | None:
 
 # Part of a tensor's name -> the kind of adapter that has it.
 _OTHER_KINDS = {
-    **dict.fromkeys(("lora_magnitude_vector", "dora_scale"), "this is a DoRA"),
-    "lora_mid": "its convolutions have a third factor (LoCon in CP form)",
-    "hada_": "this is a LoHa",
-    "lokr_": "this is a LoKr",
     "oft_": "this is an OFT adapter",
     "vera_": "this is a VeRA adapter",
     **dict.fromkeys(("ia3_", "on_input"), "this is an IA3 adapter"),
     "lora_embedding_": "it adapts an embedding",
     **dict.fromkeys(("_norm.scale", ".norm_q."), "this is a control LoRA of FLUX.1, which also changes norms"),
-    **dict.fromkeys((".lora_B.bias", ".lora_up.bias"), "it was made with lora_bias"),
-    ".diff": "it holds differences of whole weights",
     "base_layer": "it holds weights of the base model",
     "modules_to_save": "it holds whole layers",
 }
@@ -260,31 +274,59 @@ _OTHER_KINDS = {
 
 def _describe_unknown(keys: list[str]) -> str:
     kind = next((kind for mark, kind in _OTHER_KINDS.items() if any(mark in key for key in keys)), None)
-    reason = f"{kind}, which is not supported" if kind else "only plain LoRA of diffusers, kohya or peft can be read"
-    return f"tensors are not named as diffusers' LoRA factors ({sources.shorten(sorted(keys), 2)}): {reason}"
+    reason = f"{kind}, which is not supported" if kind else "only forms of diffusers, kohya, LyCORIS or peft are known"
+    return f"tensors have names that no LoRA has ({sources.shorten(sorted(keys), 2)}): {reason}"
 
 
-def _adapter(layer: str, roles: Mapping[str, weights.FileTensor], configs: Sequence[PeftConfig]) -> Adapter:
-    if missing := {"down", "up"} - roles.keys():
-        there = next(iter(roles.values())).name
-        message = f"{there} has no counterpart ({missing.pop()} of {layer}): the file is incomplete"
-        raise InputError(message, code="incomplete-file")
-    names = [roles[role].name for role in ("down", "up")]
-    down, up = (_finite(roles[role].name, roles[role].floats()) for role in ("down", "up"))
+def _adapter(layer: str, roles: Mapping[str, weights.FileTensor], configs: Sequence[PeftConfig]) -> Adapter | Change:
+    named = {role: tensor for role, tensor in roles.items() if role != "alpha"}
+    values = {role: _finite(tensor.name, tensor.floats()) for role, tensor in named.items()}
+    first = next(iter(roles.values())).name
+    if (lengths := values.get("magnitude")) is not None:
+        # Of convolutions, peft's lengths of outputs have an axis of 1 first, as LyCORIS' lengths of inputs.
+        of_inputs = named["magnitude"].name.endswith("dora_scale") and lengths.ndim > 1 and lengths.shape[0] == 1
+        values["magnitude"] = lengths if of_inputs else lengths.reshape(-1)
+    if values.keys() >= {"down", "up"}:
+        _check_pair(named, values)
+        if (core := values.pop("mid", None)) is not None:
+            values["down"] = np.einsum("rshw,sixy->rihw", core, values["down"])
+        values["up"] = values["up"].reshape(values["up"].shape[:2])
+    change = Change(values)
+    try:
+        change.shape  # noqa: B018  # raises
+    except KeyError as error:
+        message = f"{first} has no counterpart ({error.args[0]} of {layer}): the file is incomplete"
+        raise InputError(message, code="incomplete-file") from error
+    except (TypeError, ValueError) as error:
+        shapes = ", ".join(f"{tensor.name} {list(tensor.shape)}" for tensor in named.values())
+        message = f"the tensors of {layer} do not go together ({shapes}): get the file again"
+        raise InputError(message, code="damaged-file") from error
+    for config in configs:
+        config.check_form(layer, change.kind, values.keys())
+    alpha = _alpha(layer, change.rank, roles, configs)
+    if values.keys() == {"down", "up"}:
+        return Adapter(values["down"], values["up"], alpha)
+    return dataclasses.replace(change, alpha=alpha)
+
+
+def _check_pair(named: Mapping[str, weights.FileTensor], values: Mapping[str, np.ndarray]) -> None:
+    """Raises InputError unless the two factors, and the core between them if there is one, are of one layer."""
+    names, (down, up) = [named[role].name for role in ("down", "up")], (values["down"], values["up"])
     if not (down.ndim == up.ndim == 2 or (down.ndim == up.ndim == 4 and up.shape[2:] == (1, 1))):
         shapes = f"{names[0]} has the shape {list(down.shape)} and {names[1]} the shape {list(up.shape)}"
         message = f"{shapes}, but only factors of dense layers and of convolutions of images are supported"
         raise InputError(message, code="wrong-shape")
-    up = up.reshape(up.shape[:2])
     rank = down.shape[0]
     if not rank == up.shape[1] > 0:
         message = f"{names[0]} has the rank {rank}, but {names[1]} the rank {up.shape[1]}: get the file again"
         raise InputError(message, code="damaged-file")
-    return Adapter(down, up, _alpha(layer, rank, roles, configs))
+    if "mid" in named and not (named["mid"].shape[:2] == (rank, rank) and len(named["mid"].shape) == down.ndim == 4):
+        message = f"{named['mid'].name} has the shape {list(named['mid'].shape)}, which does not fit the rank {rank}"
+        raise InputError(f"{message}: get the file again", code="damaged-file")
 
 
 def _alpha(
-    layer: str, rank: int, roles: Mapping[str, weights.FileTensor], configs: Sequence[PeftConfig]
+    layer: str, rank: int | None, roles: Mapping[str, weights.FileTensor], configs: Sequence[PeftConfig]
 ) -> float | None:
     """A layer's alpha from the file or the configs, or None."""
     found: list[tuple[str, float]] = []
@@ -294,9 +336,10 @@ def _alpha(
         if values.size != 1:
             message = f"{tensor.name} has the shape {list(values.shape)}, but must be one number"
             raise InputError(message, code="wrong-shape")
-        found.append((tensor.name, float(values.item())))
+        # Without a rank, LyCORIS passes over it.
+        found += [(tensor.name, float(values.item()))] if rank is not None else []
     # Under the name that it has in the file: releases of transformers differ in CLIP's ``text_model``.
-    named = layer if "text_model" in roles["down"].name else layer.removeprefix("text_model.")
+    named = layer if "text_model" in next(iter(roles.values())).name else layer.removeprefix("text_model.")
     found += [(config.place, config.alpha_of(named, rank)) for config in configs]
     for place, alpha in found[1:]:
         if not math.isclose(alpha, found[0][1], rel_tol=1e-2):  # a tensor may be in bfloat16

@@ -10,7 +10,7 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import regex
@@ -30,12 +30,19 @@ _PLAIN_STARTS = (True, False, None, "true", "false", "gaussian", "eva", "orthogo
 # itself ignores fan_in_fan_out.
 _READ = {
     *("peft_type", "r", "lora_alpha", "rank_pattern", "alpha_pattern", "use_rslora", "bias", "init_lora_weights"),
-    *("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern"),
+    *("use_dora", "lora_bias", "target_modules", "exclude_modules", "layers_to_transform", "layers_pattern"),
 }
 _WITHOUT_EFFECT = {
     *("auto_mapping", "base_model_name_or_path", "revision", "task_type", "inference_mode", "peft_version"),
     *("lora_dropout", "fan_in_fan_out", "megatron_core", "qalora_group_size", "runtime_config"),
     *("loftq_config", "eva_config", "corda_config", "lora_ga_config"),
+}
+# The kinds of adapters -> the option of their alpha, and what more is without effect: shapes of tensors show it.
+_OF_LYCORIS = ("init_weights", "rank_dropout", "module_dropout", "rank_dropout_scale", "use_effective_conv2d")
+_KINDS = {
+    "LORA": ("lora_alpha", ()),
+    "LOHA": ("alpha", ("alpha", *_OF_LYCORIS)),
+    "LOKR": ("alpha", ("alpha", *_OF_LYCORIS, "decompose_both", "decompose_factor")),
 }
 # Characters of a pattern, and the time for all of a config's patterns: some expressions take for ever.
 _LONGEST_PATTERN = 1000
@@ -47,6 +54,8 @@ class PeftConfig:
     """Peft's config of one network's adapters."""
 
     place: str  # for messages
+    kind: str  # peft's name
+    extras: Mapping[str, bool]  # option -> whether each layer has the tensor that belongs to it
     rank: int  # of layers that match none of `ranks`
     alpha: float
     ranks: list[tuple[regex.Pattern, int]]  # by a pattern of layers' names: the first that matches counts
@@ -55,16 +64,28 @@ class PeftConfig:
     targets: Mapping[str, Any] | None  # the options that name the adapted layers, or None where the tensors decide
     seconds: float = _SECONDS  # left for patterns
 
-    def alpha_of(self, layer: str, rank: int) -> float:
-        """What, over the rank, the product of a layer's factors is multiplied by."""
+    def check_form(self, layer: str, kind: str | None, roles: Collection[str]) -> None:
+        """Raises InputError unless a layer's tensors are of the kind that the config states."""
+        if kind != self.kind:
+            message = f"{self.place} is for {self.kind}, but the file has a {kind or 'difference'} of {layer}"
+            raise InputError(f"{message}: get both again", code="mismatched-parts")
+        for option, role in (("use_dora", "magnitude"), ("lora_bias", "up_bias")):
+            if self.extras[option] != (role in roles):
+                message = f"{self.place} has {option}={self.extras[option]}, which the tensors of {layer} contradict"
+                raise InputError(f"{message}: get both again", code="mismatched-parts")
+
+    def alpha_of(self, layer: str, rank: int | None) -> float:
+        """What, over the rank, or over 1 where tensors have none, the product of a layer's factors is multiplied by."""
         configured = self._first(self.ranks, layer, self.rank)
-        if configured != rank:
+        if rank not in (None, configured):
             message = f"{self.place} gives {layer} the rank {configured}, but its tensors have {rank}: get both again"
             raise InputError(message, code="mismatched-parts")
         if self.targets is not None and not self._is_target(layer):
             message = f"{self.place} does not adapt {layer} (target_modules), but the file does: get both again"
             raise InputError(message, code="mismatched-parts")
         alpha = self._first(self.alphas, layer, self.alpha)
+        if rank is None:
+            return alpha / configured
         return alpha * math.sqrt(rank) if self.by_root else float(alpha)
 
     def _first(self, patterns: list[tuple[regex.Pattern, Any]], name: str, default: Any) -> Any:
@@ -134,28 +155,35 @@ def within(path: str) -> dict[str | None, PeftConfig]:
 def _checked(place: str, content: Mapping[str, Any], *, targets: bool) -> PeftConfig:
     """A config of supported options. Raises InputError for all others."""
     with sources.blame(place):
-        _refuse_unsupported(content)
-        by_root = content.get("use_rslora", False)
+        kind = _refuse_unsupported(content)
+        alpha = _KINDS[kind][0]
+        flags = {name: content.get(name) or False for name in ("use_rslora", "use_dora", "lora_bias")}
+        for name, value in flags.items():
+            _checked_as(name, value, isinstance(value, bool), "a bool")
+        by_root = flags.pop("use_rslora")
         return PeftConfig(
             place,
+            kind,
+            flags,
             _check_rank("r", content.get("r", 8)),  # defaults are peft's
-            options.SCALE.check("lora_alpha", content.get("lora_alpha", 8)),
+            options.SCALE.check(alpha, content.get(alpha, 8)),
             _patterns(content, "rank_pattern", _check_rank),
             _patterns(content, "alpha_pattern", options.SCALE.check),
-            _checked_as("use_rslora", by_root, isinstance(by_root, bool), "a bool"),
+            by_root,
             _targets(content) if targets else None,
         )
 
 
-def _refuse_unsupported(content: Mapping[str, Any]) -> None:
+def _refuse_unsupported(content: Mapping[str, Any]) -> str:
+    """The kind of adapter, all of whose options are supported."""
     kind = content.get("peft_type", "LORA")
-    if kind != "LORA":
-        message = f"the adapter is of the kind {options.quote(kind)}, but only LORA is supported"
+    if kind not in _KINDS:
+        message = f"the adapter is of the kind {options.quote(kind)}, but only {', '.join(_KINDS)} are supported"
         raise InputError(message, code="unsupported-option")
     unsupported = {
         name: value
         for name, value in content.items()
-        if name not in _READ | _WITHOUT_EFFECT and value not in (None, False, 0, "", [], {})
+        if name not in _READ.union(_WITHOUT_EFFECT, _KINDS[kind][1]) and value not in (None, False, 0, "", [], {})
     }
     if content.get("bias", "none") != "none":
         unsupported["bias"] = content["bias"]
@@ -167,6 +195,7 @@ def _refuse_unsupported(content: Mapping[str, Any]) -> None:
         advice = "save it in peft's converted form" if name == "init_lora_weights" else "merge it into the model"
         message = f"the adapter was made with {name}={options.quote(value)}, which is not supported: {advice}"
         raise InputError(message, code="unsupported-option")
+    return kind
 
 
 def _checked_as(name: str, value: Any, is_right: bool, expected: str, code: str = "wrong-type") -> Any:

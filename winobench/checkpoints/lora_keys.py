@@ -8,7 +8,10 @@ For the layer ``...attn1.to_q`` of a UNet, with the network's name in the pipeli
 - ``base_model.model...`` (peft), ``diffusion_model...`` (ComfyUI): the denoiser;
 - ``double_blocks.0.processor.qkv_lora1.down.weight`` (XLabs, FLUX.1): 1 for the image's stream, 2 for the text's;
 - ``lora_unet_down_blocks_0_..._attn1_to_q.lora_down.weight`` (kohya): layers in one word, SDXL's blocks also in the
-  original code's (``input_blocks_4_1`` is ``down_blocks.1.attentions.0``), every denoiser as ``unet``, T5 as ``te3``.
+  original code's (``input_blocks_4_1`` is ``down_blocks.1.attentions.0``), every denoiser as ``unet``, T5 as ``te3``;
+- ``lycoris_...`` (LyCORIS with other programs): the denoiser's layers in one word.
+
+Other forms of adapters have other endings (`_KEY`).
 """
 
 from __future__ import annotations
@@ -30,11 +33,14 @@ _XLABS_STREAMS = {("double", "1"): "img_attn.", ("double", "2"): "txt_attn.", ("
 _KEY = re.compile(
     r"(?P<layer>.+?)(?:"
     r"\.lora_(?P<letter>[AB])(?:\.default)?\.weight"
-    r"|\.lora_(?P<kohya>down|up)\.weight"
+    r"|\.lora_(?P<kohya>down|up|mid)\.weight"
     r"|(?:\.lora|\.lora_linear_layer|(?P<old>_lora))\.(?P<side>down|up)\.weight"
     r"|(?:\.lora|\.lora_linear_layer|(?P<old_alpha>_lora))?\.(?P<alpha>alpha)"
+    r"|\.(?P<other>hada_(?:w[12]_[ab]|t[12])|lokr_(?:w[12](?:_[ab])?|t2)|diff(?:_b)?|[wb]_norm|dora_scale)"
+    r"|\.(?P<named>lora_magnitude_vector(?:\.default)?(?:\.weight)?|lora_B(?:\.default)?\.bias|lora[_.]up\.bias)"
     r")"
 )
+_ROLES = {"A": "down", "B": "up", "w_norm": "diff", "b_norm": "diff_b", "dora_scale": "magnitude"}
 # The first names of attention layers -> the layers' own, in denoisers and in text encoders.
 _FIRST_NAMES = {"to_q": "to_q", "to_k": "to_k", "to_v": "to_v", "to_out": "to_out.0"}
 _FIRST_NAMES_OF_TEXTS = {"to_q": "q_proj", "to_k": "k_proj", "to_v": "v_proj", "to_out": "out_proj"}
@@ -46,7 +52,7 @@ _KOHYA_PARTS = {
     "te2": "text_encoder_2",
     "te3": T5,
 }
-_KOHYA = re.compile(rf"lora_({'|'.join(_KOHYA_PARTS)})_([\w-]+)(\..+)")
+_KOHYA = re.compile(rf"(?:lora_({'|'.join(_KOHYA_PARTS)})|lycoris)_([\w-]+)(\..+)")
 # What the one-word names of UNets and of CLIP begin with. Those of other networks are left as they are.
 _OF_UNET = re.compile(
     r"(?:down|up|input|middle|output)_block|mid_block|(?:time|add|label)_emb|conv_(?:in|out)\b|out_2\b"
@@ -62,9 +68,9 @@ _WORDS = re.compile(
 
 
 def parse(key: str, bare: str = DENOISER) -> tuple[str, str, str] | None:
-    """(part, layer, ``down``, ``up`` or ``alpha``) of a tensor, or None for an unknown form."""
+    """(part, layer, role such as ``down``, ``up`` or ``alpha``) of a tensor, or None for an unknown form."""
     if match := _KOHYA.fullmatch(key):
-        part = _KOHYA_PARTS[match[1]]
+        part = _KOHYA_PARTS[match[1]] if match[1] else DENOISER
         known = {DENOISER: _OF_UNET, "transformer": None}.get(part, _OF_CLIP)
         if known is not None and known.match(match[2]):
             layer = _dotted(match[2])
@@ -95,8 +101,10 @@ def parse(key: str, bare: str = DENOISER) -> tuple[str, str, str] | None:
         layer = f"{owner}.{names[last]}"
     if part.startswith("text_encoder") and not layer.startswith(("text_model.", "text_projection")):
         layer = f"text_model.{layer}"
-    role = match["alpha"] or match["side"] or match["kohya"] or {"A": "down", "B": "up"}[match["letter"]]
-    return part, layer, role
+    if match["named"]:
+        return part, layer, "magnitude" if "magnitude" in match["named"] else "up_bias"
+    role = match["alpha"] or match["side"] or match["kohya"] or match["letter"] or match["other"]
+    return part, layer, _ROLES.get(role, role)
 
 
 def _of_xlabs(match: re.Match[str]) -> str:
@@ -124,7 +132,9 @@ _ORIGINAL_NAMES = {
     "label_emb_0_2": "add_embedding.linear_2",
 }
 _OF_RESNET = {
+    "in_layers_0": "norm1",
     "in_layers_2": "conv1",
+    "out_layers_0": "norm2",
     "out_layers_3": "conv2",
     "emb_layers_1": "time_emb_proj",
     "skip_connection": "conv_shortcut",

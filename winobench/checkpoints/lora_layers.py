@@ -11,12 +11,14 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
+from typing import Self
 
 import numpy as np
 from flax import nnx
 
 from winobench.base.errors import InputError
 from winobench.checkpoints import lora_keys
+from winobench.checkpoints.lora_changes import Change
 from winobench.models import lora
 
 
@@ -33,6 +35,22 @@ class Adapter:
         return self.down.shape[0]
 
     @property
+    def outputs(self) -> int:
+        return len(self.up)
+
+    @property
+    def is_zero(self) -> bool:
+        return not self.up.any()
+
+    def take(self, rows: np.ndarray) -> Self:
+        """The adapter of these outputs alone."""
+        return dataclasses.replace(self, up=self.up[rows])
+
+    def identity(self) -> list[tuple[str, np.ndarray]]:
+        """Its arrays, each with a text about it, for a hash."""
+        return [(f"{self.down.shape} {self.up.shape} {self.factors.scale!r}", self.down), ("", self.up)]
+
+    @property
     def factors(self) -> lora.Factors:
         """The same for the networks here, whose layout is [inputs, outputs]."""
         # [rank, inputs, height, width] -> [height, width, inputs, rank].
@@ -43,6 +61,14 @@ class Adapter:
 _OF_IMAGE, _OF_TEXT = "attn.to_q attn.to_k attn.to_v", "attn.add_q_proj attn.add_k_proj attn.add_v_proj"
 
 _IN_OUT = ("in_layer", "out_layer")
+
+
+def _norms(stream: str, name: str) -> dict[str, tuple[str, ...]]:
+    """Of queries and keys in FLUX. Their weight, which is called scale, may be a part of the layer's name."""
+    norms = (("query", "q"), ("key", "k"))
+    return {f"{stream}norm_{long}_norm{end}": (name.format(short),) for long, short in norms for end in ("", "_scale")}
+
+
 # (pattern of a block's original name, its name here, its layers' original names -> their names here). Of several
 # candidates, the one counts of which the network has all layers.
 _BLOCKS: tuple[tuple[str, str, Mapping[str, tuple[str, ...]]], ...] = (
@@ -61,6 +87,8 @@ _BLOCKS: tuple[tuple[str, str, Mapping[str, tuple[str, ...]]], ...] = (
             "txt_mlp_2": ("ff_context.net.2", "ff_context.linear_out"),
             "img_mod_lin": ("norm1.linear",),
             "txt_mod_lin": ("norm1_context.linear",),
+            **_norms("img_attn_", "attn.norm_{}"),
+            **_norms("txt_attn_", "attn.norm_added_{}"),
         },
     ),
     (
@@ -71,6 +99,7 @@ _BLOCKS: tuple[tuple[str, str, Mapping[str, tuple[str, ...]]], ...] = (
             "linear2": ("proj_out", "attn.to_out"),
             "qkv": (_OF_IMAGE,),
             "modulation_lin": ("norm.linear",),
+            **_norms("", "attn.norm_{}"),
         },
     ),
     # Stable Diffusion 3 and 3.5 (Stability-AI/sd3.5).
@@ -130,14 +159,17 @@ _BLOCKS: tuple[tuple[str, str, Mapping[str, tuple[str, ...]]], ...] = (
 _SWAPPED = re.compile(r"norm_out\.linear|transformer_blocks\.\d+\.norm1_context\.linear")
 
 
-def fitted(network: nnx.Module, adapters: Mapping[str, Adapter]) -> dict[str, Adapter]:
-    """Adapters under the names of a network's layers. Names that the network has in no form stay as they are."""
-    layers = lora.adaptable_layers(network)
+def fitted(network: nnx.Module, adapters: Mapping[str, Adapter | Change]) -> dict[str, Adapter | Change]:
+    """Adapters under the names of a network's layers. Names that the network has in no form stay as they are.
+
+    Adapters of zeros for layers that it lacks, which some programs write, are left out.
+    """
+    layers = {name: getattr(layer, part).shape for name, (layer, part) in lora.weighted_layers(network).items()}
     words = {name.replace(".", "_"): name for name in layers}
     config = getattr(network, "config", None)
     depths = getattr(config, "layers_per_block", ())
     depths = depths if isinstance(depths, tuple) else (depths,) * len(config.block_out_channels)
-    found: dict[str, Adapter] = {}
+    found: dict[str, Adapter | Change] = {}
     sources: dict[str, str] = {}
     for name, adapter in adapters.items():
         original = lora_keys.of_original_block(name, depths)
@@ -150,9 +182,9 @@ def fitted(network: nnx.Module, adapters: Mapping[str, Adapter]) -> dict[str, Ad
 
 
 def _parts(
-    kind: str, name: str, adapter: Adapter, layers: Mapping[str, nnx.Module], words: Mapping[str, str]
-) -> list[tuple[str, Adapter]]:
-    """The layers that an adapter is for, each with its part."""
+    kind: str, name: str, adapter: Adapter | Change, layers: Mapping[str, tuple[int, ...]], words: Mapping[str, str]
+) -> list[tuple[str, Adapter | Change]]:
+    """The layers, name -> shape of the weight, that an adapter is for, each with its part."""
     if name in layers:
         return [(name, adapter)]
     word = name.replace(".", "_")
@@ -160,18 +192,19 @@ def _parts(
         return [(words[word], adapter)]
     chosen = next((targets for targets in _candidates(word) if layers.keys() >= set(targets)), None)
     if chosen is None:
-        return [(name, adapter)]
+        return [] if adapter.is_zero else [(name, adapter)]
+    sizes = [layers[target][-1] for target in chosen]
     if len(chosen) == 1:
-        return [(chosen[0], _in_order(chosen[0], layers[chosen[0]], adapter))]
-    sizes = [layers[target].kernel.shape[-1] for target in chosen]
-    if sum(sizes) != len(adapter.up):
+        is_swapped = _SWAPPED.fullmatch(chosen[0]) and adapter.outputs == sizes[0] == 2 * layers[chosen[0]][0]
+        return [(chosen[0], adapter.take(np.roll(np.arange(sizes[0]), sizes[0] // 2)) if is_swapped else adapter)]
+    if sum(sizes) != adapter.outputs:
         raise InputError(
-            f"the adapter of {name} has {len(adapter.up)} outputs, but the layers {', '.join(chosen)} of the {kind}"
+            f"the adapter of {name} has {adapter.outputs} outputs, but the layers {', '.join(chosen)} of the {kind}"
             f" have {sum(sizes)} together: the adapter is of another model",
             code="lora-misfit",
         )
-    ups = np.split(adapter.up, np.cumsum(sizes)[:-1])
-    return [(target, dataclasses.replace(adapter, up=up)) for target, up in zip(chosen, ups, strict=True)]
+    rows = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+    return [(target, adapter.take(some)) for target, some in zip(chosen, rows, strict=True)]
 
 
 def _candidates(word: str) -> list[tuple[str, ...]]:
@@ -182,10 +215,3 @@ def _candidates(word: str) -> list[tuple[str, ...]]:
             start = prefix.format(*match.groups())
             return [tuple(start + one for one in names_here.split()) for names_here in names[word[match.end() :]]]
     return []
-
-
-def _in_order(name: str, layer: nnx.Linear, adapter: Adapter) -> Adapter:
-    """An adapter of an original layer with its outputs in the order that they have here."""
-    if not _SWAPPED.fullmatch(name) or layer.out_features != 2 * layer.in_features:
-        return adapter
-    return dataclasses.replace(adapter, up=np.concatenate(np.split(adapter.up, 2)[::-1]))

@@ -80,12 +80,17 @@ def read_config(cls: type[Model], source: sources.Source, subfolder: str | None 
 
 
 def refuse_quantised(path: str, content: dict[str, Any]) -> None:
-    """Refuses a config whose weights are quantised. Takes the option out if it is empty."""
+    """Takes the option out of a config. Refuses it where the weights are quantised in a form that is not read."""
     quantised = content.pop("quantization_config", None)
     if quantised:
         method = quantised.get("quant_method", "an unnamed method") if isinstance(quantised, dict) else quantised
-        message = f"{path} has a quantization_config ({options.quote(method)}): take the unquantised model"
-        raise InputError(message, code="unsupported-checkpoint")
+        if method == "bitsandbytes":  # `winobench.checkpoints.quantised` reads the rest
+            return
+        raise InputError(
+            f"{path} has a quantization_config ({options.quote(method)}): take the unquantised model, or save it so"
+            " with the library that quantised it",
+            code="unsupported-checkpoint",
+        )
 
 
 def build_model(
@@ -251,6 +256,9 @@ def rename(
             message = f"{tensor.file}: {tensor.name} and {named[key].name} are two names of one parameter of {network}"
             raise InputError(message, code="repeated-tensor")
         named[key] = tensor
+    for second, first in table.copies.items():
+        if second in named:
+            named.setdefault(first, named.pop(second))
     return named
 
 

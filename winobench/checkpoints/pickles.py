@@ -256,6 +256,9 @@ def read_torch_pickle(path: str | os.PathLike) -> dict[str, PickledTensor]:
     # Checkpoints of a training hold its progress and its optimizer's state, too.
     if isinstance(content.get(_WEIGHTS), dict):
         content = content[_WEIGHTS]
+    # A learned word of the web UI.
+    if isinstance(content.get("string_to_param"), dict):
+        content = {content.get("name"): content["string_to_param"].get("*")}
     return {key: _tensor(path, root, sizes, key, value) for key, value in content.items()}
 
 
@@ -308,6 +311,7 @@ def not_allowed(path: str, command: str) -> InputError:
 
 def conversion_command(source: sources.Source) -> str:
     """The command line that turns the pickles of a source into safetensors files."""
+    source = getattr(source, "base", source)  # of a single file
     if isinstance(source, sources.HubRepository):
         revision = f" --revision={shlex.quote(source.requested)}" if source.requested else ""
         return f"{CONVERT} {source.repo_id} {source.repo_id.rpartition('/')[2]}{revision}"

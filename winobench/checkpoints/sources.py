@@ -160,7 +160,7 @@ class HubRepository(Source):
 
 
 def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) -> Source:
-    """A local folder or hub repository from a registered name, a folder or a hub id."""
+    """A local folder or hub repository from a registered name, a folder or a hub id, or a single file."""
     if isinstance(source, Source):
         return source
     if not isinstance(source, str | os.PathLike):
@@ -170,6 +170,10 @@ def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) 
     for models in (registry.MODELS, registry.LANGUAGE_MODELS):
         if name in models:
             name = models[name].source
+    if (found := registry.single_file(name)) is not None:
+        from winobench.checkpoints import single_file
+
+        return single_file.SingleFile(*found, revision=revision)
     path = user_path(name)
     if os.path.isdir(path):
         registry.check_embedded(os.fspath(path))

@@ -130,15 +130,29 @@ def check_size(tokenizer: Any, vocab_size: int, place: str) -> None:
 
 def clip_ids(tokenizer: Any, texts: Sequence[str], length: int) -> np.ndarray:
     """Texts as ids of a CLIP tokenizer, padded and truncated, int32 ``[num_texts, length]``. Logs truncated ones."""
-    texts = fast_tokenizers.checked(texts)
+    texts = [_with_all_vectors(tokenizer, text) for text in fast_tokenizers.checked(texts)]
     encoded = tokenizer(texts, padding="max_length", truncation=True, max_length=length)
     log_truncated(count_truncated(encoded), len(texts), length)
     return np.asarray(encoded["input_ids"], np.int32)
 
 
+def _with_all_vectors(tokenizer: Any, text: str) -> str:
+    """A text with ``word word_1 ...`` for each learned word of several vectors (`textual_inversions`)."""
+    added = tokenizer.added_tokens_encoder
+    several = [word for word in added if f"{word}_1" in added]
+    for word in several and sorted({*several} & {*tokenizer.tokenize(text)}):
+        vectors = itertools.takewhile(added.__contains__, (f"{word}_{i}" for i in itertools.count(1)))
+        text = text.replace(word, " ".join([word, *vectors]))
+    return text
+
+
 def save_clip_tokenizer(tokenizer: Any, folder: str | os.PathLike) -> None:
     """Writes a tokenizer in the files that all versions of transformers read."""
     vocabulary, merges = vocabulary_and_merges(tokenizer)
+    usual = {*tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False), *tokenizer.all_special_tokens}
+    if learned := sorted(vocabulary.keys() - usual):
+        message = f"the tokenizer has the added word {options.quote(learned[0])}, which these files have no place for"
+        raise InputError(f"{message}: save the model without it", code="cannot-be-saved")
     special = {name: str(getattr(tokenizer, name)) for name in _SPECIAL_TOKENS}
     _write_files(folder, vocabulary, merges, special, tokenizer.model_max_length)
 

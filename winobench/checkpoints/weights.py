@@ -9,7 +9,6 @@ import functools
 import hashlib
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -21,7 +20,7 @@ import safetensors.numpy
 from winobench.base import files, json_files, options
 from winobench.base.errors import InputError
 from winobench.base.files import atomic_path
-from winobench.checkpoints import pickles
+from winobench.checkpoints import pickles, quantised
 from winobench.checkpoints.sources import ADAPTER_CONFIG, Source, join, read_json, shorten
 
 # The library's own limit.
@@ -32,8 +31,6 @@ _DIGEST = "winobench.sha256"
 _OF_SEVERAL_DEVICES = "module."
 # Names of dtypes in safetensors files that NumPy lacks.
 _EIGHT_BITS = {"F8_E4M3": ml_dtypes.float8_e4m3fn, "F8_E5M2": ml_dtypes.float8_e5m2}
-# Factors of quantised tensors, as the tools that write them name them.
-_SCALE = re.compile(r"(.+[._])?(scaled_fp8|(weight|input)_scale(_inv)?|scale_(weight|input)|comfy_quant)")
 # Values that are checked together, which bounds the memory.
 _AT_ONCE = 2**22
 
@@ -48,7 +45,8 @@ class FileTensor:
     name: str  # its key in the file
     shape: tuple[int, ...]  # torch's
     file: str
-    read: Callable[[], np.ndarray]  # the values, in the file's dtype
+    read: Callable[[], np.ndarray]  # the values, in the file's dtype. Floats of 8 bits are float32 here
+    stored: str = ""  # the file's dtype, as safetensors names it
 
     def floats(self) -> np.ndarray:
         """The values. Raises InputError where they are not real numbers."""
@@ -166,7 +164,7 @@ def read_weights(paths: list[str]) -> dict[str, FileTensor]:
     # torch puts this in front of every key where several devices have trained.
     if all(name.startswith(_OF_SEVERAL_DEVICES) for name in tensors):
         tensors = {name.removeprefix(_OF_SEVERAL_DEVICES): tensor for name, tensor in tensors.items()}
-    return tensors
+    return quantised.dequantised(tensors)
 
 
 def metadata(path: str) -> dict[str, str]:
@@ -184,14 +182,20 @@ def _read_safetensors(path: str) -> dict[str, FileTensor]:
         handle = safetensors.safe_open(path, framework="np")
         slices = {name: handle.get_slice(name) for name in handle.keys()}  # noqa: SIM118  # it is no dictionary
         shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
-        eight_bits = {name: _EIGHT_BITS[kind] for name in slices if (kind := slices[name].get_dtype()) in _EIGHT_BITS}
+        kinds = {name: part.get_dtype() for name, part in slices.items()}
         written = (handle.metadata() or {}).get(_DIGEST)
     except (safetensors.SafetensorError, OSError) as error:
         reason = str(error).splitlines()[0]
         message = f"{path} is not a complete safetensors file ({reason}): it may have been cut off, so get it again"
         raise InputError(message, code="incomplete-file") from error
 
+    header, start = _header(path) if _EIGHT_BITS.keys() & kinds.values() else ({}, 0)
+
     def read(name: str) -> np.ndarray:
+        if kinds[name] in _EIGHT_BITS:
+            first, end = header[name]["data_offsets"]
+            content = np.fromfile(path, np.uint8, end - first, offset=start + first)
+            return content.view(_EIGHT_BITS[kinds[name]]).reshape(shapes[name])
         try:
             return handle.get_tensor(name)
         # NumPy has no attribute of the dtype's name.
@@ -199,38 +203,22 @@ def _read_safetensors(path: str) -> dict[str, FileTensor]:
             message = f"{path}: the tensor {name} has a dtype that is not supported: {error}"
             raise InputError(message, code="unsupported-dtype") from error
 
-    readers = {name: functools.partial(read, name) for name in shapes}
-    readers |= _eight_bit_readers(path, eight_bits, shapes)
-    if written is not None and written != _digest((name, readers[name]()) for name in sorted(shapes)):
+    if written is not None and written != _digest((name, read(name)) for name in sorted(shapes)):
         raise InputError(
             f"{path} is damaged: its tensors are not those that were written into it (SHA-256). Get it again, or, if"
             f" a tool has changed them on purpose, save them without {_DIGEST} in the metadata",
             code="damaged-file",
         )
-    return {name: FileTensor(name, shape, path, readers[name]) for name, shape in shapes.items()}
 
+    def floats(name: str) -> np.ndarray:
+        values = read(name)
+        # It holds each of them exactly.
+        return values.astype(np.float32) if kinds[name] in _EIGHT_BITS else values
 
-def _eight_bit_readers(
-    path: str, dtypes: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
-) -> dict[str, Callable[[], np.ndarray]]:
-    """Readers of floats of 8 bits, which they return as float32: it holds each of them exactly."""
-    scales = sorted(name for name in shapes if _SCALE.fullmatch(name)) if dtypes else []
-    if scales:
-        raise InputError(
-            f"{path} is quantised: its floats of 8 bits have to be multiplied by other tensors ({shorten(scales, 1)}),"
-            " which is not done here, so take the unquantised model",
-            code="unsupported-checkpoint",
-        )
-    if not dtypes:
-        return {}
-    header, start = _header(path)
-
-    def read(name: str) -> np.ndarray:
-        first, end = header[name]["data_offsets"]
-        content = np.fromfile(path, np.uint8, end - first, offset=start + first)
-        return content.view(dtypes[name]).astype(np.float32).reshape(shapes[name])
-
-    return {name: functools.partial(read, name) for name in dtypes}
+    return {
+        name: FileTensor(name, shape, path, functools.partial(floats, name), kinds[name])
+        for name, shape in shapes.items()
+    }
 
 
 def _header(path: str, **parsing: Any) -> tuple[Any, int]:

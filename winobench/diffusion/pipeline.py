@@ -258,13 +258,14 @@ class Pipeline(drawing.Drawing, abc.ABC):
         """Loads a pipeline in the diffusers layout.
 
         Args:
-          source: a name in `winobench.base.registry.MODELS`, a local folder, or a hub id. Of a hub repository, only the
-            files that are needed are downloaded.
+          source: a name in `winobench.base.registry.MODELS`, a local folder, a hub id, or a single file in the original
+            layout (``FILE.safetensors`` or ``BASE+FILE.safetensors``), which diffusers converts once. Of a hub
+            repository, only the files that are needed are downloaded.
           dtype: of the parameters and of the computation: ``float32``, ``bfloat16`` or ``float16``. An autoencoder
             that overflows in float16 by its own account (``force_upcast``) is then kept in float32.
           encoder_dtype: of the autoencoder and the text encoders but for ``LARGE_ENCODERS``; ``dtype`` when None. They
             run once for each text and image, so float32 costs little there.
-          variant: suffix of the weight files, e.g. ``fp16``. A part without that variant is an error.
+          variant: suffix of the weight files, e.g. ``fp16``. Parts without that variant have their usual files.
           revision: branch, tag or commit of a hub repository.
           allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
           on_host: leave all parameters but the autoencoder's in the host's memory, as NumPy arrays.

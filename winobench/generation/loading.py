@@ -15,6 +15,7 @@ from winobench.generation.generate import Generator, Settings
 from winobench.scorers import loading as scorers
 
 if TYPE_CHECKING:
+    from winobench.checkpoints.textual_inversions import LearnedWord
     from winobench.diffusion.pipeline import Pipeline
 
 
@@ -28,6 +29,7 @@ def make_drawers(
     revision: str | None = None,
     allow_pickle: bool = False,
     lora_scale: float = 1.0,
+    embeddings: Sequence[str] | None = None,
     pipeline_options: Mapping[str, Any] | None = None,
     encoders: str = "resident",
     backend: str = "auto",
@@ -47,7 +49,8 @@ def make_drawers(
         model: _check(model, settings, dtype, variant, revision, dict(pipeline_options or {}), backend)
         for model in dict.fromkeys(models)
     }
-    from winobench.diffusion import families  # late: names that are wrong are answered at once
+    from winobench.checkpoints import textual_inversions  # late: names that are wrong are answered at once
+    from winobench.diffusion import families
 
     named = list(dict.fromkeys(lora for _, lora in drawn_by if lora is not None))
     where = {"backend": backend, "allow_pickle": allow_pickle}
@@ -59,7 +62,8 @@ def make_drawers(
     lora_labels = dict(zip(named, registry.model_labels(named, registry.lora_label), strict=True))
     names = list(dict.fromkeys(models))
     labels = dict(zip(names, registry.model_labels(names), strict=True))
-    more = {"variant": variant, "revision": revision, "pipeline_options": pipeline_options}
+    words = [textual_inversions.read_word(path, allow_pickle=allow_pickle) for path in embeddings or ()]
+    more = {"variant": variant, "revision": revision, "pipeline_options": pipeline_options, "embeddings": embeddings}
     drawers = []
     for model, lora in drawn_by:
         load = functools.partial(
@@ -68,6 +72,7 @@ def make_drawers(
             dtype,
             adapters=adapters.get((model, lora)),
             lora_scale=lora_scale,
+            words=words,
             variant=variant,
             on_host=encoders == "staged",
             **where,
@@ -84,16 +89,27 @@ def make_drawers(
 
 
 def load_pipeline(
-    ref: registry.ModelRef, dtype: str, *, adapters: Any = None, lora_scale: float = 1.0, **keywords: Any
+    ref: registry.ModelRef,
+    dtype: str,
+    *,
+    adapters: Any = None,
+    lora_scale: float = 1.0,
+    words: Sequence[LearnedWord] = (),
+    **keywords: Any,
 ) -> Pipeline:
-    """A pipeline with its LoRA added to the weights. Keywords and errors as `Pipeline.from_pretrained`."""
+    """A pipeline with its LoRA added to the weights, and with learned words. Others as `Pipeline.from_pretrained`."""
+    from winobench.checkpoints import textual_inversions
     from winobench.diffusion import families
 
     # As the scorers load it, so that a model is the same one, by its fingerprint, when it generates and when it judges.
     keywords |= {"encoder_dtype": "float32", "revision": ref.revision}
     if adapters is None:
-        return families.load_pipeline(ref.checkpoint, dtype, **keywords)
-    return families.load_with_lora(ref.checkpoint, dtype, adapters, scale=lora_scale, **keywords)[0]
+        pipeline = families.load_pipeline(ref.checkpoint, dtype, **keywords)
+    else:
+        pipeline, _ = families.load_with_lora(ref.checkpoint, dtype, adapters, scale=lora_scale, **keywords)
+    for word in words:
+        textual_inversions.add_word(pipeline, word)
+    return pipeline
 
 
 def pairs(models: Sequence[str], loras: Sequence[str | None]) -> list[tuple[str, str | None]]:

@@ -189,11 +189,7 @@ def check_fit(network: nnx.Module, factors: Mapping[str, Factors]) -> None:
     there = adaptable_layers(network)
     for name, (down, up, _) in factors.items():
         if name not in there:
-            raise InputError(
-                f"the {kind} has no dense layer or convolution {name}: the adapter is of another model, or names its"
-                " layers in a way that is not known here",
-                code="lora-misfit",
-            )
+            raise no_layer(kind, name)
         (*taken, outputs), shapes = there[name].kernel.shape, (np.shape(down), np.shape(up))
         if not (list(shapes[0][:-1]) == taken and len(shapes[1]) == 2 and shapes[1][1] == outputs):
             window = f"windows of {taken[0]} x {taken[1]} with " if len(taken) > 1 else ""
@@ -209,6 +205,15 @@ def check_fit(network: nnx.Module, factors: Mapping[str, Factors]) -> None:
                 " must have the same: the file is damaged, get it again",
                 code="damaged-file",
             )
+
+
+def no_layer(kind: str, name: str) -> InputError:
+    """The error for an adapter of a layer that a network lacks."""
+    return InputError(
+        f"the {kind} has no dense layer or convolution {name}: the adapter is of another model, or names its"
+        " layers in a way that is not known here",
+        code="lora-misfit",
+    )
 
 
 def adapters(network: nnx.Module) -> dict[str, LoRA]:
@@ -287,8 +292,14 @@ def adaptable_layers(network: nnx.Module) -> dict[str, nnx.Linear | Conv2d]:
     return _layers(network, nnx.Linear | Conv2d)
 
 
-def _layers(network: nnx.Module, kinds: Any) -> dict[str, Any]:
+def _layers(network: nnx.Module, kinds: Any = nnx.Module) -> dict[str, Any]:
     return {".".join(map(str, path)): module for path, module in nnx.iter_modules(network) if isinstance(module, kinds)}
+
+
+def weighted_layers(network: nnx.Module) -> dict[str, tuple[nnx.Module, str]]:
+    """The dense layers, convolutions and norms by their dotted torch names, each with its weight's name here."""
+    found = ((name, layer, part) for name, layer in _layers(network).items() for part in ("kernel", "scale"))
+    return {name: (layer, part) for name, layer, part in found if isinstance(getattr(layer, part, None), nnx.Param)}
 
 
 @functools.cache

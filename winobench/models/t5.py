@@ -205,11 +205,9 @@ class T5ForConditionalGeneration(Network):
     config_class: ClassVar = T5Config
     weights_name: ClassVar[str] = "model"
     file_keys: ClassVar = KeyTable(
-        ignored=(
-            r"(encoder|decoder)\.embed_tokens\.weight",
-            # Made by early versions, where attention to the encoder's states has no biases.
-            r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",
-        )
+        # Made by early versions, where attention to the encoder's states has no biases.
+        ignored=(r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",),
+        copies=dict.fromkeys(("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"), "shared.weight"),
     )
 
     def build(self, config: T5Config, *, int8: bool = False, **kwargs: Any) -> None:

@@ -49,8 +49,7 @@ class T5EncoderModel(Network):
 
     config_class: ClassVar = T5EncoderConfig
     weights_name: ClassVar[str] = "model"
-    # ``shared.weight`` again.
-    file_keys: ClassVar = KeyTable(ignored=(r"encoder\.embed_tokens\.weight",))
+    file_keys: ClassVar = KeyTable(copies={"encoder.embed_tokens.weight": "shared.weight"})
 
     def build(self, config: T5EncoderConfig, **kwargs: Any) -> None:
         self.shared = embedding(config.vocab_size, config.d_model, deviation=1.0, **kwargs)

@@ -36,6 +36,7 @@ class LengthOfTokens:
 
     model_max_length = 1 << 30
     chat_template = ""
+    added_tokens_encoder: Mapping[str, int] = {}
 
     def apply_chat_template(self, messages: list[dict[str, str]], **keywords: Any) -> str:
         return ""

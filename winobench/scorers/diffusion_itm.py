@@ -184,6 +184,7 @@ class DiffusionITM(Holder):
         lora: str | os.PathLike[str] | None = None,
         lora_scale: float = 1.0,
         fuse_lora: bool = True,
+        embeddings: Sequence[str | os.PathLike[str]] = (),
         pipeline_options: Mapping[str, Any] | None = None,
         backend: str = families.AUTO,
         **keywords: Any,
@@ -191,7 +192,8 @@ class DiffusionITM(Holder):
         """Loads a model and makes it a scorer.
 
         Args:
-          source: a name in `winobench.base.registry.MODELS`, a folder in the diffusers layout, or a hub id.
+          source: a name in `winobench.base.registry.MODELS`, a folder in the diffusers layout, a hub id, or a single
+            file (``FILE.safetensors`` or ``BASE+FILE.safetensors``).
           dtype: ``float32`` or ``bfloat16``, of the denoiser's parameters and of its computation. Images and texts are
             encoded, noise is added, and differences are summed in float32 in either case.
           variant: of the weight files, such as ``fp16``.
@@ -202,14 +204,19 @@ class DiffusionITM(Holder):
           lora_scale: what the adapters' effect is multiplied by.
           fuse_lora: add the adapters to the weights, so that they cost nothing. Kept apart, they are computed next to
             each layer, and bfloat16 weights do not round them.
+          embeddings: files of learned words (textual inversion), or folders or hub ids that hold
+            ``learned_embeds.safetensors``. Texts name a word as its file does, or as the file is named where that has
+            no word (`winobench.checkpoints.textual_inversions`).
           pipeline_options: options that only the model's family has (``SETTINGS`` of its class).
           backend: ``auto``, ``native`` or ``torch`` (`winobench.load_pipeline`).
           **keywords: of `DiffusionITM`.
 
         Raises:
-          InputError: when the source is not a pipeline, an option is not one of its choices, or the LoRA is of another
-            model or cannot be read.
+          InputError: when the source is not a pipeline, an option is not one of its choices, or the LoRA or a learned
+            word is of another model or cannot be read.
         """
+        from winobench.checkpoints import textual_inversions
+
         lora_scale = options.SCALE.check("lora_scale", lora_scale)
         if lora is None and lora_scale != 1:
             raise InputError(
@@ -218,6 +225,7 @@ class DiffusionITM(Holder):
         # Before the model: what is wrong with the small file shows before gigabytes are read.
         where: dict[str, Any] = {"revision": revision, "backend": backend}
         adapters = None if lora is None else families.read_lora(source, lora, **where, allow_pickle=allow_pickle)
+        words = [textual_inversions.read_word(path, allow_pickle=allow_pickle) for path in embeddings]
         how = {
             # Most of what bfloat16 changes in an error would come from the text encoder, and each text is encoded once.
             "encoder_dtype": "float32",
@@ -228,9 +236,15 @@ class DiffusionITM(Holder):
             **dict(pipeline_options or {}),
         }
         if adapters is None:
-            return cls(families.load_pipeline(source, dtype, **how), **keywords)
-        pipeline, adapters = families.load_with_lora(source, dtype, adapters, scale=lora_scale, fuse=fuse_lora, **how)
+            pipeline = families.load_pipeline(source, dtype, **how)
+        else:
+            of_lora = {"scale": lora_scale, "fuse": fuse_lora}
+            pipeline, adapters = families.load_with_lora(source, dtype, adapters, **of_lora, **how)
+        for word in words:
+            textual_inversions.add_word(pipeline, word)
         scorer = cls(pipeline, **keywords)
+        if adapters is None:
+            return scorer
         scorer._lora = {"sha256": adapters.sha256, "scale": float(lora_scale), "fused": bool(fuse_lora)}
         if adapters.negatives is not None:
             scorer._lora["negatives"] = adapters.negatives

@@ -31,12 +31,8 @@ def padded(states: Any, tokens: int) -> Any:
     return torch.nn.functional.pad(states, (0, 0) * (states.ndim - 2) + (0, missing))
 
 
-def _fixed_shift(schedule: Any, positions: int) -> Any:
-    """The schedule of images of any size, shifted as those of so many positions."""
-    if not schedule.use_dynamic_shifting:
-        return schedule
-    slope = (schedule.max_shift - schedule.base_shift) / (schedule.max_image_seq_len - schedule.base_image_seq_len)
-    shift = schedule.base_shift + slope * (positions - schedule.base_image_seq_len)
+def _fixed_shift(schedule: Any, shift: float) -> Any:
+    """The schedule of images of any size, if it depends on the size."""
     return dataclasses.replace(schedule, base_shift=shift, max_shift=shift)
 
 
@@ -243,9 +239,10 @@ def hidream_layers(results: tuple[Any, ...], tokens: int | None = None) -> tuple
 
 
 def hidream_schedule(pipe: Any, schedule: Any) -> Any:
-    """Its pipeline takes the shift of the largest image."""
+    """Its pipeline takes the shift of the largest image, by numbers of its own."""
     config = pipe.transformer.config
-    return _fixed_shift(schedule, config.max_resolution[0] * config.max_resolution[1] // config.patch_size**2)
+    positions = config.max_resolution[0] * config.max_resolution[1] // config.patch_size**2
+    return _fixed_shift(schedule, 0.5 + (1.15 - 0.5) / (4096 - 256) * (positions - 256))
 
 
 @contextlib.contextmanager
@@ -468,7 +465,7 @@ def kandinsky5(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[No
 
 def krea2_schedule(pipe: Any, schedule: Any) -> Any:
     """The distilled model has one shift for all sizes."""
-    return dataclasses.replace(schedule, base_shift=1.15, max_shift=1.15) if pipe.config.is_distilled else schedule
+    return _fixed_shift(schedule, 1.15) if pipe.config.is_distilled else schedule
 
 
 # Lumina 2 -----------------------------------------------------------------------------------------------------------
@@ -476,7 +473,9 @@ def krea2_schedule(pipe: Any, schedule: Any) -> Any:
 
 def lumina2_schedule(pipe: Any, schedule: Any) -> Any:
     """Its pipeline takes the number of channels for that of positions."""
-    return _fixed_shift(schedule, pipe.transformer.config.in_channels)
+    slope = (schedule.max_shift - schedule.base_shift) / (schedule.max_image_seq_len - schedule.base_image_seq_len)
+    positions = pipe.transformer.config.in_channels
+    return _fixed_shift(schedule, schedule.base_shift + slope * (positions - schedule.base_image_seq_len))
 
 
 @contextlib.contextmanager

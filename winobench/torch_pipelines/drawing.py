@@ -28,7 +28,7 @@ _LATENTS = ("hidden_states", "sample", "x")
 def draw(
     pipeline: TorchPipeline, run: Run, texts: Sequence[str], noise: jax.Array, keys: jax.Array
 ) -> tuple[np.ndarray, Decoded | None]:
-    """See `winobench.diffusion.drawing.Drawing`. With images, the latents are those that the decoder was given."""
+    """See `winobench.diffusion.drawing.Drawing`."""
     if run.image is not None:
         raise InputError(
             f"{pipeline.diffusers_class} generates from noise alone here: leave out image", code="unsupported-option"
@@ -41,26 +41,31 @@ def draw(
         encode = functools.partial(pipeline.texts.as_called, run.mesh, lambda: pipeline._copies.pop("denoiser", None))
         keywords = {"prompt": [texts[row] for row in rows], "num_inference_steps": run.num_steps, **size}
         keywords |= _guidance(pipeline, run.guidance_scale, len(rows))
-        with _on_devices(pipeline, run.mesh, len(rows), scheduler, encode):
-            return _called(pipeline, np.asarray(noise)[rows], keywords, decoding=run.decoding)
+        with _on_devices(pipeline, run.mesh, len(rows), scheduler, encode, decoding=run.decoding):
+            return _called(pipeline, np.asarray(noise)[rows], keywords)
 
-    return _in_batches(batch, len(texts), run.batch_size)
+    return _in_batches(batch, len(texts), run.batch_size if _takes_rows(pipeline) else 1)
 
 
 def decode(pipeline: TorchPipeline, latents: np.ndarray, batch_size: int, mesh: Mesh) -> Decoded:
     """Images of latents ``[n, h, w, c]``: the pipeline's loop without a step."""
-    height, width = (side * pipeline.diffusers.vae_scale_factor for side in latents.shape[1:3])
+    height, width = (side * pipeline.family.pixels(pipeline.diffusers) for side in latents.shape[1:3])
 
     def batch(rows: np.ndarray) -> Decoded:
         keywords = {"prompt": [""] * len(rows), "num_inference_steps": 1, "height": height, "width": width}
         keywords |= _guidance(pipeline, 1.0, len(rows))
         scheduler = prediction.one_time(pipeline.diffusers.scheduler, np.zeros(len(rows), np.float32))
         scheduler.timesteps = []
-        encode = functools.partial(pipeline.texts.repeated, len(rows))
-        with _on_devices(pipeline, mesh, len(rows), scheduler, encode):
-            return _called(pipeline, latents[rows], keywords, decoding=True)[1]
+        calls = pipeline.texts.repeated(len(rows))
+        with _on_devices(pipeline, mesh, len(rows), scheduler, lambda *_, **__: next(calls)):
+            return _called(pipeline, latents[rows], keywords)[1]
 
-    return _in_batches(batch, len(latents), batch_size)
+    return _in_batches(batch, len(latents), batch_size if _takes_rows(pipeline) else 1)
+
+
+def _takes_rows(pipeline: TorchPipeline) -> bool:
+    """Whether an image is the same with others in its batch, and is given its noise by its call."""
+    return pipeline.family.together and "latents" in inspect.signature(type(pipeline.diffusers).__call__).parameters
 
 
 def _in_batches(batch: Callable[[np.ndarray], Any], total: int, batch_size: int) -> Any:
@@ -71,17 +76,29 @@ def _in_batches(batch: Callable[[np.ndarray], Any], total: int, batch_size: int)
 
 
 def _called(
-    pipeline: TorchPipeline, latents: np.ndarray, keywords: Mapping[str, Any], *, decoding: bool
+    pipeline: TorchPipeline, latents: np.ndarray, keywords: Mapping[str, Any]
 ) -> tuple[np.ndarray, Decoded | None]:
+    """What the autoencoder was given, as latents, and images unless it stopped the call."""
     from winobench.torch_pipelines import bridge
 
     pipe, family = pipeline.diffusers, pipeline.family
     tensor = bridge.to_torch(np.ascontiguousarray(np.moveaxis(latents, -1, 1)))
     tensor = tensor if family.pack is None else family.pack(pipe, tensor)
-    keywords = {**family.call, **pipeline.texts.call, **keywords, "latents": tensor, "return_dict": False}
-    before = bridge.torch.get_rng_state()
+    of_call = inspect.signature(type(pipe).__call__).parameters
+    keywords = {**family.call, **pipeline.texts.call, **keywords, "latents": tensor}
+    keywords |= {"return_dict": False, "output_type": "np"}
+    keywords["max_area"] = keywords["height"] * keywords["width"]  # where the call would choose another size
+    kept = {name: value for name, value in keywords.items() if name in of_call}
+    own_noise = contextlib.nullcontext()
+    if "latents" not in of_call:
+        own_noise = bridge.replaced(pipe, "prepare_latents", lambda *_, **__: tensor)
+        (kept["prompt"],) = kept["prompt"]
+    before, result = bridge.torch.get_rng_state(), None
     try:
-        (result, *_) = pipe(**keywords, output_type="np" if decoding else "latent")
+        with own_noise:
+            result = pipe(**kept)[0]
+    except prediction.Stopped:
+        pass
     except ValueError as error:
         reason = " ".join(str(error).split())
         raise InputError(
@@ -93,12 +110,11 @@ def _called(
             " depend on the others: choose another scheduler in scheduler_config.json",
             code="unsupported-option",
         )
-    if decoding:
-        images = np.nan_to_num(np.asarray(result, np.float32))
-        return pipe.vae.given, Decoded(np.round(images * 255).astype(np.uint8), pipe.vae.finite)
-    if family.unpack is not None:
-        result = family.unpack(pipe, result, keywords["height"], keywords["width"])
-    return np.moveaxis(result.float().numpy(), 1, -1), None
+    vae = getattr(pipe, family.autoencoder)
+    if result is None:
+        return vae.latents, None
+    images = np.nan_to_num(np.asarray(result, np.float32))
+    return vae.latents, Decoded(np.round(images * 255).astype(np.uint8), vae.finite)
 
 
 def _guidance(pipeline: TorchPipeline, guidance_scale: float, rows: int) -> dict[str, Any]:
@@ -115,11 +131,17 @@ def _guidance(pipeline: TorchPipeline, guidance_scale: float, rows: int) -> dict
 
 @contextlib.contextmanager
 def _on_devices(
-    pipeline: TorchPipeline, mesh: Mesh, rows: int, scheduler: Any, encode: Callable[..., Any]
+    pipeline: TorchPipeline,
+    mesh: Mesh,
+    rows: int,
+    scheduler: Any,
+    encode: Callable[..., Any],
+    *,
+    decoding: bool = True,
 ) -> Iterator[None]:
     """The pipeline with its networks on the devices, another scheduler and another `encode_prompt`.
 
-    Its autoencoder remembers what it was ``given`` to decode, and which rows of the result are ``finite``.
+    Its autoencoder remembers ``latents`` [n, h, w, c] that it was given, and which rows of the result are ``finite``.
     """
     from winobench.torch_pipelines import bridge
 
@@ -137,20 +159,27 @@ def _on_devices(
         keywords |= {name: _rounded(keywords[name], network.dtype) for name in _LATENTS if name in keywords}
         return forward(*arguments, **keywords)
 
-    def recorded(latents: Any, *arguments: Any, **keywords: Any) -> Any:
-        result = decode(latents, *arguments, **keywords)
+    def recorded(given: Any, *arguments: Any, **keywords: Any) -> Any:
+        latents = given[:, :, 0] if given.ndim == 5 else given
+        vae.latents = np.moveaxis(pipeline.vae.encoder.scale(vae, latents.float()).numpy(), 1, -1)
+        if not decoding:
+            raise prediction.Stopped
+        result = decode(given, *arguments, **keywords)
         images = result[0] if isinstance(result, tuple) else result.sample
-        vae.given = latents.float().numpy()
         vae.finite = np.isfinite(images.numpy()).reshape(rows, -1).all(axis=1)
         return result
 
     with (
         bridge.in_torch(),
+        # Some pipelines read a few numbers of their networks.
+        pipeline.network.with_arrays(bridge.to_torch),
+        pipeline.vae.with_arrays(bridge.to_torch),
         bridge.replaced(network, "forward", rounded),
         bridge.replaced(vae, "decode", recorded),
+        bridge.replaced(type(pipe), "device", bridge.torch.device("cpu")),
         bridge.replaced(type(pipe), "_execution_device", bridge.torch.device("cpu")),
         bridge.replaced(pipe, pipeline.family.denoiser, network),
-        bridge.replaced(pipe, "vae", vae),
+        bridge.replaced(pipe, pipeline.family.autoencoder, vae),
         bridge.replaced(pipe, "scheduler", scheduler),
         bridge.replaced(pipe, "encode_prompt", encode),
     ):

@@ -143,12 +143,17 @@ def schedule_of(pipe: Any, family: Family) -> Schedule:
     return schedule if family.schedule is None else family.schedule(pipe, schedule)
 
 
+# Their levels are the same.
+_FLOW_CLASSES = (SCHEDULER_CLASS, "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler")
+
+
 def _read_schedule(scheduler: Any) -> Schedule:
     kind = type(scheduler).__name__
     config = {name: value for name, value in scheduler.config.items() if not name.startswith("_")}
-    if kind == SCHEDULER_CLASS:
-        # Which levels a run of few steps ends with decides nothing here.
-        return FlowSchedule.from_config({**config, "shift_terminal": None, "_class_name": kind})
+    if kind in _FLOW_CLASSES:
+        # Which levels a run of few steps ends with, and images made larger on the way, decide nothing here.
+        kept = {name: value for name, value in config.items() if name not in ("scale_factors", "upscale_mode")}
+        return FlowSchedule.from_config({**kept, "shift_terminal": None, "_class_name": SCHEDULER_CLASS})
     if config.get("use_flow_sigmas"):
         if config.get("prediction_type") != "flow_prediction" or config.get("use_dynamic_shifting"):
             raise InputError(

@@ -116,7 +116,7 @@ class TorchNetwork(nnx.Module):
         """The module in a trace, with tensors of its arrays."""
         from winobench.torch_pipelines import bridge
 
-        with functional.precision(self.dtype), bridge.tracing(), self._module(bridge.as_torch) as module:
+        with functional.precision(self.dtype), bridge.tracing(), self.with_arrays(bridge.as_torch) as module:
             yield module
 
     def run(self, *arrays: Any) -> jax.Array:
@@ -130,10 +130,10 @@ class TorchNetwork(nnx.Module):
         """`compute` of arrays, by torch on the host."""
         from winobench.torch_pipelines import bridge
 
-        with bridge.in_torch(), self._module(bridge.to_torch) as module:
+        with bridge.in_torch(), self.with_arrays(bridge.to_torch) as module:
             return bridge.to_numpy(self.compute(module, *jax.tree.map(bridge.to_torch, arrays)))
 
-    def _module(self, convert: Callable[[Any], Any]) -> contextlib.AbstractContextManager[Any]:
+    def with_arrays(self, convert: Callable[[Any], Any]) -> contextlib.AbstractContextManager[Any]:
         """The module, with what a function makes of the arrays as its tensors."""
         from winobench.torch_pipelines import operations
 

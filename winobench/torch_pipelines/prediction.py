@@ -19,7 +19,7 @@ from winobench.torch_pipelines.families import Family
 from winobench.torch_pipelines.network import TorchConfig, TorchNetwork
 
 
-class _Stopped(Exception):
+class Stopped(Exception):
     """Carries a prediction out of a pipeline's loop."""
 
 
@@ -30,7 +30,7 @@ def one_time(scheduler: Any, times: Any, offered: Any = None) -> Any:
     """
 
     def step(self: Any, prediction: Any, *others: Any, **keywords: Any) -> None:
-        raise _Stopped(prediction)
+        raise Stopped(prediction)
 
     def set_timesteps(self: Any, num_inference_steps: Any = None, device: Any = None, **keywords: Any) -> None:
         pass
@@ -97,7 +97,7 @@ def predict(
     try:
         with changes, _without_texts(pipe, latents.device, scheduler, results, 1 + len(family.further)):
             pipe(**keywords)
-    except _Stopped as stopped:
+    except Stopped as stopped:
         (prediction,) = stopped.args
     else:
         raise RuntimeError(f"{type(pipe).__name__} never stepped")

@@ -134,7 +134,7 @@ class TextEncoding:
         encode = type(self.pipe).encode_prompt
         with self.placed(mesh, make_room):
             results = encode(self.pipe, *arguments, **keywords)
-        if self._family.fill is None:
+        if not self._fills_as_called:
             return results
         bound = inspect.signature(encode).bind(self.pipe, *arguments, **keywords)
         bound.apply_defaults()
@@ -149,18 +149,28 @@ class TextEncoding:
         others = iter([one for place, one in enumerate(negative) if place not in empty])
         return tuple(next(others) if place in empty else one for place, one in enumerate(positive))
 
-    def repeated(self, rows: int, *arguments: Any, **keywords: Any) -> tuple[Any, ...]:
-        """What `encode_prompt` gives for so many empty texts, in any case."""
+    def repeated(self, rows: int) -> Iterator[Any]:
+        """What each call of `encode_prompt` gives for so many empty texts."""
 
         def of_rows(place: int, one: Any) -> Any:
-            if place in self.constants:
+            if one is None or place in self._family.constants:
                 return one
             return one * rows if isinstance(one, list) else one.expand(rows, *one.shape[1:])
 
-        return tuple(of_rows(place, one) for place, one in enumerate(self._fixed(self._plain)))
+        results = tuple(of_rows(place, one) for place, one in enumerate(self._fixed(self._plain)))
+        size = len(results) // (1 + len(self._family.further))
+        calls = (results[start : start + size] for start in range(0, len(results), size))
+        return (call if size > 1 else call[0] for call in calls)
+
+    @property
+    def _fills_as_called(self) -> bool:
+        """Without a trace of the call, nothing hides what `fill` adds where the denoiser has no mask for it."""
+        return self._family.fill is not None and self._family.during is None
 
     def _fixed(self, results: tuple[Any, ...]) -> tuple[Any, ...]:
-        filled = results if self._family.fill is None else self._family.fill(results, self.tokens)
+        if not self._fills_as_called:
+            return results
+        filled = self._family.fill(results, self.tokens)
         return self._family.restore(filled) if self._family.restore else filled
 
     @functools.cached_property

@@ -28,6 +28,8 @@ def make(kind: str = "SanaPipeline") -> diffusers.SanaPipeline:
             "vae": parts.deep_autoencoder(),
             "text_encoder": parts.gemma(words, "Gemma2"),
             "tokenizer": words,
-            "scheduler": diffusers.FlowMatchEulerDiscreteScheduler(shift=3.0),
+            "scheduler": diffusers.DPMSolverMultistepScheduler(
+                prediction_type="flow_prediction", use_flow_sigmas=True, flow_shift=3.0
+            ),
         },
     )
