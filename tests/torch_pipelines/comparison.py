@@ -10,6 +10,7 @@ from unittest import mock
 
 import jax
 import numpy as np
+import pytest
 import torch
 
 from tests.torch_pipelines import tiny
@@ -20,6 +21,7 @@ from winobench.torch_pipelines.pipeline import TorchPipeline
 
 TEXTS = ["a dog to the left of a cat", "two birds", ""]
 STEPS = 3
+QUICK = ("SanaPipeline", "QwenImagePipeline", "CogView4Pipeline")
 
 
 def makers():
@@ -29,6 +31,15 @@ def makers():
             name = module.name.replace("_", "").lower()
             for found in (one for one in FAMILIES if one.lower() == name):
                 yield found, importlib.import_module(f"{tiny.__name__}.{module.name}")
+
+
+def cases(names=None):
+    """Parameters of tests: name and module. All but a few are slow."""
+    return [
+        pytest.param(name, maker, id=name, marks=() if name in QUICK else pytest.mark.slow)
+        for name, maker in makers()
+        if names is None or name in names
+    ]
 
 
 def recorded(pipe, maker, texts, noise):
@@ -90,6 +101,10 @@ def difference(got, wanted):
     size = np.sqrt(np.mean(np.square(wanted)))
     assert size > 0
     return float(np.abs(got - wanted).max() / size)
+
+
+def assert_close(got, wanted, tolerance=1e-4):
+    assert difference(got, wanted) <= tolerance
 
 
 def compare(maker):

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from tests.live_arrays import LiveArrays
+from tests.torch_pipelines import comparison
 from tests.torch_pipelines.comparison import difference
-from tests.torch_pipelines.test_families import CLASSES, TOLERANCE
+from tests.torch_pipelines.test_families import TOLERANCE
 from tests.torch_pipelines.tiny import sana_pipeline
 from winobench import parallel
 from winobench.scorers.diffusion_itm import DiffusionITM
@@ -25,7 +26,7 @@ def _cache(tmp_path, monkeypatch):
     monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path))
 
 
-@pytest.mark.parametrize(("name", "maker"), CLASSES)
+@pytest.mark.parametrize(("name", "maker"), comparison.cases())
 def test_text_encoders_on_devices_equal_torch(name, maker):
     texts = TorchPipeline.from_diffusers(maker.make()).texts
     if not texts._family.encodes_by_forward:

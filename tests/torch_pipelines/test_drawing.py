@@ -14,8 +14,9 @@ import torch
 import winobench
 from tests import launching
 from tests.expectations import raises
+from tests.torch_pipelines import comparison
 from tests.torch_pipelines.comparison import difference
-from tests.torch_pipelines.test_families import CLASSES, TOLERANCE
+from tests.torch_pipelines.test_families import TOLERANCE
 from tests.torch_pipelines.tiny import pix_art_sigma_pipeline, sana_pipeline
 from winobench.diffusion import drawing
 from winobench.torch_pipelines.autoencoders import encoder_of
@@ -24,6 +25,12 @@ from winobench.torch_pipelines.pipeline import TorchPipeline
 
 TEXTS = ["a dog to the left of a cat", "two birds", ""]
 STEPS = 3
+# Of each way to pack latents, to guide, and to scale what an autoencoder is given.
+FAMILIES_TRIED = (
+    *comparison.QUICK,
+    *("ChromaPipeline", "Flux2Pipeline", "HunyuanDiTPipeline", "Kandinsky3Pipeline", "Kandinsky5T2IPipeline"),
+    *("LatentConsistencyModelPipeline", "Lumina2Pipeline", "StableDiffusionXLPipeline"),
+)
 
 
 def _of_diffusers(pipe, maker, noise, guidance, texts=TEXTS, first=0):
@@ -61,7 +68,7 @@ def _of_diffusers(pipe, maker, noise, guidance, texts=TEXTS, first=0):
 
 
 @pytest.mark.parametrize("guidance", [1.0, 4.0])
-@pytest.mark.parametrize(("name", "maker"), CLASSES)
+@pytest.mark.parametrize(("name", "maker"), comparison.cases(FAMILIES_TRIED))
 def test_equals_diffusers(name, maker, guidance):
     pipe, size = maker.make(), maker.IMAGE_SIZE
     pipeline = TorchPipeline.from_diffusers(maker.make())
@@ -140,8 +147,8 @@ def test_a_run_from_the_command_line(tmp_path, monkeypatch):
     assert status == 0, err
     run = winobench.read_pictures(tmp_path / "run")
     settings = run.models[0].settings
-    assert settings["sampler"] == "FlowMatchEulerDiscreteScheduler"
-    assert settings["scheduler"]["shift"] == 3.0
+    assert settings["sampler"] == "DPMSolverMultistepScheduler"
+    assert settings["scheduler"]["flow_shift"] == 3.0
     pipeline = winobench.load_pipeline(tmp_path / "sana")
     assert pipeline.fingerprint == run.models[0].fingerprint
     wanted = pipeline.generate(TEXTS[:2], num_steps=2, guidance_scale=3.0, image_size=32, batch_size=2)

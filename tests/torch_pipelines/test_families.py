@@ -7,15 +7,9 @@ from winobench.torch_pipelines.families import FAMILIES
 
 # Of the root mean square of what diffusers computes. Timesteps are float32 numbers up to 1,000.
 TOLERANCE, STEP_TOLERANCE = 1e-4, 2e-3
-QUICK = ("SanaPipeline", "QwenImagePipeline", "PixArtSigmaPipeline", "CogView4Pipeline")
 
 
-CLASSES = [
-    pytest.param(*each, id=each[0], marks=() if each[0] in QUICK else pytest.mark.slow) for each in comparison.makers()
-]
-
-
-@pytest.mark.parametrize(("name", "maker"), CLASSES)
+@pytest.mark.parametrize(("name", "maker"), comparison.cases())
 def test_equals_diffusers(name, maker):
     found = comparison.compare(maker)
     allowed = {"prediction": FAMILIES[name].rounding, "step": STEP_TOLERANCE, "latents": TOLERANCE}

@@ -81,12 +81,27 @@ def make_pipeline(description: Description, dtype: str) -> Pipeline:
 
 def read_pipeline(config: ml_collections.ConfigDict, model: str) -> Pipeline:
     settings = options.settings().or_none().check("--config.pipeline_options", config.get("pipeline_options"))
+    if _runs_by_torch(model, config):
+        from winobench.torch_pipelines import planned
+
+        return planned.read_pipeline(model, config.dtype, revision=config.revision, settings=settings)
     return make_pipeline(read_description(model, revision=config.revision, settings=settings), config.dtype)
+
+
+def _runs_by_torch(model: str, config: ml_collections.ConfigDict) -> bool:
+    known = registry.MODELS.get(model)
+    backend = known.options.get("backend") if known else None
+    backend = backend or config.get("backend") or families.AUTO
+    if backend != families.AUTO or known or families.released(model) is not None:
+        return backend == families.TORCH
+    return families.family_of(sources.resolve(model, revision=config.revision)).CLASS_NAME == "TorchPipeline"
 
 
 def shallow(pipeline: Pipeline) -> list[tuple[tuple[int, ...], Pipeline]]:
     """Numbers of blocks, and pipelines whose denoisers have them (`few_blocks`). Empty if all blocks are as few."""
     whole = pipeline.denoiser
+    if pipeline.backend is not None:
+        return []
 
     def with_blocks(counts: tuple[int, ...]) -> Pipeline:
         config = whole.config.with_block_counts(*counts)

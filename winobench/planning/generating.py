@@ -137,6 +137,11 @@ def _read_generator(config: ml_collections.ConfigDict, model: str, mesh: Mesh, f
             f"{model!r} judges images, but generates none: name a diffusion model", code="wrong-kind-of-model"
         )
     pipeline = abstract.read_pipeline(config, model)
+    if pipeline.backend is not None:
+        raise InputError(
+            f"{model} runs by torch, whose own loop generates images: plans know its scoring alone",
+            code="unsupported-option",
+        )
     most = pipeline.schedule.num_train_timesteps
     return make_generator(
         pipeline,

@@ -103,6 +103,8 @@ def make_plan(job: Job) -> Plan:
     sampling = config.sampling
     total = work.total(work.names(config.tasks), sampling.num_samples, sampling.num_bias_samples, config.limit)
     notes = [*without_size(total.unknown), *advice(found, job)]
+    if pipeline.backend is not None:
+        notes.append("texts are encoded before the images: their encoders are not in these figures")
     if found.step:
         of = f"{total.passes:,} passes and {total.images:,} images"
         notes.append(f"hours are for {of}, by the tasks' published sizes, with {job.storage}")
@@ -203,11 +205,15 @@ def make_scoring(
     dtype = jnp.dtype(pipeline.denoiser.dtype).name
     _, params = pipeline.denoiser_function()
     image_function, image_params = pipeline.image_function()
-    text_function, text_params = pipeline.text_function(dtype)
-    ids = jax.tree.map(np.asarray, pipeline.tokenize([""], image_size=image_size))
     pixels = jax.ShapeDtypeStruct((1, image_size, image_size, 3), np.uint8)
     latents = jax.eval_shape(image_function, image_params, pixels)
-    states = jax.eval_shape(text_function, text_params, ids)
+    if (of_texts := pipeline.host_texts(dtype)) is None:
+        text_function, text_params = pipeline.text_function(dtype)
+        ids = jax.tree.map(np.asarray, pipeline.tokenize([""], image_size=image_size))
+        states = jax.eval_shape(text_function, text_params, ids)
+    else:
+        text_params = []
+        states = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype), of_texts[1])
     parts = mesh.shape.get(parallel.MODEL_AXIS, 1)
     weights = {
         "denoiser": memory.of_arrays(params) // parts,
@@ -228,16 +234,16 @@ def make_scoring(
     batch = batch or denoising.usual_batch_size(pipeline, latents.shape[1:], mesh, resident)
     blocks = few_blocks.block_counts(pipeline.denoiser.config) if shallow else ()
     of_few = tuple((counts, lowering(one)) for counts, one in shallow)
-    images, texts = pipeline_tables.image_batch(image_size, mesh), pipeline_tables.text_batch(ids, mesh)
-    encoders = (
-        _encoder("image encoder", "image", image_function, image_params, pixels, images, mesh),
-        _encoder("text encoder", TEXT, text_function, text_params, ids, texts, mesh),
-    )
+    images = pipeline_tables.image_batch(image_size, mesh)
+    encoders = [_encoder("image encoder", "image", image_function, image_params, pixels, images, mesh)]
+    if of_texts is None:
+        texts = pipeline_tables.text_batch(ids, mesh)
+        encoders.append(_encoder("text encoder", TEXT, text_function, text_params, ids, texts, mesh))
     return Scoring(
         weights,
         table_bytes,
         Program("denoising step", "pass", batch, lowering(pipeline), blocks, of_few),
-        () if shallow else encoders,
+        () if shallow else tuple(encoders),
         memory.of_arrays(text_params) // parts if staged else 0,
     )
 

@@ -113,7 +113,13 @@ def as_jax(tensor: Any) -> jax.Array:
 
 
 def to_numpy(tensor: Any) -> np.ndarray:
-    """A tensor of the host as an array of the same memory, which nobody can write into."""
+    """A tensor of the host as an array of the same memory, which nobody can write into.
+
+    Of the meta device, an array of zeros that takes no memory.
+    """
+    if tensor.is_meta:
+        zero = to_numpy(torch.zeros((), dtype=tensor.dtype))
+        return np.broadcast_to(zero, tuple(tensor.shape))
     tensor = tensor.detach().contiguous()
     is_bfloat16 = tensor.dtype == torch.bfloat16
     array = (tensor.view(torch.int16) if is_bfloat16 else tensor).numpy()

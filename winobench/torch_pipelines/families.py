@@ -28,7 +28,7 @@ class Family:
       fill: (results of ``encode_prompt``, tokens at most) -> the same with shapes that do not depend on the texts.
       restore: what ``fill`` gave -> what ``__call__`` takes.
       tokens: the keyword with the most tokens of a text. None where the family has no such keyword.
-      guidance: the keyword of classifier-free guidance, of which 1 is none.
+      guidance: the keyword of classifier-free guidance, of which 1 is none. None where the call has none.
       embedded: the keyword of a guidance that the network is given as a number.
       pack: (pipeline, latents [n, c, h, w]) -> latents as ``__call__`` takes them. None for those that it makes itself.
       unpack: (pipeline, prediction, height, width in pixels) -> [n, c, h, w].
@@ -58,7 +58,7 @@ class Family:
     fill: Callable[[tuple[Any, ...], int], tuple[Any, ...]] | None = None
     restore: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = None
     tokens: str | None = "max_sequence_length"
-    guidance: str = "guidance_scale"
+    guidance: str | None = "guidance_scale"
     embedded: str | None = None
     pack: Callable[[Any, Any], Any] | None = None
     unpack: Callable[[Any, Any, int, int], Any] | None = None
@@ -131,6 +131,7 @@ _Z_IMAGE = Family(
     fill=changes.z_image_fill,
     restore=lambda results: (list(results[0]), []),
     side=2,
+    size=1024,
     during=changes.z_image,
 )
 # Perturbed attention is left out.
@@ -155,7 +156,7 @@ FAMILIES: dict[str, Family] = {
         together=False,
         during=changes.fibo,
     ),
-    "BriaPipeline": Family(**_SQUARES, constants=(2,), pixels=lambda pipe: pipe.vae_scale_factor // 2),
+    "BriaPipeline": Family(**_SQUARES, constants=(2,), pixels=lambda pipe: pipe.vae_scale_factor // 2, size=1024),
     "ChromaPipeline": Family(**_SQUARES, constants=(1,)),
     "CogView3PlusPipeline": Family(side=2),
     "CogView4Pipeline": Family(
@@ -179,6 +180,7 @@ FAMILIES: dict[str, Family] = {
         times=lambda times: types.SimpleNamespace(item=lambda: times),
         during=changes.ernie,
     ),
+    "Flux2KleinKVPipeline": Family(**changes.SQUARES_AS_CHANNELS, constants=(1,), guidance=None),
     "Flux2KleinPipeline": Family(**changes.SQUARES_AS_CHANNELS, constants=(1,)),
     "Flux2Pipeline": Family(
         **changes.SQUARES_AS_CHANNELS, constants=(1,), call={"guidance_scale": 4.0}, embedded="guidance_scale"
@@ -215,7 +217,7 @@ FAMILIES: dict[str, Family] = {
         pack=changes.ideogram_pack,
         unpack=changes.ideogram_unpack,
         side=2,
-        size=1024,
+        size=2048,
         without=("unconditional_transformer", "prompt_enhancer_head"),
         scale=changes.ideogram_scale,
         rounding=1e-3,  # the network multiplies the last bit of a time by 10,000

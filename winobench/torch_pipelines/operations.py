@@ -6,6 +6,7 @@ torch does, in any dtype.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -129,18 +130,23 @@ def convolution(
         pads, spread = [(p, p) for p in padding], ones
     if groups == 1 and not transposed and tuple(stride) == kernel_size and not any(padding) and set(dilation) == {1}:
         y = _of_patches(x, kernel)
+    elif groups > 1 and kernel.shape[-2] > 1 and set(kernel_size) == {1} and set(stride) == {1} and not any(padding):
+        y = _of_groups(x, kernel, groups)
     else:
         space = "DHW"[-len(kernel_size) :]
-        y = jax.lax.conv_general_dilated(
-            x,
-            kernel,
-            stride,
-            pads,
+        convolve = functools.partial(
+            jax.lax.conv_general_dilated,
+            window_strides=stride,
+            padding=pads,
             lhs_dilation=spread,
             rhs_dilation=dilation,
-            feature_group_count=groups,
             dimension_numbers=(f"N{space}C", f"{space}IO", f"N{space}C"),
         )
+        if groups == 1 or kernel.shape[-2] == 1:
+            y = convolve(x, kernel, feature_group_count=groups)
+        else:
+            parts = (jnp.split(array, groups, axis=-1) for array in (x, kernel))
+            y = jnp.concatenate([convolve(*each) for each in zip(*parts, strict=True)], axis=-1)
     return jnp.moveaxis(y if bias is None else y + bias, -1, 1)
 
 
@@ -164,6 +170,16 @@ def _of_patches(x: jax.Array, kernel: jax.Array) -> jax.Array:
         axes = range(1, 2 * len(sizes) + 1)
         x = x.transpose(0, *axes[::2], *axes[1::2], 2 * len(sizes) + 1).reshape(x.shape[0], *counts, -1)
     return x @ kernel.reshape(-1, outputs)
+
+
+def _of_groups(x: jax.Array, kernel: jax.Array, groups: int) -> jax.Array:
+    """A convolution of single pixels in groups, as matrix products.
+
+    XLA (jaxlib 0.10.2) divides a convolution in groups among devices wrongly, unless each group has one input.
+    """
+    kernel = kernel.reshape(kernel.shape[-2], groups, -1)
+    y = jnp.einsum("...gi,igo->...go", x.reshape(*x.shape[:-1], groups, -1), kernel)
+    return y.reshape(*x.shape[:-1], -1)
 
 
 def group_norm(
