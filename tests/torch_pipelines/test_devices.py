@@ -40,8 +40,8 @@ def test_text_encoders_on_devices_equal_torch(name, maker):
             got = texts.encode_all(TEXTS)
         assert live.bytes_on(jax.devices()[0]) == 0
         assert got.keys() == wanted.keys()
-        for name, array in wanted.items():
-            assert difference(got[name], array) <= 1e-5
+        for place, array in wanted.items():
+            assert difference(got[place], array) <= 5e-5 if array.any() else not got[place].any()
 
 
 def test_few_lengths_are_compiled():

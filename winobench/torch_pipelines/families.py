@@ -208,6 +208,7 @@ FAMILIES: dict[str, Family] = {
         during=changes.hunyuan_image,
     ),
     "Ideogram4Pipeline": Family(
+        encodes_by_forward=False,
         draws=False,
         call={"guidance_scale": 1.0, "guidance_schedule": None, "max_sequence_length": 256},
         encode={"grid_h": 1, "grid_w": 1, "max_sequence_length": 256},
