@@ -157,18 +157,19 @@ def diffusers_classes() -> Iterator[str]:
         "The route is `native` for a family in Flax, and `torch` for torch's code under JAX. The difference is the"
         " largest one between winobench's and diffusers' predictions on a tiny network of random weights, divided by"
         " their root mean square. diffusers made its predictions in its own loop, with its own scheduler. The seconds"
-        " are the time to compile that network on two CPU cores.",
+        " are the time to compile that network on two CPU cores. Some classes do not generate images with torch's code here.",
         "",
         f"Measured with {versions} by `python -m benchmarks.torch_classes`.",
         "",
-        "| class | route | prediction | latents | seconds |",
-        "| --- | --- | ---: | ---: | ---: |",
+        "| class | route | images | prediction | latents | seconds |",
+        "| --- | --- | --- | ---: | ---: | ---: |",
     )
     for name in sorted(torch_families.FAMILIES):
         route = "native, torch" if name in families.FAMILIES else "torch"
+        images = "generates" if torch_families.FAMILIES[name].draws else ""
         row = measured[name]
         numbers = f"{row['prediction']:.1e} | {row['latents']:.1e} | {row['compiling']:.1f}"
-        yield f"| `{name}` | {route} | {numbers} |"
+        yield f"| `{name}` | {route} | {images} | {numbers} |"
     yield from ("", "## Refused", "", "| class | reason |", "| --- | --- |")
     for name, reason in sorted(refusals.REFUSED.items()):
         yield f"| `{name}` | {_escaped(reason)} |"

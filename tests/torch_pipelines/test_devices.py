@@ -9,7 +9,8 @@ import pytest
 
 from tests.live_arrays import LiveArrays
 from tests.torch_pipelines import comparison
-from tests.torch_pipelines.comparison import assert_close as _close
+from tests.torch_pipelines.comparison import difference
+from tests.torch_pipelines.test_families import TOLERANCE
 from tests.torch_pipelines.tiny import sana_pipeline
 from winobench import parallel
 from winobench.scorers.diffusion_itm import DiffusionITM
@@ -39,8 +40,8 @@ def test_text_encoders_on_devices_equal_torch(name, maker):
             got = texts.encode_all(TEXTS)
         assert live.bytes_on(jax.devices()[0]) == 0
         assert got.keys() == wanted.keys()
-        for name, array in wanted.items():
-            _close(got[name], array, 1e-5)
+        for place, array in wanted.items():
+            assert difference(got[place], array) <= 5e-5 if array.any() else not got[place].any()
 
 
 def test_few_lengths_are_compiled():
@@ -106,4 +107,4 @@ def _latents(devices, model_parallel):
 
 @pytest.mark.parametrize("model_parallel", [1, 2])
 def test_devices_share_images(model_parallel):
-    _close(_latents(4, model_parallel), _latents(1, 1))
+    assert difference(_latents(4, model_parallel), _latents(1, 1)) <= TOLERANCE

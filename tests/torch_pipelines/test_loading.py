@@ -92,16 +92,6 @@ def _pickle(folder):
     (folder / DENOISER).unlink()
 
 
-def _scaled(folder):
-    change(
-        folder / ENCODER,
-        lambda tensors: {
-            **{name: tensor.to(torch.float8_e4m3fn) for name, tensor in tensors.items()},
-            "layers.0.mlp.up_proj.scale_weight": torch.tensor(2.0),
-        },
-    )
-
-
 REFUSED = {
     "a pipeline's code": (_custom_pipeline, "foreign-code", "model_index.json", "mine"),
     "a part's code": (_custom_part, "foreign-code", "model_index.json", "tokenizer", "mine"),
@@ -224,34 +214,79 @@ def test_a_pickle_is_not_read_where_pickles_are_allowed(folder):
     assert "allow" not in str(caught.value)
 
 
-@pytest.mark.parametrize("part", ["transformer", "text_encoder"])
-def test_weights_of_8_bits_without_factors_are_read_and_others_refused(folder, part):
+@pytest.mark.parametrize(
+    ("part", "layer"),
+    [("transformer", "transformer_blocks.0.attn1.to_q"), ("text_encoder", "layers.0.mlp.up_proj")],
+)
+def test_weights_of_8_bits_are_multiplied_by_their_factors(folder, part, layer):
     path = folder / (DENOISER if part == "transformer" else ENCODER)
-    before = safetensors.torch.load_file(path)
-    halves = {name: tensor.to(torch.float8_e4m3fn) for name, tensor in before.items()}
-    change(path, lambda _: halves)
-    state = getattr(loading.load(folder, "float32"), part).state_dict()
-    for name, tensor in halves.items():
-        torch.testing.assert_close(state[name], tensor.float(), rtol=0, atol=0)
-    change(path, lambda tensors: {**tensors, "layers.0.mlp.up_proj.scale_weight": torch.tensor(2.0)})
-    with pytest.raises(ValueError, match=r"scale_weight"):
+    eights = {name: tensor.to(torch.float8_e4m3fn) for name, tensor in safetensors.torch.load_file(path).items()}
+    change(path, lambda _: eights)
+    plain = getattr(loading.load(folder, "float32"), part).state_dict()
+    change(path, lambda tensors: {**tensors, f"{layer}.scale_weight": torch.tensor(2.0)})
+    for dtype in ("float32", "bfloat16"):
+        network = getattr(loading.load(folder, dtype), part)
+        assert str(network.dtype) == f"torch.{dtype}"
+        for name, tensor in network.state_dict().items():
+            wanted = eights[name].float() * (2 if name == f"{layer}.weight" else 1)
+            torch.testing.assert_close(tensor.float(), wanted, rtol=0, atol=0)
+            torch.testing.assert_close(plain[name], eights[name].float(), rtol=0, atol=0)
+    change(path, lambda tensors: {**tensors, "nowhere.scale_weight": torch.tensor(2.0)})
+    with raises("unsupported-checkpoint", "nowhere.scale_weight"):
         loading.load(folder, "float32")
+
+
+def _in_4_bits(weight):
+    """A matrix in bitsandbytes' form nf4, with blocks of 64."""
+    values = torch.tensor([*np.linspace(-1, 1, 16)], dtype=torch.float32)
+    flat = weight.reshape(-1, 64)
+    largest = flat.abs().amax(1)
+    codes = (flat / largest[:, None]).unsqueeze(-1).sub(values).abs().argmin(-1).reshape(-1, 2).to(torch.uint8)
+    state = json.dumps({"quant_type": "nf4", "blocksize": 64, "dtype": "float32", "shape": list(weight.shape)})
+    parts = {
+        "": (codes[:, 0] * 16 + codes[:, 1])[:, None],
+        ".absmax": largest,
+        ".quant_map": values,
+        ".quant_state.bitsandbytes__nf4": torch.tensor([*state.encode()], dtype=torch.uint8),
+    }
+    floats = values[codes.reshape(-1).long()].reshape(-1, 64) * largest[:, None]
+    return parts, floats.reshape(weight.shape)
+
+
+@pytest.mark.parametrize(
+    ("part", "layer"),
+    [("transformer", "transformer_blocks.0.attn1.to_q.weight"), ("text_encoder", "layers.0.mlp.up_proj.weight")],
+)
+def test_weights_of_4_bits_need_no_bitsandbytes(folder, part, layer):
+    path = folder / (DENOISER if part == "transformer" else ENCODER)
+    tensors = safetensors.torch.load_file(path)
+    packed, wanted = _in_4_bits(tensors.pop(layer))
+    change(path, lambda _: {**tensors, **{f"{layer}{name}": one for name, one in packed.items()}})
+    edit(folder / part / "config.json", quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True})
+    pipe = loading.load(folder, "float32")
+    torch.testing.assert_close(getattr(pipe, part).state_dict()[layer], wanted, rtol=1e-6, atol=0)
+    identity = TorchPipeline.from_diffusers(pipe)
+    assert "quantization_config" not in {*identity.network.config.to_dict(), *identity.texts.identity["configs"]}
 
 
 @pytest.mark.parametrize(
     ("method", "code", "word"),
-    [
-        ("bitsandbytes", "missing-package", '"bitsandbytes"'),
-        ("torchao", "missing-package", '"torchao"'),
-        ("awq", "unsupported-checkpoint", "awq"),
-    ],
+    [("torchao", "missing-package", '"torchao"'), ("awq", "unsupported-checkpoint", "awq")],
 )
 def test_a_quantised_part_names_its_package(folder, monkeypatch, method, code, word):
-    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     edit(folder / "transformer/config.json", quantization_config={"quant_method": method})
     with raises(code, "transformer", word):
         loading.load(folder, "float32")
+
+
+def test_a_denoiser_in_a_single_file(folder, usual, tmp_path, monkeypatch):
+    monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "mine.safetensors").write_bytes((folder / DENOISER).read_bytes())
+    assert fingerprint(f"{folder}+{tmp_path / 'mine.safetensors'}") == usual
+    _nudge(tmp_path / "mine.safetensors")
+    (folder / DENOISER).unlink()
+    assert fingerprint(f"{folder}+{tmp_path / 'mine.safetensors'}") != usual
 
 
 def test_memory_is_asked_before_weights_are_read(folder, monkeypatch):
@@ -327,7 +362,7 @@ CHANGES = {
     "an option of the text encoder": lambda folder: edit(folder / "text_encoder/config.json", rms_norm_eps=1e-3),
     "the tokenizer": lambda folder: edit(folder / "tokenizer/tokenizer_config.json", padding_side="left"),
     "the chat template": lambda folder: (folder / "tokenizer/chat_template.jinja").write_text("{{ messages }}"),
-    "the scheduler": lambda folder: edit(folder / "scheduler/scheduler_config.json", shift=1.0),
+    "the scheduler": lambda folder: edit(folder / "scheduler/scheduler_config.json", flow_shift=1.0),
 }
 
 
@@ -348,9 +383,7 @@ def _sharded(folder):
 SAME = {
     "another place": lambda folder: None,
     "several files": _sharded,
-    "how it samples": lambda folder: edit(
-        folder / "scheduler/scheduler_config.json", shift_terminal=0.1, invert_sigmas=False
-    ),
+    "how it samples": lambda folder: edit(folder / "scheduler/scheduler_config.json", solver_order=1),
     "who wrote it": lambda folder: edit(folder / "model_index.json", _diffusers_version="0.30.0"),
     "parts that are not used": lambda folder: edit(folder / "model_index.json", safety_checker=[None, None]),
     "where it was": lambda folder: edit(folder / "transformer/config.json", _name_or_path="/elsewhere"),

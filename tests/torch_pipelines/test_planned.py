@@ -3,8 +3,6 @@
 import jax
 import pytest
 
-pytest.importorskip("torch")
-
 from winobench import parallel
 from winobench.models import holding
 from winobench.planning import scoring

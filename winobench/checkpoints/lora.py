@@ -184,7 +184,7 @@ def _network_name(pipeline: AnyPipeline, part: str, adapters: Mapping[str, Adapt
     elif part == lora_keys.T5 and part not in pipeline.NETWORKS and pipeline.LARGE_ENCODERS:
         part = pipeline.LARGE_ENCODERS[0]
     networks, kind = pipeline.networks, type(pipeline).__name__
-    if part in networks and networks[part].lora_targets:
+    if part in networks and getattr(networks[part], "lora_targets", None):
         return part
     if all(adapter.is_zero for adapter in adapters.values()):
         return None

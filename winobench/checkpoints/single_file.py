@@ -52,7 +52,7 @@ _OPEN_CLIP = ("cond_stage_model.model.", "conditioner.embedders.1.model.")
 _EMA = "model_ema.diffusion_model"
 # What no network reads: buffers, parts of a training, and a tokenizer.
 _UNUSED = re.compile(
-    r"model_ema\..*|first_stage_model\.loss\..*|(.+\.)?(logit_scale|position_ids|spiece_model)|(model\.diffusion_model\.)?norm_final"
+    r"model_ema\..*|first_stage_model\.loss\..*|(.+\.)?(logit_scale|position_ids|attn_mask|spiece_model)|(model\.diffusion_model\.)?norm_final"
     r"\.weight|(alphas_cumprod|betas|log_one_minus|sqrt_|posterior_)\w*|denoiser\.sigmas"
 )
 # Marks of fine-tuned models, and what the schedule of their base must say.
@@ -159,7 +159,7 @@ class SingleFile(sources.Source):
         # The file may have had another name.
         if there := next(root.glob(f"[!.]*-{key}"), None):
             return str(there)
-        folder = root / f"{registry.model_label(pathlib.Path(self.path).stem)}-{key}"
+        folder = root / f"{registry.model_label(pathlib.Path(self.path).stem)[:80]}-{key}"
         if any(name.startswith(_EMA) for name in self._tensors):
             _log.warning("%s also holds an average of the training (%s*), which is not used", self.path, _EMA)
         _log.warning("converting %s to %s, once", self.path, folder)

@@ -130,7 +130,9 @@ class FlowSchedule(Schedule):
 
     def sampling_levels(self, num_steps: int, *, evenly: bool) -> np.ndarray:
         """Levels of a run of Euler's method, as in diffusers: float32 [num_steps + 1], falling to 0, the image."""
-        last = 1 / num_steps if evenly else float(self.noise_rates[0])
+        # The lowest level is shifted twice, but not one whose shift depends on the image.
+        lowest = 1 / self.num_train_timesteps if self.use_dynamic_shifting else float(self.noise_rates[0])
+        last = 1 / num_steps if evenly else lowest
         levels = self.shifted(np.linspace(1.0, last, num_steps))
         return np.append(levels, 0).astype(np.float32)
 

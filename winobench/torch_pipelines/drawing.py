@@ -25,10 +25,20 @@ if TYPE_CHECKING:
 _LATENTS = ("hidden_states", "sample", "x")
 
 
+def check(pipeline: TorchPipeline) -> None:
+    """Raises InputError where images cannot be generated."""
+    if not pipeline.family.draws:
+        raise InputError(
+            f"{pipeline.diffusers_class} can be scored here, but generates no images: use diffusers itself",
+            code="unsupported-option",
+        )
+
+
 def draw(
     pipeline: TorchPipeline, run: Run, texts: Sequence[str], noise: jax.Array, keys: jax.Array
 ) -> tuple[np.ndarray, Decoded | None]:
     """See `winobench.diffusion.drawing.Drawing`."""
+    check(pipeline)
     if run.image is not None:
         raise InputError(
             f"{pipeline.diffusers_class} generates from noise alone here: leave out image", code="unsupported-option"
@@ -53,12 +63,18 @@ def decode(pipeline: TorchPipeline, latents: np.ndarray, batch_size: int, mesh: 
 
     def batch(rows: np.ndarray) -> Decoded:
         keywords = {"prompt": [""] * len(rows), "num_inference_steps": 1, "height": height, "width": width}
-        keywords |= _guidance(pipeline, 1.0, len(rows))
+        keywords |= _guidance(pipeline, 0.0, len(rows))
         scheduler = prediction.one_time(pipeline.diffusers.scheduler, np.zeros(len(rows), np.float32))
         scheduler.timesteps = []
         calls = pipeline.texts.repeated(len(rows))
         with _on_devices(pipeline, mesh, len(rows), scheduler, lambda *_, **__: next(calls)):
-            return _called(pipeline, latents[rows], keywords)[1]
+            try:
+                return _called(pipeline, latents[rows], keywords)[1]
+            except UnboundLocalError as error:
+                raise InputError(
+                    f"{pipeline.diffusers_class} decodes nothing but the result of its last step: generate images",
+                    code="unsupported-option",
+                ) from error
 
     return _in_batches(batch, len(latents), batch_size if _takes_rows(pipeline) else 1)
 

@@ -28,13 +28,14 @@ class Family:
       fill: (results of ``encode_prompt``, tokens at most) -> the same with shapes that do not depend on the texts.
       restore: what ``fill`` gave -> what ``__call__`` takes.
       tokens: the keyword with the most tokens of a text. None where the family has no such keyword.
-      guidance: the keyword of classifier-free guidance, of which 1 is none.
+      guidance: the keyword of classifier-free guidance, of which 1 is none. None where the call has none.
       embedded: the keyword of a guidance that the network is given as a number.
       pack: (pipeline, latents [n, c, h, w]) -> latents as ``__call__`` takes them. None for those that it makes itself.
       unpack: (pipeline, prediction, height, width in pixels) -> [n, c, h, w].
       side: latents along one side of a position of the denoiser.
       encodes_by_forward: whether ``encode_prompt`` only calls the text encoders. Those that it uses otherwise, such as
         by ``generate``, stay on the host.
+      draws: whether images can be generated: its denoiser runs without `during`, and no part of its loop is left out.
       pixels: pipeline -> pixels along one side of a latent.
       together: several texts are encoded at once. False where the conditions of a text depend on the others.
       size: height and width of the images, in pixels, where no config has them.
@@ -57,12 +58,13 @@ class Family:
     fill: Callable[[tuple[Any, ...], int], tuple[Any, ...]] | None = None
     restore: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = None
     tokens: str | None = "max_sequence_length"
-    guidance: str = "guidance_scale"
+    guidance: str | None = "guidance_scale"
     embedded: str | None = None
     pack: Callable[[Any, Any], Any] | None = None
     unpack: Callable[[Any, Any, int, int], Any] | None = None
     side: int = 1
     encodes_by_forward: bool = True
+    draws: bool = True
     pixels: Callable[[Any], int] = lambda pipe: pipe.vae_scale_factor
     together: bool = True
     size: int | None = None
@@ -124,10 +126,12 @@ _PIXART = Family(
 )
 _SANA = Family(call={"use_resolution_binning": False})
 _Z_IMAGE = Family(
+    draws=False,
     call={"guidance_scale": 0.0},
     fill=changes.z_image_fill,
     restore=lambda results: (list(results[0]), []),
     side=2,
+    size=1024,
     during=changes.z_image,
 )
 # Perturbed attention is left out.
@@ -141,7 +145,7 @@ def _with_pag(family: Family) -> Family:
 FAMILIES: dict[str, Family] = {
     "AuraFlowPipeline": Family(constants=(1,), side=2, during=adaptations.times_in_lists),
     "BriaFibo2Pipeline": Family(
-        prompts=changes.fibo2_prompts, fill=changes.fibo2_fill, tokens=None, side=2, during=changes.fibo2
+        draws=False, prompts=changes.fibo2_prompts, fill=changes.fibo2_fill, tokens=None, side=2, during=changes.fibo2
     ),
     "BriaFiboPipeline": Family(
         encode={"max_sequence_length": 256},
@@ -152,7 +156,7 @@ FAMILIES: dict[str, Family] = {
         together=False,
         during=changes.fibo,
     ),
-    "BriaPipeline": Family(**_SQUARES, constants=(2,), pixels=lambda pipe: pipe.vae_scale_factor // 2),
+    "BriaPipeline": Family(**_SQUARES, constants=(2,), pixels=lambda pipe: pipe.vae_scale_factor // 2, size=1024),
     "ChromaPipeline": Family(**_SQUARES, constants=(1,)),
     "CogView3PlusPipeline": Family(side=2),
     "CogView4Pipeline": Family(
@@ -176,6 +180,7 @@ FAMILIES: dict[str, Family] = {
         times=lambda times: types.SimpleNamespace(item=lambda: times),
         during=changes.ernie,
     ),
+    "Flux2KleinKVPipeline": Family(**changes.SQUARES_AS_CHANNELS, constants=(1,), guidance=None),
     "Flux2KleinPipeline": Family(**changes.SQUARES_AS_CHANNELS, constants=(1,)),
     "Flux2Pipeline": Family(
         **changes.SQUARES_AS_CHANNELS, constants=(1,), call={"guidance_scale": 4.0}, embedded="guidance_scale"
@@ -183,6 +188,7 @@ FAMILIES: dict[str, Family] = {
     "FluxKontextPipeline": dataclasses.replace(_FLUX, during=changes.flux_kontext),
     "FluxPipeline": _FLUX,
     "HiDreamImagePipeline": Family(
+        draws=False,
         side=2,
         fill=changes.hidream_layers,
         restore=changes.hidream_layers,
@@ -192,6 +198,7 @@ FAMILIES: dict[str, Family] = {
     "HunyuanDiTPAGPipeline": _with_pag(_HUNYUAN_DIT),
     "HunyuanDiTPipeline": _HUNYUAN_DIT,
     "HunyuanImagePipeline": Family(
+        draws=False,
         call={"distilled_guidance_scale": 3.25},
         tokens=None,
         guidance="distilled_guidance_scale",
@@ -201,6 +208,8 @@ FAMILIES: dict[str, Family] = {
         during=changes.hunyuan_image,
     ),
     "Ideogram4Pipeline": Family(
+        encodes_by_forward=False,
+        draws=False,
         call={"guidance_scale": 1.0, "guidance_schedule": None, "max_sequence_length": 256},
         encode={"grid_h": 1, "grid_w": 1, "max_sequence_length": 256},
         fill=changes.ideogram_fill,
@@ -208,7 +217,7 @@ FAMILIES: dict[str, Family] = {
         pack=changes.ideogram_pack,
         unpack=changes.ideogram_unpack,
         side=2,
-        size=1024,
+        size=2048,
         without=("unconditional_transformer", "prompt_enhancer_head"),
         scale=changes.ideogram_scale,
         rounding=1e-3,  # the network multiplies the last bit of a time by 10,000
@@ -258,7 +267,7 @@ FAMILIES: dict[str, Family] = {
         tokens=None,
         without=("text_processor",),
     ),
-    "Lumina2Pipeline": Family(side=2, schedule=changes.lumina2_schedule, during=changes.lumina2),
+    "Lumina2Pipeline": Family(draws=False, side=2, schedule=changes.lumina2_schedule, during=changes.lumina2),
     "LuminaPipeline": Family(
         call={"clean_caption": False, "scaling_watershed": changes.Always()},
         encode={"clean_caption": False},
@@ -269,6 +278,7 @@ FAMILIES: dict[str, Family] = {
         scale=changes.without_shift,
     ),
     "NucleusMoEImagePipeline": Family(
+        draws=False,
         encode={"max_sequence_length": 1024},
         fill=padded_with_mask,
         pack=lambda pipe, latents: pipe._pack_latents(latents, *latents.shape, pipe.transformer.config.patch_size),

@@ -66,15 +66,11 @@ def load(
     # Images are encoded once, and the most that a half rounds would come from their latents.
     dtypes = {"default": dtype, family.autoencoder: "float32"}
     parts.check_memory(source, {part: tensors for part, (_, tensors) in found.items()}, dtypes)
-    variants = {part: its_variant for part, (its_variant, _) in found.items()}
-    del found  # it holds the files
     folder, loaded = parts.folder_of(source, kinds), {}
     for part, kind in kinds.items():
-        if part in variants:
-            its_dtype = dtypes.get(part, dtype)
-            loaded[part] = parts.load_network(
-                source, folder, part, kind, its_dtype, variants[part], part == family.denoiser
-            )
+        if part in found:
+            how = dtypes.get(part, dtype), part == family.denoiser
+            loaded[part] = parts.load_network(source, folder, part, kind, *found[part], *how)
         else:
             loaded[part] = parts.load_other(source, folder, part, kind)
     pipe = parts.assemble(source, index, loaded)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -21,7 +22,9 @@ class TorchConfig:
     """The config of a torch module. Options are attributes, as in configs of ours."""
 
     def __init__(self, values: Mapping[str, Any]):
-        self._text = json.dumps({**values}, sort_keys=True, default=str)
+        # Samplers have infinite numbers, which are none in JSON.
+        values = {name: str(one) if one in (math.inf, -math.inf) else one for name, one in values.items()}
+        self._text = json.dumps(values, sort_keys=True, default=str)
         self._values = json_files.parse(self._text)
 
     def __getattr__(self, name: str) -> Any:

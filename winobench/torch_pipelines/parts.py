@@ -18,6 +18,7 @@ from winobench.base import hub, memory, options
 from winobench.base.errors import InputError
 from winobench.checkpoints import sources, weights
 from winobench.checkpoints.sources import LocalFolder, Source
+from winobench.checkpoints.weights import FileTensor
 from winobench.torch_pipelines.families import Family, refuse_code
 
 INDEX = "model_index.json"
@@ -31,9 +32,8 @@ _LOOSE = re.compile("tokenizer|processor|scheduler")
 # Classes that read a part's class from its config, which may name code.
 _READS_AUTO_MAP = re.compile(r"Auto[A-Z]\w*|\w+Processor")
 _AUTO_MAP = "auto_map"
-# Method of quantisation -> the package that diffusers and transformers undo it with.
-_QUANTISERS = {"bitsandbytes": "bitsandbytes", "gguf": "gguf", "quanto": "optimum-quanto", "torchao": "torchao"}
-_MODULES = {"optimum-quanto": "optimum.quanto"}
+# Method of quantisation -> the package that diffusers undoes it with, and its module.
+_QUANTISERS = {"torchao": ("torchao", "torchao")}
 # What quantised weights are multiplied by.
 _SCALES = re.compile(r"(.+[._])?(\w*scale(_inv|_\d)?|scale_\w+|scaled_fp8|absmax|quant_map|SCB|qzeros|scales)")
 
@@ -125,6 +125,7 @@ def is_network(kind: type) -> bool:
 
 def folder_of(source: Source, names: Iterable[str]) -> str:
     """A local folder with a pipeline's small files."""
+    source = getattr(source, "base", source)  # of a single file
     if isinstance(source, LocalFolder):
         return str(source.path)
     import huggingface_hub
@@ -177,22 +178,37 @@ def check_memory(source: Source, found: Mapping[str, Mapping[str, Any]], dtypes:
 
 
 def load_network(
-    source: Source, folder: str, part: str, kind: type, dtype: str, variant: str | None, is_denoiser: bool
+    source: Source,
+    folder: str,
+    part: str,
+    kind: Any,
+    variant: str | None,
+    tensors: Mapping[str, FileTensor],
+    dtype: str,
+    is_denoiser: bool,
 ) -> Any:
     """One network, all of whose parameters are filled by its files."""
     from winobench.torch_pipelines import bridge
 
-    config = sources.read_json(source.require(f"{part}/config.json", f"so there is no {kind.__name__} in it"))
-    _check_quantiser(source, part, config)
+    path = source.require(f"{part}/config.json", f"so there is no {kind.__name__} in it")
+    config = sources.read_json(path)
+    # Ours makes floats of bitsandbytes' forms, for which diffusers needs a GPU, and applies factors of 8 bits.
+    is_ours = any(not (one.stored and one.file.startswith(os.path.join(folder, ""))) for one in tensors.values())
+    if not is_ours:
+        _check_quantiser(source, part, config)
+    how: dict[str, Any] = {"dtype": getattr(bridge.torch, dtype)}
     with quietly(f"{part} of {source} cannot be loaded"):
+        if is_ours:
+            config.pop("quantization_config", None)
+            return _filled(kind, config, tensors, **how)
         network, report = kind.from_pretrained(
             folder,
             subfolder=part,
-            dtype=getattr(bridge.torch, dtype),
             variant=variant,
             use_safetensors=True,
             local_files_only=True,
             output_loading_info=True,
+            **how,
         )
     lacking = sorted(report["missing_keys"])
     left = sorted(key for key in report["unexpected_keys"] if is_denoiser or _SCALES.fullmatch(key))
@@ -202,10 +218,38 @@ def load_network(
             + (f" {len(lacking)} are missing ({sources.shorten(lacking, 2)})" if lacking else "")
             + (f" {len(left)} have no place in it ({sources.shorten(left, 2)})" if left else "")
         )
-    if getattr(network, "is_quantized", False) or getattr(network, "hf_quantizer", None) is not None:
+    if config.get("quantization_config"):
         with quietly(f"{part} of {source} cannot be dequantised"):
-            network = network.dequantize().to(getattr(bridge.torch, dtype))
+            network = network.dequantize().to(**how)
     return network
+
+
+def _filled(kind: Any, config: dict[str, Any], tensors: Mapping[str, FileTensor], dtype: Any) -> Any:
+    """A network with these tensors, each of which it has."""
+    import accelerate
+
+    from winobench.torch_pipelines import bridge
+
+    def converted(name: str, tensor: FileTensor) -> Any:
+        value = bridge.to_torch(tensor.read())
+        kept = any(part in name.split(".") for part in getattr(kind, "_keep_in_fp32_modules", None) or ())
+        if not value.is_floating_point():
+            return value.clone()
+        return value.to(bridge.torch.float32 if kept else dtype, copy=True)
+
+    state = {name: converted(name, tensor) for name, tensor in tensors.items()}
+    if not issubclass(kind, bridge.diffusers.ModelMixin):
+        made = kind.config_class.from_dict(config)
+        network, report = kind.from_pretrained(
+            None, config=made, state_dict=state, dtype=dtype, output_loading_info=True
+        )
+        if wrong := sorted({*report["missing_keys"], *report["unexpected_keys"]}):
+            raise ValueError(f"its tensors do not fit its config ({sources.shorten(wrong, 2)})")
+        return network
+    with accelerate.init_empty_weights(include_buffers=False):
+        network = kind.from_config({**config, "_class_name": kind.__name__})
+    network.load_state_dict(state, assign=True)
+    return network.eval().requires_grad_(False)
 
 
 def _check_quantiser(source: Source, part: str, config: Mapping[str, Any]) -> None:
@@ -213,14 +257,14 @@ def _check_quantiser(source: Source, part: str, config: Mapping[str, Any]) -> No
     if not quantised:
         return
     method = quantised.get("quant_method") if isinstance(quantised, dict) else quantised
-    package = _QUANTISERS.get(str(method))
-    if package is None:
+    if method not in _QUANTISERS:
         raise InputError(
             f"{part} of {source} is quantised by {options.quote(method)}, which is not undone here: take the"
             " unquantised model",
             code="unsupported-checkpoint",
         )
-    if importlib.util.find_spec(_MODULES.get(package, package).partition(".")[0]) is None:
+    package, module = _QUANTISERS[method]
+    if importlib.util.find_spec(module) is None:
         raise InputError(
             f'{part} of {source} is quantised by {method}, which needs a package: pip install "{package}"',
             code="missing-package",
@@ -244,7 +288,7 @@ def _check_vocabulary(source: Source, part: str, kind: Any) -> None:
     if whole is not None and source.find(f"{part}/{whole}") is not None:
         return
     missing = [name for name in names.values() if source.find(f"{part}/{name}") is None]
-    if missing or not names:
+    if missing or (whole is not None and not names):
         first, *others = [name for name in (whole, *missing) if name is not None]
         without = f"nor {' and '.join(others)}, " if others else ""
         source.require(f"{part}/{first}", f"{without}so there is no {kind.__name__} in it")

@@ -281,9 +281,16 @@ class TorchPipeline(Pipeline):
 
     def drawing_identity(self, guidance_scale: float, sampler: str | None) -> dict[str, Any]:
         """See `Pipeline`: the scheduler with its options, in the place of a sampler."""
+        from winobench.torch_pipelines import drawing
+
+        drawing.check(self)
         self.check_sampler(sampler, self.schedule)
         scheduler = self.diffusers.scheduler
-        config = {name: value for name, value in scheduler.config.items() if not name.startswith("_")}
+        config = {
+            name: str(value) if isinstance(value, float) and not np.isfinite(value) else value
+            for name, value in scheduler.config.items()
+            if not name.startswith("_")
+        }
         return {"sampler": type(scheduler).__name__, "scheduler": TorchConfig(config).to_dict()}
 
     def _run(

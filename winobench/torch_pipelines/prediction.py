@@ -87,7 +87,7 @@ def predict(
         "width": width,
         "num_inference_steps": 1,
         "output_type": "latent",
-        family.guidance: 1.0,
+        **({} if family.guidance is None else {family.guidance: 1.0}),
         **family.call,
         **call,
     }

@@ -21,7 +21,6 @@ REFUSED = {
     "Cosmos2TextToImagePipeline": "diffusers loads it only with a guard model of its own, the package cosmos_guardrail",
     "Cosmos3OmniPipeline": "it makes video",
     "DiffusionGemmaPipeline": "it makes text",
-    "Flux3Pipeline": _MODULAR,
     "GlmImagePipeline": "a language model first samples tokens of an image, so that a text has no fixed states",
     "IFPipeline": "it makes pixels of 64 x 64 images, which further models enlarge",
     "KandinskyCombinedPipeline": _CASCADE,
@@ -64,8 +63,8 @@ REFUSED = {
 
 # What a name holds -> why such classes are refused. The first that fits counts.
 _KINDS = (
-    ("^Onnx|Onnx", "its networks are ONNX programs, which JAX cannot run"),
-    ("Audio|Music|AceStep", "it makes sound"),
+    ("Onnx", "its networks are ONNX programs, which JAX cannot run"),
+    ("Audio|Music|AceStep|Spectrogram", "it makes sound"),
     (
         "Video|Animate|T2V|I2V|TI2V|ToWorld|^(Allegro|AnyFlow|Chrono|CogVideoX|ConsisID|Cosmos2_5|Helios|LTX|Latte|Lucy"
         "|Mochi|PIA|SanaWM|SkyReels|Wan)",

@@ -29,8 +29,8 @@ from winobench.torch_pipelines import compiled
 from winobench.torch_pipelines.families import Family
 from winobench.torch_pipelines.network import TorchConfig, TorchNetwork
 
-# Of a config: the package's version, and how the weights were stored.
-_NOT_IDENTITY = ("transformers_version", "quantization_config")
+# Of a config: the package's version, and how the weights were stored. Theirs is the dtype that counts.
+_NOT_IDENTITY = ("transformers_version", "quantization_config", "dtype", "torch_dtype")
 
 Conditions = dict[str, np.ndarray]
 
@@ -49,7 +49,7 @@ class TextEncoding:
         self.batch_size = batch_size if family.together else 1
         self.on_host = jax.default_backend() == "cpu" or not family.encodes_by_forward
         self._are_placed = False
-        not_of_texts = (family.denoiser, family.autoencoder, "scheduler")
+        not_of_texts = (family.denoiser, family.autoencoder, "scheduler", *family.without)
         parts = {name: part for name, part in pipe.components.items() if name not in not_of_texts}
         self._networks = {name: part for name, part in parts.items() if hasattr(part, "state_dict")}
         rest = {name: part for name, part in parts.items() if name not in self._networks}
@@ -153,7 +153,7 @@ class TextEncoding:
         """What each call of `encode_prompt` gives for so many empty texts."""
 
         def of_rows(place: int, one: Any) -> Any:
-            if one is None or place in self._family.constants:
+            if rows == 1 or one is None or place in self._family.constants:
                 return one
             return one * rows if isinstance(one, list) else one.expand(rows, *one.shape[1:])
 
@@ -228,7 +228,7 @@ class TextEncoding:
         """All that decides the conditions of a text: weights, configs, tokenizers and keywords."""
         return {
             "weights": {name: _weights(module) for name, module in self._networks.items()},
-            "configs": {name: _without_place(module.config.to_dict()) for name, module in self._networks.items()},
+            "configs": {name: _without_place(_options(module.config)) for name, module in self._networks.items()},
             "files": self._files,
             "keywords": {name: str(value) for name, value in self._keywords.items()},
         }
@@ -253,6 +253,10 @@ def _one_row(mesh: Mesh | None) -> Mesh:
 
 def _placed(network: TorchNetwork, mesh: Mesh) -> list[jax.Array]:
     return parallel.place_parameters(holding.split(network)[1], mesh)
+
+
+def _options(config: Any) -> dict[str, Any]:
+    return config.to_dict() if hasattr(config, "to_dict") else dict(config)
 
 
 def _without_place(config: Any) -> Any:

@@ -1,0 +1,48 @@
+"""Folders that a native family reads, run by torch's code: the scorer's errors are those of the native family."""
+
+import functools
+import pathlib
+
+import diffusers
+import numpy as np
+import pytest
+
+from tests import tiny_flux, tiny_sd3, tiny_sdxl, tiny_z_image
+from winobench.diffusion import families
+from winobench.scorers.diffusion_itm import DiffusionITM
+from winobench.torch_pipelines.pipeline import TorchPipeline
+
+TEXTS = ["a red ball to the left of a cube", "", "and the photo of a blue ball"]
+IMAGES = list(np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3)).astype(np.uint8))
+WRITERS = {
+    "sdxl": tiny_sdxl.write,
+    "sd3": tiny_sd3.write,
+    "flux-dev": tiny_flux.write,
+    "flux-schnell": functools.partial(tiny_flux.write, dev=False),
+    "z-image": tiny_z_image.write,
+}
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path / "cache"))
+
+
+def _compare(folder: pathlib.Path):
+    native = families.load_pipeline(str(folder))
+    assert not isinstance(native, TorchPipeline)
+    by_torch = TorchPipeline.from_diffusers(diffusers.DiffusionPipeline.from_pretrained(folder, local_files_only=True))
+    wanted, got = (
+        DiffusionITM(pipeline, image_size=32).errors(IMAGES, TEXTS, num_samples=3) for pipeline in (native, by_torch)
+    )
+    np.testing.assert_allclose(got, wanted, rtol=1e-5)
+
+
+def test_stable_diffusion_equals_the_native_family(tiny_pipeline):
+    _compare(tiny_pipeline)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", WRITERS)
+def test_equals_the_native_family(kind, tmp_path):
+    _compare(WRITERS[kind](tmp_path / "model"))
