@@ -383,9 +383,7 @@ def _sharded(folder):
 SAME = {
     "another place": lambda folder: None,
     "several files": _sharded,
-    "how it samples": lambda folder: edit(
-        folder / "scheduler/scheduler_config.json", shift_terminal=0.1, invert_sigmas=False
-    ),
+    "how it samples": lambda folder: edit(folder / "scheduler/scheduler_config.json", solver_order=1),
     "who wrote it": lambda folder: edit(folder / "model_index.json", _diffusers_version="0.30.0"),
     "parts that are not used": lambda folder: edit(folder / "model_index.json", safety_checker=[None, None]),
     "where it was": lambda folder: edit(folder / "transformer/config.json", _name_or_path="/elsewhere"),

@@ -3,18 +3,16 @@
 import jax
 import pytest
 
-pytest.importorskip("torchax")
-
 from winobench import parallel
 from winobench.models import holding
 from winobench.planning import scoring
 from winobench.torch_pipelines import planned
 
-# Parameters in billions, latents of 1,024 pixels, tokens and their width.
+# Parameters and tables in billions, latents of 1,024 pixels, tokens and their width.
 SIZES = {
-    "pixart-sigma": (0.61, (128, 128, 4), (300, 4096)),
+    "pixart-sigma": (0.6156, (128, 128, 4), (300, 4096)),
     "qwen-image": (20.43, (128, 128, 16), (512, 3584)),
-    "sana-1.6b": (1.60, (32, 32, 32), (300, 2304)),
+    "sana-1.6b": (1.604, (32, 32, 32), (300, 2304)),
 }
 
 

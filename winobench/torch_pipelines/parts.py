@@ -199,7 +199,8 @@ def load_network(
     how: dict[str, Any] = {"dtype": getattr(bridge.torch, dtype)}
     with quietly(f"{part} of {source} cannot be loaded"):
         if is_ours:
-            return _filled(kind, {**config, "quantization_config": None}, tensors, **how)
+            config.pop("quantization_config", None)
+            return _filled(kind, config, tensors, **how)
         network, report = kind.from_pretrained(
             folder,
             subfolder=part,
@@ -238,7 +239,7 @@ def _filled(kind: Any, config: dict[str, Any], tensors: Mapping[str, FileTensor]
 
     state = {name: converted(name, tensor) for name, tensor in tensors.items()}
     if not issubclass(kind, bridge.diffusers.ModelMixin):
-        made = kind.config_class.from_dict({name: value for name, value in config.items() if value is not None})
+        made = kind.config_class.from_dict(config)
         network, report = kind.from_pretrained(
             None, config=made, state_dict=state, dtype=dtype, output_loading_info=True
         )

@@ -40,7 +40,7 @@ def read_pipeline(
                 code="wrong-kind-of-model",
             )
     # The autoencoder is float32, as in scoring.
-    getattr(pipe, family_of(name).denoiser).to(getattr(torch, jnp.dtype(dtype).name))
+    torch.nn.Module.to(getattr(pipe, family_of(name).denoiser), getattr(torch, jnp.dtype(dtype).name))
     encode = type(pipe).encode_prompt
 
     @functools.wraps(encode)
