@@ -116,7 +116,7 @@ _HUNYUAN_DIT = Family(
     side=2,
     during=adaptations.times_in_lists,
 )
-_KOLORS = Family(denoiser="unet", tokens=None)
+_KOLORS = Family(encodes_by_forward=False, denoiser="unet", tokens=None)
 # Whether texts are cleaned would depend on what is installed.
 _PIXART = Family(
     call={"use_resolution_binning": False, "clean_caption": False},
