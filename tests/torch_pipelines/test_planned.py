@@ -16,6 +16,7 @@ SIZES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", planned.RELEASED)
 def test_released_sizes(name):
     pipeline = planned.read_pipeline(name, "bfloat16")
