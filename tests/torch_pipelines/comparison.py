@@ -21,7 +21,7 @@ from winobench.torch_pipelines.pipeline import TorchPipeline
 
 TEXTS = ["a dog to the left of a cat", "two birds", ""]
 STEPS = 3
-QUICK = ("SanaPipeline", "QwenImagePipeline", "CogView4Pipeline")
+QUICK = ("SanaPipeline",)
 
 
 def makers():
@@ -33,10 +33,10 @@ def makers():
                 yield found, importlib.import_module(f"{tiny.__name__}.{module.name}")
 
 
-def cases(names=None):
+def cases(names=None, quick=QUICK):
     """Parameters of tests: name and module. All but a few are slow."""
     return [
-        pytest.param(name, maker, id=name, marks=() if name in QUICK else pytest.mark.slow)
+        pytest.param(name, maker, id=name, marks=() if name in quick else pytest.mark.slow)
         for name, maker in makers()
         if names is None or name in names
     ]

@@ -44,6 +44,7 @@ def test_text_encoders_on_devices_equal_torch(name, maker):
             assert difference(got[place], array) <= 5e-5 if array.any() else not got[place].any()
 
 
+@pytest.mark.slow
 def test_few_lengths_are_compiled():
     texts = TorchPipeline.from_diffusers(sana_pipeline.make()).texts
     texts.on_host = False
@@ -53,6 +54,7 @@ def test_few_lengths_are_compiled():
     assert compiled._run._cache_size() == 1
 
 
+@pytest.mark.slow
 def test_the_denoiser_makes_room_for_text_encoders():
     pipeline = TorchPipeline.from_diffusers(sana_pipeline.make())
     expected = DiffusionITM(pipeline, image_size=32).errors(IMAGES, TEXTS, num_samples=2)
@@ -92,8 +94,10 @@ def _errors(devices, model_parallel):
     return scorer.errors(IMAGES, TEXTS, num_samples=3)
 
 
-@pytest.mark.parametrize("model_parallel", [1, 2])
-@pytest.mark.parametrize("devices", [2, 8])
+@pytest.mark.parametrize(
+    ("devices", "model_parallel"),
+    [pytest.param(*each, marks=pytest.mark.slow) for each in ((2, 1), (2, 2), (8, 1))] + [(8, 2)],
+)
 def test_devices_share_work_and_parameters(devices, model_parallel):
     np.testing.assert_allclose(_errors(devices, model_parallel), _errors(1, 1), rtol=1e-5)
 
@@ -105,6 +109,7 @@ def _latents(devices, model_parallel):
     return _sana().generate(TEXTS[:4], mesh=mesh, **keywords)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_parallel", [1, 2])
 def test_devices_share_images(model_parallel):
     assert difference(_latents(4, model_parallel), _latents(1, 1)) <= TOLERANCE

@@ -15,6 +15,7 @@ DYNAMIC = {"use_dynamic_shifting": True, "base_image_seq_len": 4, "max_image_seq
 EULER, LCM = "FlowMatchEulerDiscreteScheduler", "FlowMatchLCMScheduler"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "scheduler", "options", "evenly", "config"),
     [

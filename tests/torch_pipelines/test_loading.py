@@ -540,7 +540,7 @@ def prediction(pipe, pipeline):
     return pipeline.network.run_in_torch(noisy, np.full(2, 500, np.float32), conditions)
 
 
-@pytest.mark.parametrize("scale", [1.0, 0.5])
+@pytest.mark.parametrize("scale", [pytest.param(1.0, marks=pytest.mark.slow), 0.5])
 def test_a_lora_is_that_of_diffusers(saved, loras, unchecked, scale):
     pipe = loading.load(saved, "float32")
     plain = prediction(pipe, TorchPipeline.from_diffusers(pipe))
@@ -572,6 +572,7 @@ def test_generation_has_the_same_lora(saved, loras, unchecked):
     assert pipeline.fingerprint == scorer.pipeline.fingerprint
 
 
+@pytest.mark.slow
 def test_text_encoders_are_adapted_as_well(tmp_path):
     def make():
         words = parts.clip_tokenizer()
@@ -702,6 +703,7 @@ def run(code, *arguments):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_native_families_need_none_of_it(tiny_pipeline):
     code = """
 import pathlib

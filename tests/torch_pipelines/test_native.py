@@ -38,6 +38,7 @@ def _compare(folder: pathlib.Path):
     np.testing.assert_allclose(got, wanted, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_stable_diffusion_equals_the_native_family(tiny_pipeline):
     _compare(tiny_pipeline)
 

@@ -65,7 +65,7 @@ class _Options(NamedTuple):
 
 
 def _dispatched(options: _Options, *arrays: Any) -> jax.Array:
-    """Attention by the form for the device; of query, key, value, lengths and mask."""
+    """Attention by the form for the device. Arrays: query, key, value, lengths, mask."""
     query, key, _, _, mask = arrays
     device = parallel.traced_device()
     if device is not None:

@@ -76,7 +76,7 @@ def _is_padding(mask: jax.Array | None) -> bool:
 
 
 def _is_key_bias(mask: jax.Array | None) -> bool:
-    """Whether a mask that is no padding is the same for all queries: [B or 1, heads or 1, 1, S]."""
+    """Whether another mask than padding is the same for all queries: [B or 1, heads or 1, 1, S]."""
     return mask is not None and mask.shape[2] == 1 and not _is_padding(mask)
 
 
@@ -87,7 +87,7 @@ def _finite_bias(mask: jax.Array, scale: float, dtype: Any) -> jax.Array:
 
 
 def _padding_last(mask: jax.Array, key: jax.Array, value: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Keys and values with the padding behind them, and how many of them are none: at least 1.
+    """Keys and values with the padding behind them, and how many are not padding: at least 1.
 
     Attention does not depend on the order of keys. With lengths, the kernel skips padding, and reads no mask.
     """

@@ -33,8 +33,8 @@ class Family:
       pack: (pipeline, latents [n, c, h, w]) -> latents as ``__call__`` takes them. None for those that it makes itself.
       unpack: (pipeline, prediction, height, width in pixels) -> [n, c, h, w].
       side: latents along one side of a position of the denoiser.
-      encodes_by_forward: whether ``encode_prompt`` only calls the text encoders. Those that it uses otherwise, such as
-        by ``generate``, stay on the host.
+      encodes_by_forward: whether the text encoders are only called, and can be traced. Others stay on the host, such
+        as those whose parts or ``generate`` are called.
       draws: whether images can be generated: its denoiser runs without `during`, and no part of its loop is left out.
       pixels: pipeline -> pixels along one side of a latent.
       together: several texts are encoded at once. False where the conditions of a text depend on the others.

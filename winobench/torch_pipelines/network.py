@@ -17,6 +17,9 @@ from flax import nnx
 from winobench.base import json_files
 from winobench.models import functional
 
+# Options with numbers of blocks, in the configs of diffusers' transformers.
+_DEPTHS = ("num_layers", "num_single_layers")
+
 
 class TorchConfig:
     """The config of a torch module. Options are attributes, as in configs of ours."""
@@ -35,6 +38,15 @@ class TorchConfig:
 
     def to_dict(self) -> dict[str, Any]:
         return self._values
+
+    @property
+    def block_counts(self) -> tuple[int, ...]:
+        """Blocks of each kind, where the names of the options are known."""
+        return tuple(self._values[name] for name in _DEPTHS if self._values.get(name))
+
+    def with_block_counts(self, *counts: int) -> TorchConfig:
+        names = [name for name in _DEPTHS if self._values.get(name)]
+        return TorchConfig({**self._values, **dict(zip(names, counts, strict=True))})
 
     def __hash__(self) -> int:
         return hash(self._text)
