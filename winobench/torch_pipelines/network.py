@@ -145,14 +145,16 @@ class TorchNetwork(nnx.Module):
         """`compute` of arrays, by torch on the host."""
         from winobench.torch_pipelines import bridge
 
-        with bridge.in_torch(), self.with_arrays(bridge.to_torch) as module:
+        with bridge.in_torch(), self.with_arrays(bridge.to_torch, np.asarray) as module:
             return bridge.to_numpy(self.compute(module, *jax.tree.map(bridge.to_torch, arrays)))
 
-    def with_arrays(self, convert: Callable[[Any], Any]) -> contextlib.AbstractContextManager[Any]:
-        """The module, with what a function makes of the arrays as its tensors."""
+    def with_arrays(
+        self, convert: Callable[[Any], Any], first: Callable[[Any], Any] = lambda array: array
+    ) -> contextlib.AbstractContextManager[Any]:
+        """The module, with what two functions make of the arrays as its tensors. Kernels turn in between, as views."""
         from winobench.torch_pipelines import operations
 
-        arrays = {name: parameter.get_value() for name, parameter in self.arrays.items()}
+        arrays = {name: first(parameter.get_value()) for name, parameter in self.arrays.items()}
         arrays |= {name: operations.weight_of(arrays[name]) for name in self.kernels}
         return self.program.with_tensors({name: convert(array) for name, array in arrays.items()})
 
