@@ -8,6 +8,7 @@ learned variances, and the sign.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -111,8 +112,8 @@ class TorchDenoiser(TorchNetwork):
 
     def __init__(self, pipe: Any, family: Family, config: TorchConfig, call: Mapping[str, Any], constants: Any):
         """Args: ``call`` further keywords of ``__call__``. ``constants``: place -> an array for all texts, or None."""
-        super().__init__(getattr(pipe, family.denoiser), config, key=(type(pipe).__qualname__, tuple(call.items())))
         self.pipeline = Caller(pipe, family, dict(call), constants)
+        super().__init__(getattr(pipe, family.denoiser), config, key=self.pipeline)
 
     def __call__(self, noisy: jax.Array, times: jax.Array, conditions: Mapping[str, jax.Array]) -> jax.Array:
         """Noisy latents ``[n, h, w, c]``, times ``[n]`` and conditions: a prediction like the latents."""
@@ -125,10 +126,17 @@ class TorchDenoiser(TorchNetwork):
 
 
 class Caller:
-    """A pipeline with the keywords of its call. All of them are equal: what they differ in is in a program's key."""
+    """A pipeline with the keywords of its call. Equal to those that are traced alike."""
 
     def __init__(self, pipe: Any, family: Family, call: Mapping[str, Any], constants: Mapping[int, Any]):
         self.pipe, self.family, self.call, self.constants = pipe, family, call, constants
+        parts = [type(pipe), pipe.config, type(pipe.scheduler), pipe.scheduler.config]
+        parts += [getattr(pipe, family.autoencoder).config, sorted(call.items())]
+        values = {place: None if array is None else np.asarray(array) for place, array in sorted(constants.items())}
+        of_values = [
+            (place, None if a is None else (a.dtype.name, a.shape, a.tobytes())) for place, a in values.items()
+        ]
+        self._key = hashlib.sha256(repr((parts, of_values)).encode()).hexdigest()
 
     def __call__(self, latents: Any, times: Any, conditions: Mapping[str, Any]) -> Any:
         return predict(self.pipe, self.family, latents, times, self.results(conditions), self.call)
@@ -147,10 +155,10 @@ class Caller:
         return tuple(map(at, range(total)))
 
     def __hash__(self) -> int:
-        return hash(Caller)
+        return hash(self._key)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Caller)
+        return isinstance(other, Caller) and self._key == other._key
 
 
 def _like(tensor: Any, array: Any) -> Any:
