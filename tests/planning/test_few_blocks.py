@@ -158,3 +158,16 @@ def test_few_blocks_say_what_all_of_them_would(monkeypatch, tmp_path):
     assert few.seconds == pytest.approx(all_blocks.seconds, rel=0.1)
     assert few.bytes == pytest.approx(all_blocks.bytes, rel=0.1)
     assert few.temporaries == pytest.approx(all_blocks.temporaries, rel=0.2)
+
+
+def test_devices_that_share_a_copy_count_once():
+    step = types.SimpleNamespace(items=8, seconds=1.0, compile_seconds=2.0)
+    found = types.SimpleNamespace(step=step, encoders=(), scoring=types.SimpleNamespace(weights={}, staged=0))
+    job = types.SimpleNamespace(
+        config=types.SimpleNamespace(model_parallel=2),
+        copies=lambda devices, parts: devices // parts,
+        stored=lambda images, devices: 0,
+        assumed=types.SimpleNamespace(storage_rate=1.0, rounds=1),
+    )
+    total = types.SimpleNamespace(passes=80, images=0)
+    assert scoring._duration(found, total, job, 4).parts["scoring"] == 5.0

@@ -119,7 +119,8 @@ def make_plan(job: Job) -> Plan:
         "while_scoring": load.memory["sum"],
         "while_encoding": load.memory.get(WHILE_ENCODING, 0),
     }
-    about = "TFLOP and GB moved for a pass, passes/s of a device"
+    whose = "a device" if config.model_parallel == 1 else "the devices that share a copy"
+    about = f"TFLOP and GB moved for a pass, passes/s of {whose}"
     duration = functools.partial(_duration, found, total, job) if found.step else None
     return job.plan(about, [load], duration, notes, content)
 
@@ -174,13 +175,14 @@ def advice(found: Fit, job: Job) -> list[str]:
 
 
 def _duration(found: Fit, total: work.Total, job: Job, devices: int) -> Duration:
-    """Programs of a scorer hold no collectives, so that more devices run the same ones."""
+    """More copies of the parameters run the same programs, which exchange nothing."""
+    copies = job.copies(devices, job.config.model_parallel)
     step, encoder = found.step, next(iter(found.encoders), None)
     weights = sum(found.scoring.weights.values()) + found.scoring.staged
     stored = weights + job.stored(total.images, devices)
     parts = {
-        "scoring": total.passes / (step.items / step.seconds) / devices,
-        "encoding": total.images * (encoder.seconds / encoder.items if encoder else 0.0) / devices,
+        "scoring": total.passes / (step.items / step.seconds) / copies,
+        "encoding": total.images * (encoder.seconds / encoder.items if encoder else 0.0) / copies,
         "loading": stored / job.assumed.storage_rate,
         "compiling": sum(each.compile_seconds for each in (step, *found.encoders) if each),
         # Steps that are not full, at most.
