@@ -13,6 +13,7 @@ from tests.torch_pipelines.comparison import difference
 from tests.torch_pipelines.test_families import TOLERANCE
 from tests.torch_pipelines.tiny import sana_pipeline
 from winobench import parallel
+from winobench.models import holding
 from winobench.scorers.diffusion_itm import DiffusionITM
 from winobench.torch_pipelines import compiled
 from winobench.torch_pipelines.pipeline import TorchPipeline
@@ -113,3 +114,23 @@ def _latents(devices, model_parallel):
 @pytest.mark.parametrize("model_parallel", [1, 2])
 def test_devices_share_images(model_parallel):
     assert difference(_latents(4, model_parallel), _latents(1, 1)) <= TOLERANCE
+
+
+@pytest.mark.slow
+def test_pipelines_that_are_traced_otherwise_share_no_program():
+    def structure(change):
+        pipe = sana_pipeline.make()
+        change(pipe)
+        return holding.split(TorchPipeline.from_diffusers(pipe).network)[0]
+
+    usual, same, other_scheduler, other_autoencoder = map(
+        structure,
+        (
+            lambda pipe: None,
+            lambda pipe: None,
+            lambda pipe: pipe.scheduler.register_to_config(flow_shift=1.5),
+            lambda pipe: pipe.vae.register_to_config(scaling_factor=2.0),
+        ),
+    )
+    assert usual == same
+    assert usual not in (other_scheduler, other_autoencoder)

@@ -47,3 +47,10 @@ def test_stable_diffusion_equals_the_native_family(tiny_pipeline):
 @pytest.mark.parametrize("kind", WRITERS)
 def test_equals_the_native_family(kind, tmp_path):
     _compare(WRITERS[kind](tmp_path / "model"))
+
+
+def test_timesteps_of_a_folder_are_read_by_both_routes():
+    native, torch = (families.read_description("clevr-tiny", backend=backend) for backend in ("native", "torch"))
+    assert native.timestep_range is not None
+    assert torch.timestep_range == native.timestep_range
+    assert torch.schedule == native.schedule

@@ -5,7 +5,7 @@ import pytest
 
 from winobench import parallel
 from winobench.models import holding
-from winobench.planning import scoring
+from winobench.planning import abstract, scoring
 from winobench.torch_pipelines import planned
 
 # Parameters and tables in billions, latents of 1,024 pixels, tokens and their width.
@@ -32,3 +32,16 @@ def test_released_sizes(name):
     assert found.weights["denoiser"] == pytest.approx(2 * billions * 1e9, rel=5e-3)
     assert pipeline.latent_shape(1024) == latents
     assert [program.name for program in found.encoders] == ["image encoder"]
+
+
+def test_few_blocks():
+    pipeline = planned.read_pipeline("qwen-image", "bfloat16")
+    few = abstract.shallow(pipeline)
+    assert [counts for counts, _ in few] == [(1,), (2,)]
+    sizes = [sum(array.size for array in holding.split(one.denoiser)[1]) for _, one in (*few, ((60,), pipeline))]
+    assert sizes[2] - sizes[0] == 59 * (sizes[1] - sizes[0]) > 0
+    mesh = parallel.make_mesh(jax.devices()[:1])
+    made = scoring.make_scoring(pipeline, mesh, batch=1, shallow=few)
+    assert made.step.blocks == (60,)
+    (_, one), (_, two) = made.step.shallow_programs()
+    assert one.lower().as_text().count("dot_general") < two.lower().as_text().count("dot_general")

@@ -160,7 +160,7 @@ def read_description(
     }
     try:
         schedule = family.read_schedule(content)
-        timestep_range, own_settings = _own_values(family, content, schedule)
+        timestep_range, own_settings = own_values(family, content, schedule)
     except InputError as error:
         raise InputError(f"{schedule_path}: {error}", code=error.code) from error
     absent = _absent(family, source, {**own_settings, **family.check_settings(settings or {})})
@@ -190,7 +190,7 @@ def _is_clip(family: type[AnyPipeline] | AnyPipeline, name: str) -> bool:
     return family.PARTS[name][1] == "CLIPTokenizer"
 
 
-def _own_values(
+def own_values(
     family: type[AnyPipeline], content: Mapping[str, Any], schedule: Schedule
 ) -> tuple[tuple[int, int] | None, dict[str, Any]]:
     """The range of timesteps and the settings that a ``scheduler_config.json`` adds."""

@@ -100,11 +100,13 @@ def _runs_by_torch(model: str, config: ml_collections.ConfigDict) -> bool:
 def shallow(pipeline: Pipeline) -> list[tuple[tuple[int, ...], Pipeline]]:
     """Numbers of blocks, and pipelines whose denoisers have them (`few_blocks`). Empty if all blocks are as few."""
     whole = pipeline.denoiser
-    if pipeline.backend is not None:
-        return []
 
     def with_blocks(counts: tuple[int, ...]) -> Pipeline:
         config = whole.config.with_block_counts(*counts)
+        if pipeline.backend is not None:
+            from winobench.torch_pipelines import planned
+
+            return planned.with_denoiser(pipeline, config)
         network = models.abstract_model(type(whole), config, dtype=whole.dtype)
         return dataclasses.replace(pipeline, **{pipeline.DENOISER: network})
 

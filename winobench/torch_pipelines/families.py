@@ -34,8 +34,8 @@ class Family:
       pack: (pipeline, latents [n, c, h, w]) -> latents as ``__call__`` takes them. None where it takes them so.
       unpack: (pipeline, prediction, height, width in pixels) -> [n, c, h, w]. None where it has that shape.
       side: latents along one side of a position of the denoiser.
-      encodes_by_forward: whether ``encode_prompt`` only calls the text encoders. Encoders that it uses otherwise,
-        such as by ``generate``, stay on the host.
+      encodes_by_forward: whether ``encode_prompt`` only calls the text encoders, and they can be traced. Others stay on
+        the host, such as encoders whose parts or ``generate`` are called.
       draws: whether winobench generates images: the denoiser runs without ``during``, and the loop is complete.
       pixels: pipeline -> pixels along one side of a latent.
       together: several texts are encoded at once. False where the conditions of a text depend on the others.
@@ -117,7 +117,7 @@ _HUNYUAN_DIT = Family(
     side=2,
     during=adaptations.times_in_lists,
 )
-_KOLORS = Family(denoiser="unet", tokens=None)
+_KOLORS = Family(encodes_by_forward=False, denoiser="unet", tokens=None)
 # Cleaning of texts would depend on the installed packages.
 _PIXART = Family(
     call={"use_resolution_binning": False, "clean_caption": False},

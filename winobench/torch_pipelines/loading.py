@@ -92,12 +92,17 @@ def skeleton(source: Any, *, revision: str | None = None) -> Any:
         is_sampler = part == "scheduler"
         name = f"{part}/{'scheduler_config' if is_sampler else 'config'}.json"
         path = source.require(name, "so it is not a pipeline in the diffusers layout")
-        # Files of schedulers may hold Infinity, and their tables need values.
-        config = json_files.read_object(path, "get it again", constants=is_sampler)
+        config = read_scheduler(source) if is_sampler else sources.read_json(path)
         name = kinds[part].__name__
         with parts.quietly(f"{path} does not describe a {name}"), parts.device("cpu" if is_sampler else "meta"):
             loaded[part] = kinds[part].from_config({**config, "_class_name": name})
     return parts.assemble(source, index, loaded)
+
+
+def read_scheduler(source: Source) -> dict[str, Any]:
+    """The content of a ``scheduler_config.json``, which may hold Infinity."""
+    path = source.require("scheduler/scheduler_config.json", "so the noise schedule is unknown")
+    return json_files.read_object(path, "get it again", constants=True)
 
 
 def _read_index(source: Source) -> dict[str, Any]:

@@ -17,6 +17,9 @@ from flax import nnx
 from winobench.base import json_files
 from winobench.models import functional
 
+# Options with numbers of blocks, in the configs of diffusers' transformers.
+_DEPTHS = ("num_layers", "num_single_layers")
+
 
 class TorchConfig:
     """The config of a torch module. Options are attributes, as in winobench's configs."""
@@ -35,6 +38,15 @@ class TorchConfig:
 
     def to_dict(self) -> dict[str, Any]:
         return self._values
+
+    @property
+    def block_counts(self) -> tuple[int, ...]:
+        """Blocks of each kind, where the names of the options are known."""
+        return tuple(self._values[name] for name in _DEPTHS if self._values.get(name))
+
+    def with_block_counts(self, *counts: int) -> TorchConfig:
+        names = [name for name in _DEPTHS if self._values.get(name)]
+        return TorchConfig({**self._values, **dict(zip(names, counts, strict=True))})
 
     def __hash__(self) -> int:
         return hash(self._text)
@@ -133,14 +145,16 @@ class TorchNetwork(nnx.Module):
         """`compute` of arrays, by torch on the host."""
         from winobench.torch_pipelines import bridge
 
-        with bridge.in_torch(), self.with_arrays(bridge.to_torch) as module:
+        with bridge.in_torch(), self.with_arrays(bridge.to_torch, np.asarray) as module:
             return bridge.to_numpy(self.compute(module, *jax.tree.map(bridge.to_torch, arrays)))
 
-    def with_arrays(self, convert: Callable[[Any], Any]) -> contextlib.AbstractContextManager[Any]:
-        """The module, with the arrays as its tensors, each converted by a function."""
+    def with_arrays(
+        self, convert: Callable[[Any], Any], first: Callable[[Any], Any] = lambda array: array
+    ) -> contextlib.AbstractContextManager[Any]:
+        """The module, with the arrays as its tensors. ``first`` comes before kernels are transposed, ``convert`` after."""
         from winobench.torch_pipelines import operations
 
-        arrays = {name: parameter.get_value() for name, parameter in self.arrays.items()}
+        arrays = {name: first(parameter.get_value()) for name, parameter in self.arrays.items()}
         arrays |= {name: operations.weight_of(arrays[name]) for name in self.kernels}
         return self.program.with_tensors({name: convert(array) for name, array in arrays.items()})
 

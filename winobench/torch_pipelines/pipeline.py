@@ -19,7 +19,9 @@ from winobench import parallel
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.base.texts import checked_texts
-from winobench.diffusion import pure_functions
+from winobench.checkpoints import sources
+from winobench.checkpoints.sources import Source
+from winobench.diffusion import folders, pure_functions
 from winobench.diffusion.drawing import Run, check_finite
 from winobench.diffusion.folders import Description
 from winobench.diffusion.pipeline import Pipeline
@@ -95,8 +97,9 @@ class TorchPipeline(Pipeline):
             that differs from torch's.
         """
         settings = cls.check_settings(settings)
-        pipe = loading.load(source, dtype, variant=variant, revision=revision)
-        return cls._checked(pipe, on_host, settings)
+        source = sources.resolve(source, revision=revision)
+        pipe = loading.load(source, dtype, variant=variant)
+        return cls._checked(source, pipe, on_host, settings)
 
     @classmethod
     def read_lora(cls, source: str | os.PathLike[str], *, allow_pickle: bool = False) -> Any:
@@ -127,12 +130,15 @@ class TorchPipeline(Pipeline):
                 code="unsupported-option",
             )
         settings = cls.check_settings(settings)
-        pipe = loading.load(source, dtype, variant=variant, revision=revision, lora=adapters, lora_scale=scale)
-        return cls._checked(pipe, on_host, settings), adapters
+        source = sources.resolve(source, revision=revision)
+        pipe = loading.load(source, dtype, variant=variant, lora=adapters, lora_scale=scale)
+        return cls._checked(source, pipe, on_host, settings), adapters
 
     @classmethod
-    def _checked(cls, pipe: Any, on_host: bool, settings: Mapping[str, Any]) -> Self:
-        pipeline = cls.from_diffusers(pipe, **settings)
+    def _checked(cls, source: Source, pipe: Any, on_host: bool, settings: Mapping[str, Any]) -> Self:
+        schedule = loading.schedule_of(pipe, family_of(type(pipe).__name__))
+        timestep_range, of_folder = folders.own_values(cls, loading.read_scheduler(source), schedule)
+        pipeline = cls.from_diffusers(pipe, **{**of_folder, **settings}).replace(timestep_range=timestep_range)
         for network in (pipeline.vae,) if on_host else (pipeline.vae, pipeline.network):
             network.to_devices()
         loading.check_against_torch(pipeline)
@@ -173,10 +179,13 @@ class TorchPipeline(Pipeline):
         cls, source: Any, *, revision: str | None = None, settings: Mapping[str, Any] | None = None
     ) -> Description:
         """See `Pipeline`."""
-        pipe = loading.skeleton(source, revision=revision)
+        source = sources.resolve(source, revision=revision)
+        pipe = loading.skeleton(source)
         family = family_of(type(pipe).__name__)
-        _call(type(pipe).__name__, family, cls.check_settings(settings or {}))
-        return Description(cls, loading.schedule_of(pipe, family), None, loading.configs_of(pipe, family))
+        schedule = loading.schedule_of(pipe, family)
+        timestep_range, of_folder = folders.own_values(cls, loading.read_scheduler(source), schedule)
+        _call(type(pipe).__name__, family, {**of_folder, **cls.check_settings(settings or {})})
+        return Description(cls, schedule, timestep_range, loading.configs_of(pipe, family), of_folder)
 
     @property
     def diffusers(self) -> Any:

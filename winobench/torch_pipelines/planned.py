@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +13,9 @@ import jax.numpy as jnp
 from winobench.base.errors import InputError
 from winobench.torch_pipelines import bridge, loading
 from winobench.torch_pipelines.families import family_of
+from winobench.torch_pipelines.network import TorchConfig
 from winobench.torch_pipelines.pipeline import TorchPipeline
+from winobench.torch_pipelines.prediction import TorchDenoiser
 
 
 def read_pipeline(
@@ -51,6 +55,21 @@ def read_pipeline(
 
     pipe.__class__ = type(name, (type(pipe),), {"encode_prompt": encode_prompt})
     return TorchPipeline.from_diffusers(pipe, **dict(settings or {}))
+
+
+def with_denoiser(pipeline: TorchPipeline, config: TorchConfig) -> TorchPipeline:
+    """A pipeline that was read here, whose denoiser has another config."""
+    caller, torch = pipeline.network.pipeline, bridge.torch
+    name = caller.family.denoiser
+    module = getattr(caller.pipe, name)
+    # diffusers marks defaults by a name with an underscore, and would return to them.
+    known = {key: value for key, value in config.to_dict().items() if key in module.config and key[0] != "_"}
+    with torch.device("meta"):
+        other = type(module).from_config(known)
+    pipe = copy.copy(caller.pipe)
+    vars(pipe)[name] = torch.nn.Module.to(other, module.dtype)
+    network = TorchDenoiser(pipe, caller.family, config, caller.call, caller.constants)
+    return dataclasses.replace(pipeline, network=network)
 
 
 _DEEP_COMPRESSION = {

@@ -8,6 +8,7 @@ halves of learned variances, and the sign.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -111,8 +112,8 @@ class TorchDenoiser(TorchNetwork):
 
     def __init__(self, pipe: Any, family: Family, config: TorchConfig, call: Mapping[str, Any], constants: Any):
         """Args: ``call``: more keywords of ``__call__``. ``constants``: place -> an array for all texts, or None."""
-        super().__init__(getattr(pipe, family.denoiser), config, key=(type(pipe).__qualname__, tuple(call.items())))
         self.pipeline = Caller(pipe, family, dict(call), constants)
+        super().__init__(getattr(pipe, family.denoiser), config, key=self.pipeline)
 
     def __call__(self, noisy: jax.Array, times: jax.Array, conditions: Mapping[str, jax.Array]) -> jax.Array:
         """Noisy latents ``[n, h, w, c]``, times ``[n]`` and conditions: a prediction like the latents."""
@@ -125,10 +126,15 @@ class TorchDenoiser(TorchNetwork):
 
 
 class Caller:
-    """A pipeline with the keywords of its call. All are equal, since the key of a program holds the differences."""
+    """A pipeline with the keywords of its call. Equal to all that have the same trace."""
 
     def __init__(self, pipe: Any, family: Family, call: Mapping[str, Any], constants: Mapping[int, Any]):
         self.pipe, self.family, self.call, self.constants = pipe, family, call, constants
+        parts = [type(pipe), pipe.config, type(pipe.scheduler), pipe.scheduler.config]
+        parts += [getattr(pipe, family.autoencoder).config, sorted(call.items())]
+        for place, array in sorted(constants.items()):
+            parts += [place, None if array is None else (array.dtype.name, array.shape, array.tobytes())]
+        self._key = hashlib.sha256(repr(parts).encode()).hexdigest()
 
     def __call__(self, latents: Any, times: Any, conditions: Mapping[str, Any]) -> Any:
         return predict(self.pipe, self.family, latents, times, self.results(conditions), self.call)
@@ -147,10 +153,10 @@ class Caller:
         return tuple(map(at, range(total)))
 
     def __hash__(self) -> int:
-        return hash(Caller)
+        return hash(self._key)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Caller)
+        return isinstance(other, Caller) and self._key == other._key
 
 
 def _like(tensor: Any, array: Any) -> Any:
