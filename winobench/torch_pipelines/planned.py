@@ -58,7 +58,7 @@ def read_pipeline(
 
 
 def with_denoiser(pipeline: TorchPipeline, config: TorchConfig) -> TorchPipeline:
-    """A pipeline that was read here, whose denoiser has another config."""
+    """A pipeline of `read_pipeline`, with another config of its denoiser."""
     caller, torch = pipeline.network.pipeline, bridge.torch
     name = caller.family.denoiser
     module = getattr(caller.pipe, name)
