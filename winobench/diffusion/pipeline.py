@@ -448,10 +448,10 @@ class Pipeline(drawing.Drawing, abc.ABC):
         return TextEncoding(type(self), structures, named), {name: params for name, (_, params) in parts.items()}
 
     def host_texts(self, dtype: Any) -> tuple[Callable[..., Any], Tree, Any, int] | None:
-        """Of a pipeline that has its text encoders on the host: arguments of `winobench.engine.text_store.HostTexts`.
+        """Arguments of `winobench.engine.text_store.HostTexts`. None for a pipeline with a `text_function`.
 
-        They are (mesh, make_room -> context with texts -> conditions), shapes of one text's, identity, and texts at
-        once. Floats are rounded to ``dtype``. None for those that have a `text_function`.
+        They are (mesh, make_room -> context with texts -> conditions), the shapes of one text's conditions, an identity
+        and the batch size. Floats are rounded to ``dtype``.
         """
         return None
 

@@ -151,7 +151,7 @@ class TorchNetwork(nnx.Module):
     def with_arrays(
         self, convert: Callable[[Any], Any], first: Callable[[Any], Any] = lambda array: array
     ) -> contextlib.AbstractContextManager[Any]:
-        """The module with converted arrays as its tensors: by ``first`` before kernels are transposed, by ``convert`` after."""
+        """The module with converted arrays as its tensors. ``first`` runs before kernels are transposed, as views."""
         from winobench.torch_pipelines import operations
 
         arrays = {name: first(parameter.get_value()) for name, parameter in self.arrays.items()}
