@@ -4,9 +4,9 @@
     python -m benchmarks.torch_classes --output FILE       writes the figures as JSON, too
     python -m benchmarks.torch_classes --only sana,flux    classes whose names have one of these words
 
-diffusers runs three steps with its own scheduler in torch. The inputs of the scheduler are compared with the predictions
-of winobench's compiled code for the same noisy latents, for one, two and three rows at different times. Images' latents
-are compared, too. The seconds are the time to compile the prediction of three rows on this machine.
+diffusers runs three steps with its own scheduler in torch. Its inputs are compared with the predictions of winobench's
+compiled code for the same noisy latents, for one, two and three rows at different times. Images' latents are compared,
+too. The seconds are the time to compile the prediction of three rows on this machine.
 """
 
 from __future__ import annotations
