@@ -47,8 +47,8 @@ def load_pipeline(
       source: see `Pipeline.from_pretrained`.
       dtype: see there.
       revision: see there.
-      backend: ``native`` for families in Flax, ``torch`` for diffusers' own code under JAX (`winobench.torch_pipelines`,
-        experimental). ``auto`` is ``native`` where such a family exists, and ``torch`` otherwise.
+      backend: ``native`` for families in Flax, ``torch`` for diffusers' own code under JAX, which is experimental
+        (`winobench.torch_pipelines`). ``auto`` is ``native`` where such a family exists, and ``torch`` otherwise.
       **keywords: see `Pipeline.from_pretrained`.
 
     Raises:

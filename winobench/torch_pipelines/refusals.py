@@ -6,7 +6,7 @@ import re
 
 _IMAGE = "it needs an image with the text"
 _METHOD = (
-    "it is another way to sample from the weights of {0}, which are scored with {0} as _class_name in model_index.json"
+    "it is another way to sample from the weights of {0}. To score them, write {0} as _class_name in model_index.json"
 )
 _CASCADE = "one network makes an embedding of an image from the text, and another one makes the image from it"
 _TOKENS = "it predicts discrete tokens of images, so that it has no errors of predicted noise"
