@@ -139,7 +139,7 @@ class SingleFile(sources.Source):
         option, needed = _MARKS[name]
         path = self.base.require("scheduler/scheduler_config.json", "so the noise schedule is unknown")
         if sources.read_json(path).get(option) != needed:
-            raise self._mismatch(f"is marked as {name}, and {path} has not {option}={options.quote(needed)}")
+            raise self._mismatch(f"is marked as {name}, but {path} lacks {option}={options.quote(needed)}")
         return True
 
     def _mismatch(self, what: str) -> InputError:
@@ -268,9 +268,9 @@ def _base(path: str, tensors: Mapping[str, FileTensor]) -> str:
     if kind == "v1" and _OF_SD_1 not in tensors:
         kind = None
     if kind not in _BASES:
-        found = "in a layout that is not known" if kind is None else f"in the layout that diffusers calls {kind}"
+        found = "in an unknown layout" if kind is None else f"in the layout that diffusers calls {kind}"
         raise InputError(
-            f"{path} is {found}, and does not tell which pipeline it belongs to: write BASE+FILE, where BASE is a name,"
+            f"{path} is {found}, which does not identify its pipeline: write BASE+FILE, where BASE is a name,"
             f" a folder or a hub id with its configs, such as sd21-base+{os.path.basename(path)}",
             code="unknown-kind-of-model",
         )

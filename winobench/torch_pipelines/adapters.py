@@ -44,8 +44,8 @@ def read(source: str | os.PathLike[str], *, allow_pickle: bool = False) -> LoRAF
     tensors = weights.read_weights([path])
     if others or os.path.exists(os.path.join(os.path.dirname(path), sources.ADAPTER_CONFIG)):
         raise InputError(
-            f"{path} is peft's, with its strength in {sources.ADAPTER_CONFIG}, which diffusers does not read: save it"
-            " as pytorch_lora_weights.safetensors (save_lora_weights of diffusers)",
+            f"{path} has peft's format, with its scale in {sources.ADAPTER_CONFIG}, which diffusers does not read: save"
+            " it as pytorch_lora_weights.safetensors (save_lora_weights of diffusers)",
             code="unsupported-file-format",
         )
     if not tensors:

@@ -53,7 +53,7 @@ _ABSENT = object()
 
 @functools.cache
 def environment() -> Any:
-    """torchax's environment. Its import lists the devices, so processes must have joined them.
+    """torchax's environment. Its import lists the devices, so distributed processes must join before.
 
     torchax 0.0.13 names overloads in its tables that torch 2.13 has dropped. Nothing calls them.
     """

@@ -160,7 +160,7 @@ def _read_schedule(scheduler: Any) -> Schedule:
         if config.get("prediction_type") != "flow_prediction" or config.get("use_dynamic_shifting"):
             raise InputError(
                 f"{kind} has flow levels, but predicts {options.quote(config.get('prediction_type'))}: this form is not"
-                " known",
+                " supported",
                 code="unsupported-option",
             )
         return FlowSchedule(num_train_timesteps=config["num_train_timesteps"], shift=config.get("flow_shift") or 1.0)

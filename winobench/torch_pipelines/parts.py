@@ -216,7 +216,7 @@ def load_network(
         raise sources.mismatch(
             f"the weights of {part} of {source} do not fit the {kind.__name__} that its config describes:"
             + (f" {len(lacking)} are missing ({sources.shorten(lacking, 2)})" if lacking else "")
-            + (f" {len(left)} have no place in it ({sources.shorten(left, 2)})" if left else "")
+            + (f" {len(left)} are unknown to it ({sources.shorten(left, 2)})" if left else "")
         )
     if config.get("quantization_config"):
         with quietly(f"{part} of {source} cannot be dequantised"):
@@ -259,7 +259,7 @@ def _check_quantiser(source: Source, part: str, config: Mapping[str, Any]) -> No
     method = quantised.get("quant_method") if isinstance(quantised, dict) else quantised
     if method not in _QUANTISERS:
         raise InputError(
-            f"{part} of {source} is quantised by {options.quote(method)}, which is not undone here: take the"
+            f"{part} of {source} is quantised by {options.quote(method)}, which winobench does not read: take the"
             " unquantised model",
             code="unsupported-checkpoint",
         )
