@@ -4,9 +4,9 @@
     python -m benchmarks.torch_classes --output FILE       writes the figures as JSON, too
     python -m benchmarks.torch_classes --only sana,flux    classes whose names have one of these words
 
-diffusers runs three steps with its own scheduler in torch. What the scheduler is given is compared with the prediction
-that winobench's compiled code makes of the same noisy latents, for one, two and three rows at different times. Images'
-latents are compared, too. The seconds are those of compiling the prediction of three rows on this machine.
+diffusers runs three steps with its own scheduler in torch. Its inputs are compared with the predictions of winobench's
+compiled code for the same noisy latents, for one, two and three rows at different times. Images' latents are compared,
+too. The seconds are the time to compile the prediction of three rows on this machine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> None:
     arguments = parser.parse_args()
     words = arguments.only.lower().split(",")
     rows = []
-    # Compiled anew, so that the seconds are those of compiling.
+    # An empty cache, so that the seconds include compilation.
     with tempfile.TemporaryDirectory() as folder:
         jax.config.update("jax_compilation_cache_dir", folder)
         for name, maker in comparison.makers():

@@ -283,7 +283,7 @@ def _adapter(layer: str, roles: Mapping[str, weights.FileTensor], configs: Seque
     values = {role: _finite(tensor.name, tensor.floats()) for role, tensor in named.items()}
     first = next(iter(roles.values())).name
     if (lengths := values.get("magnitude")) is not None:
-        # Of convolutions, peft's lengths of outputs have an axis of 1 first, as LyCORIS' lengths of inputs.
+        # For convolutions, peft's lengths of outputs have a first axis of 1, like LyCORIS' lengths of inputs.
         of_inputs = named["magnitude"].name.endswith("dora_scale") and lengths.ndim > 1 and lengths.shape[0] == 1
         values["magnitude"] = lengths if of_inputs else lengths.reshape(-1)
     if values.keys() >= {"down", "up"}:
@@ -310,7 +310,7 @@ def _adapter(layer: str, roles: Mapping[str, weights.FileTensor], configs: Seque
 
 
 def _check_pair(named: Mapping[str, weights.FileTensor], values: Mapping[str, np.ndarray]) -> None:
-    """Raises InputError unless the two factors, and the core between them if there is one, are of one layer."""
+    """Raises InputError unless the two factors, with any core between them, fit one layer."""
     names, (down, up) = [named[role].name for role in ("down", "up")], (values["down"], values["up"])
     if not (down.ndim == up.ndim == 2 or (down.ndim == up.ndim == 4 and up.shape[2:] == (1, 1))):
         shapes = f"{names[0]} has the shape {list(down.shape)} and {names[1]} the shape {list(up.shape)}"
@@ -336,7 +336,7 @@ def _alpha(
         if values.size != 1:
             message = f"{tensor.name} has the shape {list(values.shape)}, but must be one number"
             raise InputError(message, code="wrong-shape")
-        # Without a rank, LyCORIS passes over it.
+        # Without a rank, LyCORIS ignores it.
         found += [(tensor.name, float(values.item()))] if rank is not None else []
     # Under the name that it has in the file: releases of transformers differ in CLIP's ``text_model``.
     named = layer if "text_model" in next(iter(roles.values())).name else layer.removeprefix("text_model.")

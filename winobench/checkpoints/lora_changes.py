@@ -23,7 +23,7 @@ from flax import nnx
 from winobench.base.errors import InputError
 from winobench.models import lora
 
-# Axes of the layouts here in the order of torch's, and back, by their number.
+# Number of axes -> the axes of winobench's layout in torch's order, and back.
 _TO_TORCH = {1: (0,), 2: (1, 0), 4: (3, 2, 0, 1)}
 _FROM_TORCH = {1: (0,), 2: (1, 0), 4: (2, 3, 1, 0)}
 # The factors that have the rank as their first axis.
@@ -57,12 +57,12 @@ class Change:
 
     @property
     def form(self) -> str:
-        """For messages."""
+        """The name of the form, for messages."""
         return "DoRA" if "magnitude" in self.tensors else self.kind or "difference"
 
     @functools.cached_property
     def shape(self) -> tuple[int, ...] | None:
-        """Of the change of the weight, of all rows; None where it changes the bias alone. Raises as `_product` does."""
+        """Shape of the weight's change, with all rows. None if it changes the bias alone. Raises as `_product` does."""
         shapes = {role: jax.ShapeDtypeStruct(values.shape, values.dtype) for role, values in self.tensors.items()}
         product = jax.eval_shape(_product, shapes)
         return None if product is None else product.shape
@@ -109,7 +109,7 @@ class Change:
         return None
 
     def changed(self, weight: jax.Array, bias: jax.Array | None, strength: float) -> tuple[jax.Array, jax.Array | None]:
-        """A layer's weight and bias, in torch's layout, as they are with the change, in float32."""
+        """A layer's changed weight and bias, in torch's layout, in float32."""
         rows = slice(None) if self.rows is None else self.rows
         weight, factor = jnp.asarray(weight, jnp.float32), strength * self.scale
         bias = None if bias is None else jnp.asarray(bias, jnp.float32)

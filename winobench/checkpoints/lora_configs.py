@@ -37,7 +37,7 @@ _WITHOUT_EFFECT = {
     *("lora_dropout", "fan_in_fan_out", "megatron_core", "qalora_group_size", "runtime_config"),
     *("loftq_config", "eva_config", "corda_config", "lora_ga_config"),
 }
-# The kinds of adapters -> the option of their alpha, and what more is without effect: shapes of tensors show it.
+# Kind of adapter -> the option of its alpha, and options without effect, since shapes of tensors show them.
 _OF_LYCORIS = ("init_weights", "rank_dropout", "module_dropout", "rank_dropout_scale", "use_effective_conv2d")
 _KINDS = {
     "LORA": ("lora_alpha", ()),
@@ -75,7 +75,7 @@ class PeftConfig:
                 raise InputError(f"{message}: get both again", code="mismatched-parts")
 
     def alpha_of(self, layer: str, rank: int | None) -> float:
-        """What, over the rank, or over 1 where tensors have none, the product of a layer's factors is multiplied by."""
+        """The layer's alpha: alpha / rank scales the product of its factors, or alpha if the tensors have no rank."""
         configured = self._first(self.ranks, layer, self.rank)
         if rank not in (None, configured):
             message = f"{self.place} gives {layer} the rank {configured}, but its tensors have {rank}: get both again"

@@ -64,7 +64,7 @@ _IN_OUT = ("in_layer", "out_layer")
 
 
 def _norms(stream: str, name: str) -> dict[str, tuple[str, ...]]:
-    """Of queries and keys in FLUX. Their weight, which is called scale, may be a part of the layer's name."""
+    """Norms of queries and keys in FLUX. Some files append the name of the weight, scale, to the layer's name."""
     norms = (("query", "q"), ("key", "k"))
     return {f"{stream}norm_{long}_norm{end}": (name.format(short),) for long, short in norms for end in ("", "_scale")}
 

@@ -1,8 +1,9 @@
-"""Weights that a file holds in few bits, next to the factors that make them floats again.
+"""Weights that a file stores in few bits, with scales that turn them into floats.
 
-Read are floats of 8 bits with a factor for each tensor or row, as ComfyUI, BFL and compressed-tensors write them, and
-the forms of bitsandbytes: 4 bits (nf4, fp4) and int8. Factors of inputs (``input_scale``) are left out: here a layer's
-inputs keep the network's dtype.
+- Floats of 8 bits with a scale for each tensor or row, as in files of ComfyUI, BFL and compressed-tensors.
+- The forms of bitsandbytes: 4 bits (nf4, fp4) and int8.
+
+Scales of inputs (``input_scale``) are left out: here a layer's inputs keep the network's dtype.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _OF_INT8 = np.float32(1 / 127)
 
 
 def dequantised(tensors: Mapping[str, FileTensor]) -> dict[str, FileTensor]:
-    """The tensors of a network as floats, without those that only served to store others."""
+    """The tensors of a network as floats, without scales and other tensors of their storage."""
     found = dict(tensors)
     if any(tensor.stored in _FLOATS for tensor in tensors.values()):
         for name in tensors:

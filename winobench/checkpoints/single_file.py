@@ -1,9 +1,9 @@
 """Single files in the original layout, such as ``sd_xl_base_1.0.safetensors``, read as a pipeline's folder.
 
-A file holds weights alone. Configs, tokenizers, the schedule and networks that it lacks are those of a base: the
-pipeline that it is named with (``sdxl+FILE.safetensors``), or else the published one that it was made from, as
-diffusers tells it by names and shapes. diffusers' own functions convert the networks, once: they are kept in the cache
-by the file's content, in the file's dtypes. Every tensor is used, or is known to be of no use.
+A file holds weights alone. A base gives the configs, the tokenizers, the schedule and missing networks. The user names
+the base (``sdxl+FILE.safetensors``), or diffusers recognises the published pipeline by names and shapes of tensors.
+diffusers' own functions convert the networks once. The cache keeps them by the file's content, in the file's dtypes.
+Every tensor must be used, unless a list here names it as unused.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 _DENOISER, _T5 = "denoiser", "T5EncoderModel"
 _DENOISER_PREFIX = "model.diffusion_model."
 _CLIP_L = "text_encoders.clip_l.transformer."
-# Where a file has a network's tensors -> the part, or its class where families differ in its name.
+# Prefix of a network's tensors -> the part, or its class where the part's name depends on the family.
 _PREFIXES = {
     _DENOISER_PREFIX: _DENOISER,
     **dict.fromkeys(("first_stage_model.", "vae."), "vae"),
@@ -45,17 +45,17 @@ _PREFIXES = {
     **dict.fromkeys(("conditioner.embedders.1.model.", "text_encoders.clip_g.transformer."), "text_encoder_2"),
     "text_encoders.t5xxl.transformer.": _T5,
 }
-# What names of denoisers begin with that are diffusers' already.
+# Prefixes of denoisers that already have diffusers' names.
 _CONVERTED = ("conv_in.", "transformer_blocks.", "all_x_embedder.")
 # Prefixes of OpenCLIP's layout.
 _OPEN_CLIP = ("cond_stage_model.model.", "conditioner.embedders.1.model.")
 _EMA = "model_ema.diffusion_model"
-# What no network reads: buffers, parts of a training, and a tokenizer.
+# Tensors that no network reads: buffers, parts of a training, and a tokenizer.
 _UNUSED = re.compile(
     r"model_ema\..*|first_stage_model\.loss\..*|(.+\.)?(logit_scale|position_ids|attn_mask|spiece_model)|(model\.diffusion_model\.)?norm_final"
     r"\.weight|(alphas_cumprod|betas|log_one_minus|sqrt_|posterior_)\w*|denoiser\.sigmas"
 )
-# Marks of fine-tuned models, and what the schedule of their base must say.
+# Marks of fine-tuned models -> the option that the schedule of their base must have.
 _MARKS = {"v_pred": ("prediction_type", "v_prediction"), "ztsnr": ("rescale_betas_zero_snr", True)}
 # diffusers' name of a kind of file -> the base. Others (SD 2.x, FLUX.2-klein, Z-Image) look alike in several versions.
 _BASES = {
@@ -67,9 +67,9 @@ _BASES = {
     "flux-dev": "flux1-dev",
     "flux-schnell": "flux1-schnell",
 }
-# What diffusers takes for "v1" when it knows no better has this in truth.
+# Files of Stable Diffusion 1.x have this tensor. diffusers also answers "v1" for unknown files.
 _OF_SD_1 = f"{_DENOISER_PREFIX}output_blocks.11.0.skip_connection.weight"
-# Of torch, under other numbers than NumPy's.
+# dtypes of torch that NumPy lacks.
 _NOT_NUMPYS = {name: getattr(ml_dtypes, name) for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2")}
 
 
@@ -139,7 +139,7 @@ class SingleFile(sources.Source):
         option, needed = _MARKS[name]
         path = self.base.require("scheduler/scheduler_config.json", "so the noise schedule is unknown")
         if sources.read_json(path).get(option) != needed:
-            raise self._mismatch(f"is marked as {name}, and {path} has not {option}={options.quote(needed)}")
+            raise self._mismatch(f"is marked as {name}, but {path} lacks {option}={options.quote(needed)}")
         return True
 
     def _mismatch(self, what: str) -> InputError:
@@ -191,7 +191,7 @@ class SingleFile(sources.Source):
             tensors = {name: _tensor(tensor, file) for name, tensor in self._parts[part].items()}
             try:
                 found, unused = _convert(self._index[part][1], tensors, config)
-            # Its functions take the right file for granted, and fail in any way at others.
+            # diffusers' functions raise any exception for a wrong file.
             except Exception as error:
                 raise self._mismatch(f"does not convert to its {part} ({type(error).__name__}: {error})") from error
             if unused:
@@ -200,7 +200,7 @@ class SingleFile(sources.Source):
 
 
 def _convert(kind: str, tensors: dict[str, Any], config: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Tensors of a network of this class by diffusers' names, and the names of those that were left out."""
+    """Tensors of a network of this class by diffusers' names, and the names of unused tensors."""
     import torch
     from diffusers.loaders import single_file_model, single_file_utils
 
@@ -226,7 +226,7 @@ def _convert(kind: str, tensors: dict[str, Any], config: Mapping[str, Any]) -> t
         used = {tensor.data_ptr() for tensor in found.values()}
         unused = [name for name, tensor in left.items() if tensor.data_ptr() not in used] or list(left)
     if whole == _CLIP_L and kind == "CLIPTextModelWithProjection":
-        # As in diffusers: Stable Diffusion 3 takes this encoder's state as it is.
+        # As in diffusers: Stable Diffusion 3 does not project this encoder's state.
         found["text_projection.weight"] = torch.eye(config["hidden_size"])
     return found, unused
 
@@ -263,14 +263,14 @@ def _base(path: str, tensors: Mapping[str, FileTensor]) -> str:
 
     try:
         kind = single_file_utils.infer_diffusers_model_type(tensors)
-    except Exception:  # of a kind that it knows, with shapes that it does not
+    except Exception:  # a known kind with unknown shapes
         kind = None
     if kind == "v1" and _OF_SD_1 not in tensors:
         kind = None
     if kind not in _BASES:
-        found = "in a layout that is not known" if kind is None else f"in the layout that diffusers calls {kind}"
+        found = "in an unknown layout" if kind is None else f"in the layout that diffusers calls {kind}"
         raise InputError(
-            f"{path} is {found}, and does not tell which pipeline it belongs to: write BASE+FILE, where BASE is a name,"
+            f"{path} is {found}, which does not identify its pipeline: write BASE+FILE, where BASE is a name,"
             f" a folder or a hub id with its configs, such as sd21-base+{os.path.basename(path)}",
             code="unknown-kind-of-model",
         )

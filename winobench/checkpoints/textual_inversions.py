@@ -83,7 +83,7 @@ def _locate(source: str | os.PathLike) -> str:
 
 
 def add_word(pipeline: AnyPipeline, learned: LearnedWord) -> None:
-    """Gives a pipeline's tokenizers and text encoders a word, in place. Where it does not fit, nothing changes."""
+    """Adds a word to a pipeline's tokenizers and text encoders, in place. A misfit changes nothing."""
     new = {part: _tokens(pipeline, part, learned) for part in learned.vectors}
     for part, tokens in new.items():
         tokenizer, network = pipeline.tokenizers[_tokenizer(part)], pipeline.networks[part]

@@ -212,7 +212,7 @@ def _read_safetensors(path: str) -> dict[str, FileTensor]:
 
     def floats(name: str) -> np.ndarray:
         values = read(name)
-        # It holds each of them exactly.
+        # float32 holds each 8-bit float exactly.
         return values.astype(np.float32) if kinds[name] in _EIGHT_BITS else values
 
     return {

@@ -33,7 +33,7 @@ _STEPS = 2**32 - 1
 
 
 class Run(NamedTuple):
-    """Arguments of `Drawing.generate`, checked but for the image and its strength."""
+    """Checked arguments of `Drawing.generate`. The image and its strength are not checked yet."""
 
     num_steps: int
     guidance_scale: float

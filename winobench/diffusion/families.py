@@ -44,15 +44,15 @@ def load_pipeline(
     """Loads a pipeline of any family.
 
     Args:
-      source: as in `Pipeline.from_pretrained`.
-      dtype: as there.
-      revision: as there.
-      backend: ``native`` for the families that are written in Flax, ``torch`` for diffusers' own code under JAX
-        (`winobench.torch_pipelines`, experimental), ``auto`` for the first where there is one, or else the second.
-      **keywords: as there.
+      source: see `Pipeline.from_pretrained`.
+      dtype: see there.
+      revision: see there.
+      backend: ``native`` for families in Flax, ``torch`` for diffusers' own code under JAX, which is experimental
+        (`winobench.torch_pipelines`). ``auto`` is ``native`` where such a family exists, and ``torch`` otherwise.
+      **keywords: see `Pipeline.from_pretrained`.
 
     Raises:
-      InputError: as there.
+      InputError: see `Pipeline.from_pretrained`.
     """
     from winobench.checkpoints import sources
 

@@ -288,7 +288,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
 
     @classmethod
     def read_lora(cls, source: str | os.PathLike[str], *, allow_pickle: bool = False) -> Any:
-        """Reads a LoRA for `load_with_lora`: what is wrong with a small file shows before gigabytes are read.
+        """Reads a LoRA for `load_with_lora`, so that an error in a small file shows before gigabytes are read.
 
         Args:
           source: a file, or a folder or hub id that holds one (`winobench.checkpoints.read_lora`).
@@ -413,7 +413,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
 
     @property
     def backend(self) -> str | None:
-        """Other code than that of a native family, with its versions. None of native families."""
+        """The code that runs the pipeline, with its versions. None for families in Flax."""
         return None
 
     def own_identity(self) -> dict[str, Any]:
@@ -448,10 +448,10 @@ class Pipeline(drawing.Drawing, abc.ABC):
         return TextEncoding(type(self), structures, named), {name: params for name, (_, params) in parts.items()}
 
     def host_texts(self, dtype: Any) -> tuple[Callable[..., Any], Tree, Any, int] | None:
-        """Of a pipeline that has its text encoders on the host: arguments of `winobench.engine.text_store.HostTexts`.
+        """Arguments of `winobench.engine.text_store.HostTexts`. None for a pipeline with a `text_function`.
 
-        They are (mesh, make_room -> context with texts -> conditions), shapes of one text's, identity, and texts at
-        once. Floats are rounded to ``dtype``. None for those that have a `text_function`.
+        They are (mesh, make_room -> context with texts -> conditions), the shapes of one text's conditions, an identity
+        and the batch size. Floats are rounded to ``dtype``.
         """
         return None
 

@@ -44,7 +44,7 @@ class TextStore(abc.ABC):
 
     @abc.abstractmethod
     def _encoder(self) -> contextlib.AbstractContextManager[Callable[[Sequence[Any]], Any]]:
-        """With what encodes at most a batch of items, as a tree of arrays [batch_size, ...] of the host."""
+        """A context with a function: at most a batch of items -> a tree of host arrays [batch_size, ...]."""
 
     @abc.abstractmethod
     def _shapes(self, item: Any) -> Any:
@@ -61,7 +61,7 @@ class TextStore(abc.ABC):
             with self._encoder() as encode:
                 for start in range(0, len(left), self.batch_size):
                     rows = encode(left[start : start + self.batch_size])
-                    # By their places, so that the order of names is the order of the leaves.
+                    # Numbered, so that names sort in the order of the leaves.
                     named = {f"{place:03d}": leaf for place, leaf in enumerate(jax.tree.leaves(rows))}
                     for number, path in enumerate(paths[start : start + self.batch_size]):
                         weights.write_weights(path, {name: _trimmed(leaf[number]) for name, leaf in named.items()})
@@ -127,7 +127,7 @@ class StagedTexts(TextStore):
 
 
 class HostTexts(TextStore):
-    """Text encoders that take texts as they are: items are UTF-8, uint8 [bytes]."""
+    """Text encoders that take texts without tokens. Items are UTF-8, uint8 [bytes]."""
 
     def __init__(
         self,
@@ -142,9 +142,9 @@ class HostTexts(TextStore):
         """Takes encoders.
 
         Args:
-          encoding: (mesh, make_room) -> a context, with what encodes texts as a tree of arrays [n, ...].
-          shapes: like this tree, of one text.
-          make_room: called before text encoders are put on devices of the mesh.
+          encoding: (mesh, make_room) -> a context with a function: texts -> a tree of arrays [n, ...].
+          shapes: a tree with the shapes and dtypes of one text.
+          make_room: called before text encoders move to devices of the mesh.
         """
         super().__init__(identity, folder, batch_size)
         self._encoding, self._of_one = functools.partial(encoding, mesh, make_room), shapes
@@ -163,7 +163,7 @@ class HostTexts(TextStore):
 
 
 def _trimmed(array: np.ndarray) -> np.ndarray:
-    """Without the rows of zeros at the end, which padding often is."""
+    """An array without the rows of zeros at its end, which are often padding."""
     array = np.asarray(array)
     if array.ndim < 2:
         return array
@@ -172,7 +172,7 @@ def _trimmed(array: np.ndarray) -> np.ndarray:
 
 
 def _whole(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """With the rows of zeros that `_trimmed` left out."""
+    """An array with the rows of zeros that `_trimmed` left out."""
     if array.shape == shape:
         return array
     whole = np.zeros(shape, array.dtype)

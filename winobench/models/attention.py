@@ -46,7 +46,7 @@ def dot_product_attention(
     query [B, T, heads, head_size], key and value [B, S, heads, head_size] -> [B, T, heads, head_size] in the dtype of
     ``query``. ``lengths`` are int32 [B], at least 1: no query attends to keys from this position on, which are padding.
     ``mask``, [B or 1, heads or 1, T or 1, S], is true where a query attends to a key, or is added to the scores. The
-    result of a query that attends to no key is 0. A mask takes the place of ``is_causal`` and of ``lengths``. Scores
+    result of a query that attends to no key is 0. A mask replaces ``is_causal`` and ``lengths``. Scores
     are multiplied by ``scale``, by default head_size^-0.5.
     """
     attends = None

@@ -28,7 +28,7 @@ class KeyTable:
     renames: tuple[tuple[str, str], ...] = ()
     # Patterns of known keys that are not parameters: buffers, and the other towers of a file with a whole model.
     ignored: tuple[str, ...] = ()
-    # Second name of a tensor -> the first, which it replaces in files that lack that.
+    # Second name of a tensor -> the first name, for files that lack the first.
     copies: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 _AMPERE, _HOPPER = (8, 0), (9, 0)
 # Numbers of positions that the gradient of cuDNN's attention takes are multiples of it.
 _EVEN = 2
-# What a mask adds to scores, at least: it is finite, times any scale.
+# The least that a mask adds to scores. It stays finite times any scale.
 _LOWEST = -1e30
 
 # A TPU's registers are this wide. Positions come in as many.
@@ -34,7 +34,7 @@ _WORTH = 1.05
 _LONG, _WIDE = 1024, 256
 
 
-# Heads come in units of so many numbers. One number of a unit more carries what is added to the scores of a key.
+# Kernels take heads in units of this many numbers. One number of an extra unit carries the bias of a key's scores.
 _UNIT = 8
 
 
@@ -81,7 +81,7 @@ def _is_key_bias(mask: jax.Array | None) -> bool:
 
 
 def _finite_bias(mask: jax.Array, scale: float, dtype: Any) -> jax.Array:
-    """What a mask adds to the scores, divided by ``scale``."""
+    """The bias that a mask adds to the scores, divided by ``scale``."""
     bias = jnp.where(mask, 0.0, -jnp.inf) if mask.dtype == jnp.bool_ else mask.astype(jnp.float32)
     return jnp.maximum(bias / scale, max(_LOWEST, float(jnp.finfo(dtype).min))).astype(dtype)
 
@@ -100,9 +100,9 @@ def _padding_last(mask: jax.Array, key: jax.Array, value: jax.Array) -> tuple[ja
 def _with_key_bias(
     mask: jax.Array, query: jax.Array, key: jax.Array, value: jax.Array, scale: float | None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Arrays of wider heads, so that the products of queries and keys hold what is added to each key's scores.
+    """Arrays of wider heads, so that the products of queries and keys include the bias of each key's scores.
 
-    An array of all scores, in which each query has the same numbers, would be read once for each head instead.
+    Otherwise kernels would read an array of all scores once for each head, with the same numbers for each query.
     """
     bias = _finite_bias(mask, query.shape[-1] ** -0.5 if scale is None else scale, key.dtype)
     bias = jnp.broadcast_to(bias[:, :, 0].swapaxes(1, 2), key.shape[:3])[..., None]
@@ -175,7 +175,7 @@ def flash_takes(query: jax.Array, key: jax.Array, mask: jax.Array | None = None)
 
     With few positions, XLA's own products keep the scores on the chip. Texts of 77 tokens are padded to 128: of SD
     2.1-base's step on a v5e the compiler's cycles are 1.6% more with that than with products, whose float32 scores go
-    through the device's memory. A mask of its own for each query would be read for each head, as large as the scores.
+    through the device's memory. A separate mask for each query would be read for each head, as large as the scores.
     """
     width = query.shape[-1] + (_UNIT if _is_key_bias(mask) else 0)
     if _head_bytes(width, query.dtype) > max(_BLOCKS) or (mask is not None and mask.shape[2] > 1):

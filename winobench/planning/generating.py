@@ -139,7 +139,7 @@ def _read_generator(config: ml_collections.ConfigDict, model: str, mesh: Mesh, f
     pipeline = abstract.read_pipeline(config, model)
     if pipeline.backend is not None:
         raise InputError(
-            f"{model} runs by torch, whose own loop generates images: plans know its scoring alone",
+            f"{model} runs by torch, whose own loop generates images: plan its scoring instead",
             code="unsupported-option",
         )
     most = pipeline.schedule.num_train_timesteps

@@ -205,8 +205,8 @@ class DiffusionITM(Holder):
           fuse_lora: add the adapters to the weights, so that they cost nothing. Kept apart, they are computed next to
             each layer, and bfloat16 weights do not round them.
           embeddings: files of learned words (textual inversion), or folders or hub ids that hold
-            ``learned_embeds.safetensors``. Texts name a word as its file does, or as the file is named where that has
-            no word (`winobench.checkpoints.textual_inversions`).
+            ``learned_embeds.safetensors``. Texts use the word in the file, or else the file's name
+            (`winobench.checkpoints.textual_inversions`).
           pipeline_options: options that only the model's family has (``SETTINGS`` of its class).
           backend: ``auto``, ``native`` or ``torch`` (`winobench.load_pipeline`).
           **keywords: of `DiffusionITM`.

@@ -1,7 +1,4 @@
-"""What a few families need: shapes that do not depend on texts, one time for each row, and levels of their own.
-
-Torch is imported where it is used.
-"""
+"""Changes for a few families: shapes that do not depend on texts, one time for each row, other noise levels."""
 
 from __future__ import annotations
 
@@ -19,13 +16,13 @@ from jax.typing import ArrayLike
 
 from winobench.diffusion.flow_schedule import FlowSchedule
 
-# CogView4's texts have a multiple of so many tokens.
+# CogView4 pads texts to a multiple of this many tokens.
 _COGVIEW4_MULTIPLE = 16
 
 
 @contextlib.contextmanager
 def times_in_lists(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
-    """For loops that make a tensor of a list of one time, or of n equal ones. Here each row has a time of its own."""
+    """Gives each row its time, in loops that make a tensor from a list of one time or of equal times."""
     import torch
 
     from winobench.torch_pipelines.bridge import replaced
@@ -60,7 +57,7 @@ class Rows:
 
 
 def cogview4_fill(results: tuple[Any, ...], tokens: int) -> tuple[Any, ...]:
-    """States [n, length, width] -> states for the most tokens, and a mask of those that there are."""
+    """States [n, length, width] -> states padded to the most tokens, and a mask of the text's tokens."""
     import torch
 
     states, _ = results
@@ -71,7 +68,7 @@ def cogview4_fill(results: tuple[Any, ...], tokens: int) -> tuple[Any, ...]:
 
 @contextlib.contextmanager
 def cogview4_mask(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
-    """Attention that leaves out what `cogview4_fill` has added. The network has no mask of its own kind."""
+    """Masks the padding of `cogview4_fill` in attention. The network itself takes no mask."""
     from diffusers.models.transformers import transformer_cogview4
     from torch.nn import functional
 
@@ -89,7 +86,7 @@ def cogview4_mask(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator
 
 
 class CogView4Schedule(FlowSchedule):
-    """Shifted by a straight line in the square root of the positions; networks are given the times before the shift."""
+    """The shift is linear in the square root of the positions. Networks take the times before the shift."""
 
     def shifted(self, u: np.ndarray) -> np.ndarray:
         if not self.use_dynamic_shifting or self.positions is None:

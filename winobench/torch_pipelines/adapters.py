@@ -1,4 +1,4 @@
-"""LoRA of pipelines of diffusers: read and added to the weights by diffusers and peft themselves."""
+"""LoRA of pipelines of diffusers, which diffusers and peft read and add to the weights."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from winobench.checkpoints import lora, sources, weights
 
 _NAME = "winobench"
 _MISFIT = "lora-misfit"
-# diffusers says so of each network that a file leaves alone.
+# diffusers warns so for each network without tensors in the file.
 _HARMLESS = "No LoRA keys associated"
-# Of diffusers' loggers, those that say which tensors of a file are left out.
+# diffusers' loggers that report which tensors of a file it leaves out.
 _LOGGERS = ("diffusers.loaders", "diffusers.utils.peft_utils")
 
 
@@ -38,14 +38,14 @@ class LoRAFile:
 
 
 def read(source: str | os.PathLike[str], *, allow_pickle: bool = False) -> LoRAFile:
-    """A LoRA file, or that of a folder or hub id. Pickles are refused in any case."""
+    """Reads a LoRA file, also from a folder or hub id. Refuses pickles in any case."""
     del allow_pickle
     path, *others = lora._locate(source, None, False)
     tensors = weights.read_weights([path])
     if others or os.path.exists(os.path.join(os.path.dirname(path), sources.ADAPTER_CONFIG)):
         raise InputError(
-            f"{path} is peft's, with its strength in {sources.ADAPTER_CONFIG}, which diffusers does not read: save it"
-            " as pytorch_lora_weights.safetensors (save_lora_weights of diffusers)",
+            f"{path} has peft's format, with its scale in {sources.ADAPTER_CONFIG}, which diffusers does not read: save"
+            " it as pytorch_lora_weights.safetensors (save_lora_weights of diffusers)",
             code="unsupported-file-format",
         )
     if not tensors:
@@ -62,10 +62,7 @@ def read(source: str | os.PathLike[str], *, allow_pickle: bool = False) -> LoRAF
 
 
 def fuse(pipe: Any, file: LoRAFile, scale: float) -> None:
-    """Adds a LoRA to the weights of a pipeline of diffusers, text encoders' as well.
-
-    Every tensor of the file is used, or none: diffusers only warns of those that it leaves out.
-    """
+    """Adds a LoRA to a pipeline's weights, text encoders included. Raises InputError unless all tensors are used."""
     from winobench.torch_pipelines import bridge, parts
 
     name = type(pipe).__name__
@@ -100,7 +97,7 @@ def fuse(pipe: Any, file: LoRAFile, scale: float) -> None:
 
 @contextlib.contextmanager
 def _told() -> Iterator[list[str]]:
-    """The beginnings of diffusers' warnings about a LoRA."""
+    """Collects the start of each warning of diffusers about a LoRA."""
     told: list[str] = []
 
     class Listener(logging.Handler):

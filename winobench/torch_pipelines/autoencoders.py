@@ -15,7 +15,7 @@ from winobench.torch_pipelines.network import TorchConfig, TorchNetwork
 
 
 class TorchAutoencoder(TorchNetwork):
-    """An autoencoder's encoder. The pipeline decodes by itself where images are generated."""
+    """The encoder of an autoencoder. The pipeline's own loop decodes generated images."""
 
     def __init__(self, module: Any, config: TorchConfig, family: Family):
         super().__init__(module, config, key=family.scale)
@@ -59,11 +59,11 @@ def _standardised(vae: Any, latents: Any) -> Any:
 
 
 class Encoder(NamedTuple):
-    """How an autoencoder is called, of tensors.
+    """How to call an autoencoder, on tensors.
 
     Attributes:
-      encode: (module, images [n, 3, h, w]) -> what its decoder takes, [n, c, h, w].
-      scale: (module, these) -> latents as in training.
+      encode: (module, images [n, 3, h, w]) -> the input of its decoder, [n, c, h, w].
+      scale: (module, that input) -> latents as in training.
     """
 
     encode: Callable[[Any, Any], Any]
@@ -80,10 +80,10 @@ ENCODERS: dict[str, Encoder] = {
     "AutoencoderTiny": Encoder(lambda vae, images: vae.encode(images).latents, _shifted),
     "VQModel": Encoder(lambda vae, images: vae.encode(images).latents, lambda vae, latents: latents),
 }
-"""Class of an autoencoder -> how it is called."""
+"""Class of an autoencoder -> how to call it."""
 
 
 def encoder_of(name: str, family: Family) -> Encoder:
-    """How the autoencoder of this class is called in a family."""
+    """How to call the autoencoder of this class in a family."""
     encoder = ENCODERS[name]
     return encoder if family.scale is None else encoder._replace(scale=family.scale)

@@ -36,7 +36,7 @@ except ImportError as error:
 
 @contextlib.contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """An attribute has another value for a while. One that the owner inherits is inherited again afterwards."""
+    """Gives an attribute another value for a while. The owner inherits it again afterwards, if it did before."""
     before = vars(owner).get(name, _ABSENT)
     setattr(owner, name, value)
     try:
@@ -53,7 +53,7 @@ _ABSENT = object()
 
 @functools.cache
 def environment() -> Any:
-    """torchax's environment. Imported late, as torchax asks for the devices, which processes have to join before.
+    """torchax's environment. Its import lists the devices, so distributed processes must join before.
 
     torchax 0.0.13 names overloads in its tables that torch 2.13 has dropped. Nothing calls them.
     """
@@ -72,7 +72,7 @@ def environment() -> Any:
         import torchax
 
         made = torchax.default_env()  # reads the other tables
-    # Without it, tensors cannot index what was cut out of another one.
+    # A view of a tensor lacks it, so that a tensor could not index the view.
     torchax.view.View._elem = property(lambda self: self.jax())
     from winobench.torch_pipelines import operations
 
@@ -87,7 +87,7 @@ _lock = threading.RLock()
 def tracing() -> Iterator[None]:
     """Torch operations on JAX arrays, by one thread at a time: a pipeline is changed while it is traced.
 
-    diffusers keeps some results in caches unless it is exported. Those of a trace would be tracers.
+    diffusers caches some results unless it is exported. In a trace, the results would be tracers.
     """
     exporting = replaced(torch.compiler, "is_exporting", lambda: True)
     with _lock, environment(), torch.no_grad(), exporting, warnings.catch_warnings():
@@ -113,17 +113,14 @@ def as_jax(tensor: Any) -> jax.Array:
 
 
 def to_numpy(tensor: Any) -> np.ndarray:
-    """A tensor of the host as an array of the same memory, which nobody can write into.
-
-    Of the meta device, an array of zeros that takes no memory.
-    """
+    """A tensor of the host as a read-only array of the same memory. A meta tensor becomes zeros without memory."""
     if tensor.is_meta:
         zero = to_numpy(torch.zeros((), dtype=tensor.dtype))
         return np.broadcast_to(zero, tuple(tensor.shape))
     tensor = tensor.detach().contiguous()
     is_bfloat16 = tensor.dtype == torch.bfloat16
     array = (tensor.view(torch.int16) if is_bfloat16 else tensor).numpy()
-    # Of views, too: whoever holds them need not copy what nobody can change.
+    # Views are read-only as well, so that nobody needs to copy them.
     array.flags.writeable = False
     narrow = {"int64": np.int32, "float64": np.float32, "complex128": np.complex64}.get(array.dtype.name)
     if narrow is not None:
@@ -133,7 +130,7 @@ def to_numpy(tensor: Any) -> np.ndarray:
 
 
 def to_torch(array: Any) -> Any:
-    """An array as a tensor of the same memory, which is not to be written into."""
+    """An array as a tensor of the same memory. Nothing may write into it."""
     array = np.asarray(array)
     is_bfloat16 = array.dtype == jnp.bfloat16
     with warnings.catch_warnings():

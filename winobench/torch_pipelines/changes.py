@@ -1,7 +1,4 @@
-"""What a few families need while their call is traced: shapes that are fixed where their code looks at numbers.
-
-All are functions of torch tensors. Torch is imported where it is used.
-"""
+"""Changes for a few families whose traced code reads values of tensors. All functions take torch tensors."""
 
 from __future__ import annotations
 
@@ -32,13 +29,13 @@ def padded(states: Any, tokens: int) -> Any:
 
 
 def _fixed_shift(schedule: Any, shift: float) -> Any:
-    """The schedule of images of any size, if it depends on the size."""
+    """The schedule with one shift for all image sizes, if its shift depends on the size."""
     return dataclasses.replace(schedule, base_shift=shift, max_shift=shift)
 
 
 @contextlib.contextmanager
 def of_tensors(**methods: Any) -> Iterator[None]:
-    """Other methods of the tensors of a trace, for code that looks at numbers without need."""
+    """Replaces methods of traced tensors, for code that reads values without need."""
     from winobench.torch_pipelines.bridge import environment, replaced
 
     environment()  # imports torchax
@@ -53,7 +50,7 @@ def of_tensors(**methods: Any) -> Iterator[None]:
 
 
 def without_shift(vae: Any, latents: Any) -> Any:
-    """Of pipelines that leave out ``shift_factor``."""
+    """Scales latents for pipelines that leave out ``shift_factor``."""
     return latents * vae.config.scaling_factor
 
 
@@ -71,7 +68,7 @@ def from_rows(pipe: Any, prediction: Any, height: int, width: int) -> Any:
 
 
 def fibo_fill(results: tuple[Any, ...], tokens: int) -> tuple[Any, ...]:
-    """Of one text: states of all layers [1, layers, tokens, width], and a mask [1, tokens]."""
+    """One text's states of all layers [1, layers, tokens, width], and a mask [1, tokens]."""
     import torch
 
     *_, mask, _, layers, _ = results
@@ -88,13 +85,13 @@ def fibo_restore(results: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @contextlib.contextmanager
 def fibo(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
-    """Its call leaves the mask out where it hides nothing, which no trace knows."""
+    """Keeps the mask. The call drops it where it hides nothing, which a trace cannot decide."""
     with of_tensors(all=lambda _: False):
         yield
 
 
 def fibo2_prompts(texts: list[str]) -> dict[str, Any]:
-    """Its call writes descriptions in JSON anew before it encodes them."""
+    """Formats descriptions in JSON as the call does before it encodes them."""
     from diffusers import BriaFibo2Pipeline
 
     parsed = [BriaFibo2Pipeline._parse_prompt(text)[0] for text in texts]
@@ -112,7 +109,7 @@ def fibo2_fill(results: tuple[Any, ...], tokens: int | None) -> tuple[Any, ...]:
 
 @contextlib.contextmanager
 def fibo2(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
-    """The most summary tokens for every text, and a mask of those that its length asks for."""
+    """Gives every text the most summary tokens, and masks those beyond the number for its length."""
     from diffusers.models.transformers import transformer_bria_fibo2
 
     from winobench.torch_pipelines.bridge import replaced
@@ -144,7 +141,7 @@ def dream_lite_prompts(texts: list[str]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def dream_lite(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
-    """The loop without guidance, of all rows at once."""
+    """Runs the loop without guidance, on all rows at once."""
     from diffusers import DreamLiteMobilePipeline
 
     from winobench.torch_pipelines.bridge import replaced
@@ -163,7 +160,7 @@ def dream_lite(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[No
 
 @contextlib.contextmanager
 def flux_kontext(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
-    """Images of any size."""
+    """Allows images of any size."""
     from winobench.torch_pipelines.bridge import replaced
 
     whole, area = type(pipe).__call__, latents.shape[2] * latents.shape[3] * pipe.vae_scale_factor**2
@@ -198,7 +195,7 @@ SQUARES_AS_CHANNELS: dict[str, Any] = {
 
 # ERNIE-Image --------------------------------------------------------------------------------------------------------
 
-# Its pipeline does not read the autoencoder's own.
+# The pipeline does not read the autoencoder's epsilon.
 ernie_scale = functools.partial(normalized_squares, epsilon=1e-5)
 
 
@@ -212,7 +209,7 @@ def ernie_fill(results: tuple[Any, ...], tokens: int | None) -> tuple[Any, ...]:
 
 @contextlib.contextmanager
 def ernie(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
-    """The time is a number in its loop, and the texts are padded to the longest."""
+    """Takes one time for each row, and texts that are already padded."""
     import torch
 
     from winobench.torch_pipelines.bridge import replaced
@@ -239,7 +236,7 @@ def hidream_layers(results: tuple[Any, ...], tokens: int | None = None) -> tuple
 
 
 def hidream_schedule(pipe: Any, schedule: Any) -> Any:
-    """Its pipeline takes the shift of the largest image, by numbers of its own."""
+    """Uses the shift of the largest image, with the pipeline's constants."""
     config = pipe.transformer.config
     positions = config.max_resolution[0] * config.max_resolution[1] // config.patch_size**2
     return _fixed_shift(schedule, 0.5 + (1.15 - 0.5) / (4096 - 256) * (positions - 256))
@@ -247,7 +244,7 @@ def hidream_schedule(pipe: Any, schedule: Any) -> Any:
 
 @contextlib.contextmanager
 def hidream(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
-    """Every expert sees every position. Images of another size than the usual are not made larger or smaller."""
+    """Runs every expert on every position, and keeps the size of the image."""
     import torch
     from diffusers.models.transformers.transformer_hidream_image import MOEFeedForwardSwiGLU
 
@@ -259,7 +256,7 @@ def hidream(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]
         return sum(expert(rows) * shares[:, i : i + 1] for i, expert in enumerate(self.experts))
 
     network, patch = pipe.transformer, pipe.transformer.config.patch_size
-    sides = [[side // patch for side in latents.shape[2:]]] * len(latents)  # a tensor, there
+    sides = [[side // patch for side in latents.shape[2:]]] * len(latents)  # a tensor in diffusers
     whole = network.unpatchify
     with (
         replaced(MOEFeedForwardSwiGLU, "moe_infer", infer),
@@ -284,10 +281,7 @@ def hunyuan_image_schedule(pipe: Any, schedule: Any) -> Any:
 
 @contextlib.contextmanager
 def hunyuan_image(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
-    """Both texts whole, one behind the other: attention has no order of tokens, and the mask hides the padding.
-
-    diffusers puts all tokens that count before the padding, text by text.
-    """
+    """Joins the two padded texts and their masks. Padding may lie between them, since attention has no order."""
     import torch
 
     from winobench.torch_pipelines.bridge import replaced
@@ -309,7 +303,7 @@ def hunyuan_image(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator
     with (
         replaced(network, "_modules", {**network._modules, "context_embedder": Texts(), "context_embedder_2": None}),
         replaced(network, "forward", with_both),
-        replaced(torch, "all", lambda _: True),  # it asks which of two guiders to use, and there is none
+        replaced(torch, "all", lambda _: True),  # the call chooses a guider by it, and both are left out
     ):
         yield
 
@@ -318,18 +312,18 @@ def hunyuan_image(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator
 
 
 def ideogram_fill(results: tuple[Any, ...], tokens: int) -> tuple[Any, ...]:
-    """States of the text alone [n, tokens, width], and lengths [n]. The image was given one position."""
+    """States of the text alone [n, tokens, width], and lengths [n]. The image has one position here."""
     states, _, kinds, _ = results
     return states[:, :tokens], (kinds[:, :tokens] > 0).sum(1)
 
 
 def ideogram_restore(results: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Places that `ideogram` fills: what they hold depends on the size of the image."""
+    """Placeholders. `ideogram` computes the values, which depend on the size of the image."""
     return (results[0],) * 4
 
 
 def ideogram_scale(vae: Any, latents: Any) -> Any:
-    """Normalized as squares whose channels come last, [n, c, h, w]."""
+    """Normalizes latents [n, c, h, w] as squares whose channels come last."""
     n, c, h, w = latents.shape
     mean, variance = (one.view(1, 2, 2, c).permute(0, 3, 1, 2) for one in (vae.bn.running_mean, vae.bn.running_var))
     mean, variance = mean[:, :, None, :, None], (variance + vae.config.batch_norm_eps)[:, :, None, :, None]
@@ -349,7 +343,7 @@ def ideogram_unpack(pipe: Any, prediction: Any, height: int, width: int) -> Any:
 
 @contextlib.contextmanager
 def ideogram(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
-    """Positions of texts whose lengths no trace knows. The network without texts has no share in the prediction."""
+    """Computes positions from traced lengths of texts. Leaves out the unconditional network."""
     import torch
 
     from winobench.torch_pipelines.bridge import replaced
@@ -384,7 +378,7 @@ def ideogram(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None
 
 @contextlib.contextmanager
 def kandinsky3(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
-    """The mean of a text's states is over its tokens and one of the padding: its pipeline cuts off the others."""
+    """Averages a text's states over its tokens and one padding token, as the pipeline does."""
     import torch
 
     from winobench.torch_pipelines.bridge import replaced
@@ -412,20 +406,20 @@ def kandinsky5_fill(results: tuple[Any, ...], tokens: int) -> tuple[Any, ...]:
 
 
 def kandinsky5_restore(results: tuple[Any, ...]) -> tuple[Any, ...]:
-    """In the place of the mask, the ends of the texts, of which the call asks the largest length."""
+    """Replaces the mask by the ends of the texts, from which the call computes the largest length."""
     states, pooled, _ = results
     length = types.SimpleNamespace(item=lambda: states.shape[1])
     return states, pooled, types.SimpleNamespace(diff=lambda: types.SimpleNamespace(max=lambda: length))
 
 
 def kandinsky5_times(times: Any) -> Any:
-    """Its loop repeats a time for each row."""
+    """Times that stay as they are where the loop repeats a time for each row."""
     return types.SimpleNamespace(unsqueeze=lambda _: types.SimpleNamespace(repeat=lambda _: times))
 
 
 @contextlib.contextmanager
 def kandinsky5(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
-    """Nothing attends to the padding. Images are of any size."""
+    """Masks the padding, and allows images of any size."""
     import torch
     from diffusers.models.transformers import transformer_kandinsky
 
@@ -472,7 +466,7 @@ def krea2_schedule(pipe: Any, schedule: Any) -> Any:
 
 
 def lumina2_schedule(pipe: Any, schedule: Any) -> Any:
-    """Its pipeline takes the number of channels for that of positions."""
+    """Computes the shift as the pipeline does, which passes the channels as the number of positions."""
     slope = (schedule.max_shift - schedule.base_shift) / (schedule.max_image_seq_len - schedule.base_image_seq_len)
     positions = pipe.transformer.config.in_channels
     return _fixed_shift(schedule, schedule.base_shift + slope * (positions - schedule.base_image_seq_len))
@@ -480,7 +474,7 @@ def lumina2_schedule(pipe: Any, schedule: Any) -> Any:
 
 @contextlib.contextmanager
 def lumina2(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
-    """The padding stays between the text and the image, and no position attends to it."""
+    """Keeps the padding between the text and the image, and masks it."""
     import torch
 
     from winobench.torch_pipelines.bridge import replaced
@@ -518,7 +512,7 @@ def lumina2(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]
 
 
 class Always:
-    """Above any number."""
+    """Greater than any number."""
 
     def __gt__(self, other: Any) -> bool:
         return True
@@ -534,7 +528,7 @@ def lumina_fill(results: tuple[Any, ...], tokens: int | None) -> tuple[Any, ...]
 
 @contextlib.contextmanager
 def nucleus(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
-    """The experts take as many positions each, so that one product does for all."""
+    """Computes all experts in one product, since each takes the same number of positions."""
     import torch
     from diffusers.models.transformers.transformer_nucleusmoe_image import NucleusMoEEmbedRope, SwiGLUExperts
 
@@ -565,7 +559,7 @@ def z_image_fill(results: tuple[Any, ...], tokens: int) -> tuple[Any, ...]:
 
 @contextlib.contextmanager
 def z_image(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
-    """Texts as long as can be. No position attends to what is beyond their next multiple of 32 tokens."""
+    """Takes texts of the most tokens, and masks them beyond their next multiple of 32 tokens."""
     import torch
 
     from winobench.torch_pipelines.bridge import replaced

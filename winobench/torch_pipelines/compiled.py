@@ -17,7 +17,7 @@ from winobench.torch_pipelines.network import TorchNetwork
 
 # Fields of outputs that no pipeline reads, and whose computation is left out.
 _UNUSED = ("logits", "past_key_values")
-# Texts are padded to multiples of so many tokens, so that few lengths are compiled.
+# Texts are padded to a multiple of this many tokens, so that few lengths are compiled.
 _TOKENS = 64
 
 
@@ -30,14 +30,14 @@ def stand_in(
     method: str = "forward",
     pads: bool = False,
 ) -> Any:
-    """A module like that of a network, which computes on the devices of a mesh. Tensors are the host's.
+    """A torch module that computes a network on the devices of a mesh. Its tensors are on the host.
 
     Args:
-      network: its class and configuration, and the shapes of its parameters.
-      params: gives its parameters on the devices, at each call.
-      rows: images or texts of a call. The devices share tensors with a multiple of them, where they can.
-      method: what the pipeline calls.
-      pads: texts are padded to few lengths, where a mask leaves the rest out. Results have the length of the texts.
+      network: gives the class, the config and the shapes of the parameters.
+      params: returns the parameters on the devices, at each call.
+      rows: images or texts of a call. The devices divide tensors with a multiple of these rows, where they can.
+      method: the method that the pipeline calls.
+      pads: whether masked texts are padded to few lengths. Results have the length of the texts.
     """
     structure, module = holding.split(network)[0], network.program.module
 
@@ -56,7 +56,7 @@ def stand_in(
 
 @functools.cache
 def _kind(kind: type, method: str) -> type:
-    """A class like this one, with another method. Kept, since classes live until garbage is collected."""
+    """A subclass with another method. Cached, since classes stay until garbage is collected."""
     from winobench.torch_pipelines.bridge import torch
 
     def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -68,13 +68,13 @@ def _kind(kind: type, method: str) -> type:
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Form:
-    """A tree of torch whose tensors are elsewhere. Equal where tensors have the same places and all else is equal."""
+    """A torch tree without its tensors. Equal if the tensors have the same places and all other leaves are equal."""
 
     spec: Any
-    others: tuple[Any, ...]  # in the place of each leaf, or `_TENSOR`
+    others: tuple[Any, ...]  # each leaf, or `_TENSOR` for a tensor
 
     def put_together(self, arrays: Sequence[Any]) -> Any:
-        """The tree with arrays, copied, as tensors of the host."""
+        """The tree with copies of arrays as tensors of the host."""
         from winobench.torch_pipelines import bridge
 
         arrays = iter(arrays)
@@ -102,7 +102,7 @@ _TENSOR = "<tensor>"
 
 @dataclasses.dataclass(frozen=True)
 class _Call:
-    """What is compiled, besides the shapes of arrays."""
+    """The static arguments of a compiled call."""
 
     structure: functional.Structure
     method: str
@@ -123,7 +123,7 @@ def _run(call: _Call, params: Sequence[jax.Array], arrays: Sequence[jax.Array]) 
 
 
 def _form(tree: Any) -> tuple[_Form, list[Any]]:
-    """A tree as its form and its tensors."""
+    """The form and the tensors of a tree."""
     import torch
     from torch.utils import _pytree
 
@@ -140,7 +140,7 @@ def _taken_apart(
 
     form, tensors = _form(tree)
     arrays = [bridge.to_numpy(tensor) for tensor in tensors]
-    if method != "forward":  # pipelines round to the dtype of a denoiser, not to that of an autoencoder
+    if method != "forward":  # pipelines round to a denoiser's dtype, not to an autoencoder's
         arrays = [array.astype(dtype) if jax.numpy.issubdtype(array.dtype, np.floating) else array for array in arrays]
     return _Call(structure, method, mesh, form), arrays
 
@@ -160,7 +160,7 @@ def _sharding(array: np.ndarray, mesh: Mesh, rows: int) -> Any:
 def _padded(
     config: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]
 ) -> tuple[dict[str, Any], int | None, int | None]:
-    """Keywords with longer texts, their length before, and that afterwards. None where the length stays."""
+    """Keywords with padded texts, and their lengths before and after. None for lengths that stay."""
     import torch
 
     mask = keywords.get("attention_mask")

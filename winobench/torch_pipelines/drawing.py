@@ -1,4 +1,4 @@
-"""Images by a pipeline's own loop, with its own scheduler: its denoiser and its decoder run on the devices."""
+"""Images by a pipeline's own loop and scheduler. Its denoiser and its decoder run on the devices."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from winobench.torch_pipelines import compiled, prediction
 if TYPE_CHECKING:
     from winobench.torch_pipelines.pipeline import TorchPipeline
 
-# What denoisers call their noisy latents.
+# Names that denoisers have for their noisy latents.
 _LATENTS = ("hidden_states", "sample", "x")
 
 
@@ -80,12 +80,12 @@ def decode(pipeline: TorchPipeline, latents: np.ndarray, batch_size: int, mesh: 
 
 
 def _takes_rows(pipeline: TorchPipeline) -> bool:
-    """Whether an image is the same with others in its batch, and is given its noise by its call."""
+    """Whether an image does not depend on its batch, and the call takes the noise."""
     return pipeline.family.together and "latents" in inspect.signature(type(pipeline.diffusers).__call__).parameters
 
 
 def _in_batches(batch: Callable[[np.ndarray], Any], total: int, batch_size: int) -> Any:
-    """Of rows ``[batch_size]`` at a time, the last one again where there are no more."""
+    """Results of all rows, ``batch_size`` at a time. The last row fills the last batch."""
     starts = range(0, total, batch_size)
     found = [batch(np.minimum(np.arange(start, start + batch_size), total - 1)) for start in starts]
     return jax.tree.map(lambda *parts: np.concatenate(parts)[:total], *found)
@@ -94,7 +94,7 @@ def _in_batches(batch: Callable[[np.ndarray], Any], total: int, batch_size: int)
 def _called(
     pipeline: TorchPipeline, latents: np.ndarray, keywords: Mapping[str, Any]
 ) -> tuple[np.ndarray, Decoded | None]:
-    """What the autoencoder was given, as latents, and images unless it stopped the call."""
+    """The latents that the autoencoder took, and the images unless it stopped the call."""
     from winobench.torch_pipelines import bridge
 
     pipe, family = pipeline.diffusers, pipeline.family
@@ -122,7 +122,7 @@ def _called(
         ) from error
     if not bridge.torch.equal(before, bridge.torch.get_rng_state()):
         raise InputError(
-            f"{type(pipe.scheduler).__name__} draws random numbers for all images at once, so that an image would"
+            f"{type(pipe.scheduler).__name__} samples random numbers for all images at once, so that an image would"
             " depend on the others: choose another scheduler in scheduler_config.json",
             code="unsupported-option",
         )
@@ -134,7 +134,7 @@ def _called(
 
 
 def _guidance(pipeline: TorchPipeline, guidance_scale: float, rows: int) -> dict[str, Any]:
-    """The keywords of guidance: the one that the network is given as a number, where there is one."""
+    """The keywords of guidance. A network that takes guidance as a number gets the scale that way."""
     family = pipeline.family
     none = family.call.get(family.guidance, 1.0)
     if family.embedded is not None:
@@ -157,7 +157,7 @@ def _on_devices(
 ) -> Iterator[None]:
     """The pipeline with its networks on the devices, another scheduler and another `encode_prompt`.
 
-    Its autoencoder remembers ``latents`` [n, h, w, c] that it was given, and which rows of the result are ``finite``.
+    Its autoencoder keeps its input ``latents`` [n, h, w, c], and which rows of the result are ``finite``.
     """
     from winobench.torch_pipelines import bridge
 
@@ -207,7 +207,7 @@ def _rounded(latents: Any, dtype: Any) -> Any:
 
 
 def _with_generators(scheduler: Any, seeds: np.ndarray) -> Any:
-    """A copy of a scheduler, whose random steps have a generator for each row: of two numbers of 32 bits each."""
+    """A copy of a scheduler whose random steps take a generator for each row. Seeds are [n, 2], of 32 bits each."""
     from winobench.torch_pipelines import bridge
 
     generators = [bridge.torch.Generator().manual_seed(int(high) << 32 | int(low)) for high, low in seeds]

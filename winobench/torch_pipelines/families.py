@@ -1,4 +1,4 @@
-"""The pipelines of diffusers that are known to be right here, and what their own code leaves open."""
+"""The checked pipelines of diffusers, and the settings that their own code leaves open."""
 
 from __future__ import annotations
 
@@ -15,37 +15,38 @@ from winobench.torch_pipelines import adaptations, changes, refusals
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """What is to be known of a pipeline class besides its code.
+    """How winobench runs a pipeline class of diffusers.
 
     Attributes:
       denoiser: the part that predicts.
       autoencoder: the part between images and latents.
       call: keywords of ``__call__`` while one prediction is made.
       encode: keywords of ``encode_prompt``.
-      further: keywords of each further call of ``encode_prompt``, whose results follow those of the first.
+      further: keywords of each further call of ``encode_prompt``, whose results follow the first call's.
       prompts: texts -> the keywords of ``encode_prompt`` that hold them.
       constants: places among the results of ``encode_prompt`` that are the same for all texts.
       fill: (results of ``encode_prompt``, tokens at most) -> the same with shapes that do not depend on the texts.
-      restore: what ``fill`` gave -> what ``__call__`` takes.
+      restore: results of ``fill`` -> results of ``encode_prompt`` as ``__call__`` takes them.
       tokens: the keyword with the most tokens of a text. None where the family has no such keyword.
-      guidance: the keyword of classifier-free guidance, of which 1 is none. None where the call has none.
-      embedded: the keyword of a guidance that the network is given as a number.
-      pack: (pipeline, latents [n, c, h, w]) -> latents as ``__call__`` takes them. None for those that it makes itself.
-      unpack: (pipeline, prediction, height, width in pixels) -> [n, c, h, w].
+      guidance: the keyword of classifier-free guidance. Its value 1 means without guidance. None where the call has no
+        such keyword.
+      embedded: the keyword of the guidance that the network takes as a number.
+      pack: (pipeline, latents [n, c, h, w]) -> latents as ``__call__`` takes them. None where it takes them so.
+      unpack: (pipeline, prediction, height, width in pixels) -> [n, c, h, w]. None where it has that shape.
       side: latents along one side of a position of the denoiser.
-      encodes_by_forward: whether the text encoders are only called, and can be traced. Others stay on the host, such
-        as those whose parts or ``generate`` are called.
-      draws: whether images can be generated: its denoiser runs without `during`, and no part of its loop is left out.
+      encodes_by_forward: whether ``encode_prompt`` only calls the text encoders, and they can be traced. Others stay on
+        the host, such as encoders whose parts or ``generate`` are called.
+      draws: whether winobench generates images: the denoiser runs without ``during``, and the loop is complete.
       pixels: pipeline -> pixels along one side of a latent.
       together: several texts are encoded at once. False where the conditions of a text depend on the others.
       size: height and width of the images, in pixels, where no config has them.
-      without: parts that are not loaded, since nothing is done with them here.
-      scale: (autoencoder, what its decoder takes) -> latents as in training; None for what the autoencoder's class has.
-      times: times [n] -> what the call takes for one time; None for the times.
-      schedule: (pipeline, its scheduler's schedule) -> what the pipeline makes of it, or InputError for a variant.
-      during: (pipeline, latents [n, c, h, w], what `fill` gave) -> a context in which the call can be traced.
-      rounding: the largest difference that float32 makes of a prediction, as a share of its root mean square.
-      limits: what texts can change besides the conditions, for the documentation.
+      without: parts that are not loaded, since winobench does not use them.
+      scale: (autoencoder, input of its decoder) -> latents as in training. None for the rule of its class.
+      times: times [n] -> the time that the loop takes. None for the times themselves.
+      schedule: (pipeline, its scheduler's schedule) -> the pipeline's schedule. InputError for unsupported variants.
+      during: (pipeline, latents [n, c, h, w], results of ``fill``) -> a context in which the call can be traced.
+      rounding: the largest rounding error of a float32 prediction, as a share of its root mean square.
+      limits: how texts are treated otherwise than in diffusers, for the documentation.
     """
 
     denoiser: str = "transformer"
@@ -78,7 +79,7 @@ class Family:
 
 
 def pack_squares(pipe: Any, latents: Any) -> Any:
-    """Latents as rows of 2 x 2 squares, as FLUX.1 and those that followed it have them."""
+    """Latents as rows of 2 x 2 squares, as in FLUX.1."""
     return pipe._pack_latents(latents, *latents.shape)
 
 
@@ -88,7 +89,7 @@ def unpack_squares(pipe: Any, prediction: Any, height: int, width: int) -> Any:
 
 
 def padded_with_mask(results: tuple[Any, ...], tokens: int) -> tuple[Any, ...]:
-    """(states [n, length, width], mask or None) -> both with ``tokens`` tokens, and a mask in any case."""
+    """(states [n, length, width], mask or None) -> padded states and their mask, of ``tokens`` tokens."""
     import torch
 
     states, mask = results
@@ -98,7 +99,7 @@ def padded_with_mask(results: tuple[Any, ...], tokens: int) -> tuple[Any, ...]:
 
 
 _SQUARES: dict[str, Any] = {"pack": pack_squares, "unpack": unpack_squares, "side": 2}
-# The guidance that the native family has by default.
+# The native family's default guidance.
 _FLUX = Family(
     **_SQUARES, constants=(2,), call={"guidance_scale": 0.0}, guidance="true_cfg_scale", embedded="guidance_scale"
 )
@@ -117,7 +118,7 @@ _HUNYUAN_DIT = Family(
     during=adaptations.times_in_lists,
 )
 _KOLORS = Family(encodes_by_forward=False, denoiser="unet", tokens=None)
-# Whether texts are cleaned would depend on what is installed.
+# Cleaning of texts would depend on the installed packages.
 _PIXART = Family(
     call={"use_resolution_binning": False, "clean_caption": False},
     encode={"clean_caption": False},
@@ -134,7 +135,7 @@ _Z_IMAGE = Family(
     size=1024,
     during=changes.z_image,
 )
-# Perturbed attention is left out.
+# No guidance by perturbed attention.
 _PAG = {"pag_scale": 0.0}
 
 
@@ -310,7 +311,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "ZImagePipeline": _Z_IMAGE,
 }
-"""``_class_name`` of ``model_index.json`` -> the family. A class that was not seen equal to diffusers is not here."""
+"""``_class_name`` of ``model_index.json`` -> the family. Tests found all these classes equal to diffusers."""
 
 
 def refuse_code(path: object, part: str, names: Sequence[Any]) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Pipelines as diffusers loads them, and whether they do the same here."""
+"""Loads pipelines by diffusers, and compares their results with torch's."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from winobench.torch_pipelines.network import TorchConfig
 if TYPE_CHECKING:
     from winobench.torch_pipelines.pipeline import TorchPipeline
 
-# Packages that diffusers cleans texts by -> their modules.
+# Packages by which diffusers cleans texts -> their modules.
 _CLEANERS = {"ftfy": "ftfy", "beautifulsoup4": "bs4"}
-# Differences from torch, as a share of the root mean square of its numbers: the largest of one number in float32. In
-# halves, whose roundings add up differently, the root mean square of all.
+# Largest differences from torch, as a share of the root mean square of its values. In float32 it is the difference of
+# one value. In half precision, where rounding errors add up differently, it is the root mean square of all.
 _TOLERANCES = {"float32": 1e-4, "bfloat16": 0.05, "float16": 0.01}
-# Their schedules are shifted after betas are made of the config.
+# They compute betas from the config, and shift the schedule afterwards.
 _SHIFTED_CLASSES = ("CogVideoXDDIMScheduler", "CogVideoXDPMScheduler")
-# Of the images of the comparison, in pixels: where a model takes them, a host is done with them soon.
+# Pixels of the comparison's images, where a model takes them: a host computes small images quickly.
 _SMALL_IMAGE = 128
-# Rows of the comparison's predictions: compilers have treated a single row by itself, and wrongly.
+# Rows of the comparison's predictions. XLA for CPUs (jaxlib 0.10.2) can compute a single row wrongly.
 _ROWS = (1, 3)
 _TEXTS = ("a dog to the left of a cat", "", "two birds")
 
 
 def versions() -> dict[str, str]:
-    """Of the packages whose code decides a prediction."""
+    """Versions of the packages whose code determines a prediction."""
     names = ("diffusers", "transformers", "torch", "torchax")
     return {name: importlib.metadata.version(name).partition("+")[0] for name in names}
 
@@ -64,7 +64,7 @@ def load(
     family = family_of(index["_class_name"])
     kinds = parts.classes(source, index, family)
     found = parts.weight_files(source, kinds, variant)
-    # Images are encoded once, and the most that a half rounds would come from their latents.
+    # Images are encoded only once, and half precision would lose most of its accuracy there.
     dtypes = {"default": dtype, family.autoencoder: "float32"}
     parts.check_memory(source, {part: tensors for part, (_, tensors) in found.items()}, dtypes)
     folder, loaded = parts.folder_of(source, kinds), {}
@@ -107,12 +107,12 @@ def read_scheduler(source: Source) -> dict[str, Any]:
 
 def _read_index(source: Source) -> dict[str, Any]:
     index = parts.read_index(source)
-    family_of(str(index.get("_class_name")))  # those of no family are refused without torch
+    family_of(str(index.get("_class_name")))  # refuses other classes without an import of torch
     return index
 
 
 def _check_cleaning(pipe: Any, family: Family) -> None:
-    """diffusers leaves out the cleaning of texts where a package is missing, and says so in a log alone."""
+    """Raises InputError where a package for cleaning texts is missing. diffusers only logs a warning."""
     default = inspect.signature(type(pipe).__call__).parameters.get("clean_caption")
     missing = [name for name, module in _CLEANERS.items() if importlib.util.find_spec(module) is None]
     if missing and family.encode.get("clean_caption", default is not None and default.default):
@@ -124,11 +124,11 @@ def _check_cleaning(pipe: Any, family: Family) -> None:
 
 
 def configs_of(pipe: Any, family: Family) -> dict[str, TorchConfig]:
-    """The configs of the denoiser and the autoencoder, with what is derived from both."""
+    """The configs of the denoiser and the autoencoder, with sizes derived from both."""
     denoiser, vae = (
         json_files.parse(getattr(pipe, name).to_json_string()) for name in (family.denoiser, family.autoencoder)
     )
-    for config in (denoiser, vae):  # where they came from, and how their weights were stored
+    for config in (denoiser, vae):  # their source, and the storage of their weights
         for name in ("_name_or_path", "_diffusers_version", "quantization_config"):
             config.pop(name, None)
     factor, sample = family.pixels(pipe), getattr(pipe, "default_sample_size", denoiser.get("sample_size"))
@@ -145,7 +145,7 @@ def schedule_of(pipe: Any, family: Family) -> Schedule:
     return schedule if family.schedule is None else family.schedule(pipe, schedule)
 
 
-# Their levels are the same.
+# Schedulers with the same noise levels.
 _FLOW_CLASSES = (SCHEDULER_CLASS, "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler")
 
 
@@ -153,14 +153,14 @@ def _read_schedule(scheduler: Any) -> Schedule:
     kind = type(scheduler).__name__
     config = {name: value for name, value in scheduler.config.items() if not name.startswith("_")}
     if kind in _FLOW_CLASSES:
-        # Which levels a run of few steps ends with, and images made larger on the way, decide nothing here.
+        # Scoring depends neither on the last levels of short runs, nor on images that grow during a run.
         kept = {name: value for name, value in config.items() if name not in ("scale_factors", "upscale_mode")}
         return FlowSchedule.from_config({**kept, "shift_terminal": None, "_class_name": SCHEDULER_CLASS})
     if config.get("use_flow_sigmas"):
         if config.get("prediction_type") != "flow_prediction" or config.get("use_dynamic_shifting"):
             raise InputError(
                 f"{kind} has flow levels, but predicts {options.quote(config.get('prediction_type'))}: this form is not"
-                " known",
+                " supported",
                 code="unsupported-option",
             )
         return FlowSchedule(num_train_timesteps=config["num_train_timesteps"], shift=config.get("flow_shift") or 1.0)
@@ -178,7 +178,7 @@ def _read_schedule(scheduler: Any) -> Schedule:
 
 
 def check_against_torch(pipeline: TorchPipeline) -> None:
-    """Raises InputError unless a prediction, and an image's latents, equal torch's. Remembered by content."""
+    """Raises InputError unless predictions and an image's latents equal torch's. The cache keeps the result."""
     place = os.path.join(caches.folder(), "torch_checks")
     device = jax.devices()[0]
     key = [pipeline.fingerprint, device.platform, device.device_kind, jax.__version__, caches.processor()]
@@ -198,7 +198,7 @@ def check_against_torch(pipeline: TorchPipeline) -> None:
 
 
 def differences(pipeline: TorchPipeline) -> dict[str, tuple[float, float]]:
-    """What is compared -> (its difference from torch, by the rule of `_TOLERANCES`; the largest allowed)."""
+    """Name of an output -> (its difference from torch's, the largest allowed), both as in `_TOLERANCES`."""
     random = np.random.default_rng(0)
     pixels = random.standard_normal((1, 3, *[_usable_size(pipeline)] * 2)).astype(np.float32)
     vae, network, schedule = pipeline.vae, pipeline.network, pipeline.schedule

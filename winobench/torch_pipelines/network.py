@@ -1,4 +1,4 @@
-"""A torch module as a network of ours: its arrays are parameters, and the module itself holds none."""
+"""A torch module as a network of winobench. Its arrays are parameters, and the module itself holds no arrays."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _DEPTHS = ("num_layers", "num_single_layers")
 
 
 class TorchConfig:
-    """The config of a torch module. Options are attributes, as in configs of ours."""
+    """The config of a torch module. Options are attributes, as in winobench's configs."""
 
     def __init__(self, values: Mapping[str, Any]):
-        # Samplers have infinite numbers, which are none in JSON.
+        # Schedulers have infinite numbers, which JSON lacks.
         values = {name: str(one) if one in (math.inf, -math.inf) else one for name, one in values.items()}
         self._text = json.dumps(values, sort_keys=True, default=str)
         self._values = json_files.parse(self._text)
@@ -56,10 +56,10 @@ class TorchConfig:
 
 
 class TorchProgram:
-    """A torch module on torch's meta device. Equal where the same code with the same config and arrays runs.
+    """A torch module on torch's meta device. Equal if ``key`` is.
 
     Attributes:
-      key: identifies what is traced, besides the shapes of the arrays.
+      key: the class and the options that determine a trace, without the shapes of the arrays.
     """
 
     def __init__(self, module: Any, key: Any):
@@ -73,7 +73,7 @@ class TorchProgram:
 
     @contextlib.contextmanager
     def with_tensors(self, tensors: Mapping[str, Any]) -> Iterator[Any]:
-        """The module, which computes with these tensors."""
+        """The module with these tensors."""
         from torch.nn.utils import stateless
 
         tensors = dict(tensors)
@@ -101,7 +101,7 @@ class TorchNetwork(nnx.Module):
     shares_rows = False
 
     def __init__(self, module: Any, config: TorchConfig, *, key: Any = None, keep: bool = False):
-        """Takes the numbers out of a module, which is on the meta device afterwards, unless it is to keep them."""
+        """Takes the arrays out of a module, which moves to the meta device, unless ``keep``."""
         from winobench.torch_pipelines import bridge, operations
 
         module = module.eval().requires_grad_(False)
@@ -112,7 +112,7 @@ class TorchNetwork(nnx.Module):
         arrays = {name: bridge.to_numpy(tensors[name]) for name in sorted(tensors)}
         arrays |= {name: operations.kernel_of(arrays[name]) for name in self.kernels}
         self.arrays = nnx.Dict({name: nnx.Param(array) for name, array in arrays.items()})
-        # Programs are kept by compiled functions for longer than a module may be.
+        # Compiled functions keep programs for longer than the module's numbers may stay in memory.
         module = copy.deepcopy(module, {id(one): one.to("meta") for one in tensors.values()}) if keep else module
         del tensors
         self.program = TorchProgram(module.to("meta"), (config, key))
@@ -123,7 +123,7 @@ class TorchNetwork(nnx.Module):
             parameter.set_value(jax.device_put(parameter.get_value()))
 
     def compute(self, module: Any, *tensors: Any) -> Any:
-        """What is computed with the module, of tensors."""
+        """The computation of the module, on tensors."""
         return module(*tensors)
 
     @contextlib.contextmanager
@@ -151,7 +151,7 @@ class TorchNetwork(nnx.Module):
     def with_arrays(
         self, convert: Callable[[Any], Any], first: Callable[[Any], Any] = lambda array: array
     ) -> contextlib.AbstractContextManager[Any]:
-        """The module, with what two functions make of the arrays as its tensors. Kernels turn in between, as views."""
+        """The module with converted arrays as its tensors. ``first`` runs before kernels are transposed, as views."""
         from winobench.torch_pipelines import operations
 
         arrays = {name: first(parameter.get_value()) for name, parameter in self.arrays.items()}

@@ -1,7 +1,6 @@
-"""What torchax computes by winobench's own operations: fused attention, and convolutions and norms with channels last.
+"""winobench's operations for torchax: fused attention, and convolutions and norms with channels last.
 
-Of a torch module's products, these differ most in speed from torchax's own. Norms keep their statistics in float32, as
-torch does, in any dtype.
+torchax's versions of these are much slower. Norms keep their statistics in float32 in any dtype, as torch does.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def install(environment: Any) -> None:
         functional.rms_norm: rms_norm,
         torch.ops.aten.upsample_nearest2d: upsample_nearest2d,
     }
-    from torchax.tensor import Tensor  # by now imported, as `bridge.environment` has to do it
+    from torchax.tensor import Tensor  # `bridge.environment` has imported torchax before
 
     writing = Tensor.__setitem__
 
@@ -85,7 +84,7 @@ def scaled_dot_product_attention(
 
 
 def _four_axes(array: jax.Array, axes: int, leading: Sequence[int]) -> jax.Array:
-    """[..., a, b, c] with so many axes, or with 1 for those that lack, as [rows, a, b, c]."""
+    """An array [..., a, b, c] of ``axes`` axes as [rows, a, b, c]. Missing axes have the length 1."""
     array = array.reshape((1,) * (axes - array.ndim) + array.shape)
     if axes < 4:
         return array.reshape((*array.shape[:-2], *(1 for _ in range(4 - axes)), *array.shape[-2:]))
@@ -118,7 +117,7 @@ def convolution(
     kernel_size = weight.shape[2:]
     ones = (1,) * len(kernel_size)
     if transposed:
-        # Of each group, [inputs / groups, outputs / groups, ...]: the kernel of a convolution of the spread-out inputs.
+        # Each group's kernel, [inputs / groups, outputs / groups, ...], for a convolution of the spread-out inputs.
         weight = jnp.flip(weight, range(2, weight.ndim)).reshape(groups, -1, *weight.shape[1:])
         weight = jnp.moveaxis(weight, 0, 1).reshape(weight.shape[1], -1, *kernel_size)
         kernel = jnp.moveaxis(weight, (0, 1), (-2, -1))
@@ -151,17 +150,17 @@ def convolution(
 
 
 def kernel_of(weight: Any) -> Any:
-    """[outputs, inputs, ...] -> [..., inputs, outputs], as `winobench.models.layers.Conv2d` has it. Any arrays."""
+    """[outputs, inputs, ...] -> [..., inputs, outputs], as in `winobench.models.layers.Conv2d`. Takes any arrays."""
     return weight.transpose(*range(2, weight.ndim), 1, 0)
 
 
 def weight_of(kernel: Any) -> Any:
-    """The inverse of `kernel_of`. XLA computes nothing for the two after each other."""
+    """The inverse of `kernel_of`. XLA removes the two after each other."""
     return kernel.transpose(-1, -2, *range(kernel.ndim - 2))
 
 
 def _of_patches(x: jax.Array, kernel: jax.Array) -> jax.Array:
-    """A convolution whose parts do not overlap, as a matrix product. What is left over is cut off."""
+    """A convolution of patches that do not overlap, as a matrix product. It drops incomplete patches."""
     *sizes, inputs, outputs = kernel.shape
     counts = [n // size for n, size in zip(x.shape[1:-1], sizes, strict=True)]
     x = x[:, *(slice(n * size) for n, size in zip(counts, sizes, strict=True))]
@@ -222,7 +221,7 @@ def rms_norm(
 
 
 def upsample_nearest2d(x: jax.Array, output_size: Sequence[int], *scales: float | None) -> jax.Array:
-    """x [B, channels, h, w] -> [B, channels, *output_size], the nearest positions."""
+    """x [B, channels, h, w] -> [B, channels, *output_size], from the nearest positions."""
     for axis, (size, scale) in enumerate(zip(output_size, scales or (None, None), strict=True), start=2):
         length = x.shape[axis]
         times, left = divmod(size, length)
@@ -235,7 +234,7 @@ def upsample_nearest2d(x: jax.Array, output_size: Sequence[int], *scales: float 
 
 
 def written(array: jax.Array, slices: tuple[slice, ...], value: Any) -> jax.Array:
-    """``array.at[slices].set(value)``, by putting parts together.
+    """``array.at[slices].set(value)``, by concatenation.
 
     With a dimension of length 1, XLA for CPUs (jaxlib 0.10.2) writes a slice over numbers that it reads later.
     """

@@ -1,4 +1,4 @@
-"""The parts of a pipeline's folder: of which classes they are, and what is read of them. No code of a folder is run."""
+"""The parts of a pipeline's folder: their classes, files and networks. No code of a folder runs."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from winobench.checkpoints.weights import FileTensor
 from winobench.torch_pipelines.families import Family, refuse_code
 
 INDEX = "model_index.json"
-# What tokenizers and configs are read from: no code, and no weights.
+# Files of tokenizers and configs: no code, and no weights.
 _SMALL_FILES = ("*.json", "*.txt", "*.model", "*.jinja")
-# Parts that take images, or that judge those which were generated.
+# Parts that take images, or that check generated images.
 _UNUSED = ("feature_extractor", "image_encoder", "safety_checker")
 _LIBRARIES = ("diffusers", "transformers")
 # Parts whose classes diffusers itself names loosely.
@@ -32,9 +32,9 @@ _LOOSE = re.compile("tokenizer|processor|scheduler")
 # Classes that read a part's class from its config, which may name code.
 _READS_AUTO_MAP = re.compile(r"Auto[A-Z]\w*|\w+Processor")
 _AUTO_MAP = "auto_map"
-# Method of quantisation -> the package that diffusers undoes it with, and its module.
+# Method of quantisation -> the package by which diffusers dequantises it, and its module.
 _QUANTISERS = {"torchao": ("torchao", "torchao")}
-# What quantised weights are multiplied by.
+# Names of the scales of quantised weights.
 _SCALES = re.compile(r"(.+[._])?(\w*scale(_inv|_\d)?|scale_\w+|scaled_fp8|absmax|quant_map|SCB|qzeros|scales)")
 
 
@@ -49,13 +49,13 @@ def read_index(source: Source) -> dict[str, Any]:
 
 
 def _named(index: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Part -> (library, class), which are None for a part that is not there. Other lists are options."""
+    """Part -> (library, class), which are None for a missing part. Other lists are options."""
     pairs = {name: value for name, value in index.items() if isinstance(value, list) and len(value) == 2}
     return {name: (library, kind) for name, (library, kind) in pairs.items() if not isinstance(kind, int | float)}
 
 
 def _is_known(library: Any) -> bool:
-    """Whether a name is diffusers', transformers', or that of a module of diffusers' pipelines."""
+    """Whether a library is diffusers, transformers, or a module of diffusers' pipelines."""
     if library in _LIBRARIES:
         return True
     from winobench.torch_pipelines import bridge
@@ -187,12 +187,12 @@ def load_network(
     dtype: str,
     is_denoiser: bool,
 ) -> Any:
-    """One network, all of whose parameters are filled by its files."""
+    """Loads one network. Its files must fill all parameters."""
     from winobench.torch_pipelines import bridge
 
-    path = source.require(f"{part}/config.json", f"so there is no {kind.__name__} in it")
+    path = source.require(f"{part}/config.json", f"so its {kind.__name__} cannot be loaded")
     config = sources.read_json(path)
-    # Ours makes floats of bitsandbytes' forms, for which diffusers needs a GPU, and applies factors of 8 bits.
+    # winobench itself dequantises bitsandbytes' forms, for which diffusers needs a GPU, and 8-bit floats with scales.
     is_ours = any(not (one.stored and one.file.startswith(os.path.join(folder, ""))) for one in tensors.values())
     if not is_ours:
         _check_quantiser(source, part, config)
@@ -216,7 +216,7 @@ def load_network(
         raise sources.mismatch(
             f"the weights of {part} of {source} do not fit the {kind.__name__} that its config describes:"
             + (f" {len(lacking)} are missing ({sources.shorten(lacking, 2)})" if lacking else "")
-            + (f" {len(left)} have no place in it ({sources.shorten(left, 2)})" if left else "")
+            + (f" {len(left)} are unknown to it ({sources.shorten(left, 2)})" if left else "")
         )
     if config.get("quantization_config"):
         with quietly(f"{part} of {source} cannot be dequantised"):
@@ -225,7 +225,7 @@ def load_network(
 
 
 def _filled(kind: Any, config: dict[str, Any], tensors: Mapping[str, FileTensor], dtype: Any) -> Any:
-    """A network with these tensors, each of which it has."""
+    """A network of this class with exactly these tensors."""
     import accelerate
 
     from winobench.torch_pipelines import bridge
@@ -259,7 +259,7 @@ def _check_quantiser(source: Source, part: str, config: Mapping[str, Any]) -> No
     method = quantised.get("quant_method") if isinstance(quantised, dict) else quantised
     if method not in _QUANTISERS:
         raise InputError(
-            f"{part} of {source} is quantised by {options.quote(method)}, which is not undone here: take the"
+            f"{part} of {source} is quantised by {options.quote(method)}, which winobench does not read: take the"
             " unquantised model",
             code="unsupported-checkpoint",
         )
@@ -282,7 +282,7 @@ def load_other(source: Source, folder: str, part: str, kind: type) -> Any:
 
 
 def _check_vocabulary(source: Source, part: str, kind: Any) -> None:
-    """transformers makes an empty tokenizer where files are missing."""
+    """Raises InputError for missing files, without which transformers makes an empty tokenizer."""
     names = dict(kind.vocab_files_names)
     whole = names.pop("tokenizer_file", None)
     if whole is not None and source.find(f"{part}/{whole}") is not None:
@@ -291,7 +291,7 @@ def _check_vocabulary(source: Source, part: str, kind: Any) -> None:
     if missing or (whole is not None and not names):
         first, *others = [name for name in (whole, *missing) if name is not None]
         without = f"nor {' and '.join(others)}, " if others else ""
-        source.require(f"{part}/{first}", f"{without}so there is no {kind.__name__} in it")
+        source.require(f"{part}/{first}", f"{without}so its {kind.__name__} cannot be loaded")
 
 
 def assemble(source: Source, index: Mapping[str, Any], loaded: Mapping[str, Any]) -> Any:
@@ -300,7 +300,7 @@ def assemble(source: Source, index: Mapping[str, Any], loaded: Mapping[str, Any]
 
     kind = getattr(bridge.diffusers, index["_class_name"])
     known = inspect.signature(kind.__init__).parameters
-    # Of parts that are left out. Options of the pipeline are no classes.
+    # Parts that are left out. All other entries are options of the pipeline.
     empty = {name: None for name in known if name in kind._optional_components or name in _named(index)}
     values = {name: value for name, value in index.items() if name in known and name not in empty}
     with quietly(f"{source} is not what diffusers reads"):
@@ -315,7 +315,7 @@ def device(name: str) -> Any:
 
 @contextlib.contextmanager
 def quietly(what: str, code: str = "cannot-read") -> Iterator[None]:
-    """Around the loading of diffusers and transformers: their errors become one sentence."""
+    """Silences diffusers and transformers, and turns their errors into one sentence."""
     from winobench.torch_pipelines import bridge
 
     loggers = [logging.getLogger(name) for name in _LIBRARIES]

@@ -1,4 +1,4 @@
-"""`TorchPipeline`: a pipeline of diffusers without a port, in the place of a family of ours."""
+"""`TorchPipeline`: any checked pipeline of diffusers, by its own torch code under JAX."""
 
 from __future__ import annotations
 
@@ -44,18 +44,17 @@ if TYPE_CHECKING:
 class TorchPipeline(Pipeline):
     """A text-to-image pipeline of diffusers whose torch modules run under JAX, by torchax. Experimental.
 
-    The classes that can be used are those of `winobench.torch_pipelines.families.FAMILIES`. The extra
-    ``winobench[torch]`` installs what it needs.
+    `winobench.torch_pipelines.families.FAMILIES` has the supported classes. The extra ``winobench[torch]`` installs the
+    packages.
 
     Attributes:
       network: the denoiser, called as diffusers' pipeline calls it.
       vae: the autoencoder.
-      texts: the text encoders. The host has them, and devices other than CPUs while texts are encoded.
+      texts: the text encoders. They stay on the host. GPUs and TPUs have a copy while they encode texts.
       schedule: the noise schedule.
       timestep_range: see `Pipeline`.
-      guidance_embedding: the guidance that the denoiser is given as a number, where it takes one; None for the
-        default of diffusers' pipeline.
-      text_tokens: the most tokens of a text; None for the default of diffusers' pipeline.
+      guidance_embedding: the guidance that a denoiser takes as a number. None for the default of diffusers' pipeline.
+      text_tokens: the most tokens of a text. None for the default of diffusers' pipeline.
     """
 
     network: TorchDenoiser
@@ -104,7 +103,7 @@ class TorchPipeline(Pipeline):
 
     @classmethod
     def read_lora(cls, source: str | os.PathLike[str], *, allow_pickle: bool = False) -> Any:
-        """See `Pipeline`. A safetensors file in a form that diffusers reads."""
+        """See `Pipeline`. Reads a safetensors file in a form that diffusers supports."""
         return adapters_of.read(source)
 
     @classmethod
@@ -147,14 +146,14 @@ class TorchPipeline(Pipeline):
 
     @classmethod
     def from_diffusers(cls, pipe: Any, **settings: Any) -> Self:
-        """Takes a pipeline of diffusers, which is of no other use afterwards.
+        """Wraps a pipeline of diffusers, which loses the weights of its denoiser and autoencoder.
 
         Args:
           pipe: on the host, of a class in `winobench.torch_pipelines.families.FAMILIES`.
           **settings: of ``SETTINGS``.
 
         Raises:
-          InputError: for another class, or a setting that the class does not have.
+          InputError: the class is not supported, or lacks a setting.
         """
         from winobench.torch_pipelines.autoencoders import TorchAutoencoder
         from winobench.torch_pipelines.prediction import TorchDenoiser
@@ -190,7 +189,7 @@ class TorchPipeline(Pipeline):
 
     @property
     def diffusers(self) -> Any:
-        """diffusers' pipeline. Its denoiser and autoencoder have no numbers."""
+        """diffusers' pipeline. Its denoiser and autoencoder have no weights."""
         return self.texts.pipe
 
     @property
@@ -220,12 +219,12 @@ class TorchPipeline(Pipeline):
     # Texts ----------------------------------------------------------------------------------------------------------
 
     def tokenize(self, texts: Sequence[str], *, image_size: int | None = None) -> Tree:
-        """Unlike in `Pipeline`, what the text encoders give: a dictionary of arrays ``[num_texts, ...]``."""
+        """Unlike in `Pipeline`, the conditions by the text encoders: a dictionary of arrays ``[num_texts, ...]``."""
         return self.texts.encode_all(checked_texts(texts))
 
     @staticmethod
     def encode_conditions(networks: Mapping[str, Network], ids: Tree) -> Tree:
-        """See `Pipeline`: what `tokenize` gave."""
+        """See `Pipeline`. Returns the conditions of `tokenize` as they are."""
         return ids
 
     def text_function(self, dtype: Any = None) -> tuple[PureTextEncoding, Any]:
@@ -289,7 +288,7 @@ class TorchPipeline(Pipeline):
             )
 
     def drawing_identity(self, guidance_scale: float, sampler: str | None) -> dict[str, Any]:
-        """See `Pipeline`: the scheduler with its options, in the place of a sampler."""
+        """See `Pipeline`. Has the scheduler and its options instead of a sampler."""
         from winobench.torch_pipelines import drawing
 
         drawing.check(self)
@@ -330,7 +329,7 @@ class TorchPipeline(Pipeline):
     # Identity -------------------------------------------------------------------------------------------------------
 
     def own_identity(self) -> dict[str, Any]:
-        """See `Pipeline`. The versions of the packages whose code decides a prediction are in it."""
+        """See `Pipeline`. Includes the versions of the packages whose code determines a prediction."""
         return {
             "family": self.diffusers_class,
             "pipeline": self._options,
@@ -340,14 +339,14 @@ class TorchPipeline(Pipeline):
 
     @property
     def _options(self) -> dict[str, str]:
-        """What ``model_index.json`` says besides the parts."""
+        """The options in ``model_index.json``, without the parts."""
         pipe = self.diffusers
         named = inspect.signature(type(pipe).__init__).parameters.keys() - pipe.components.keys()
         return {name: str(value) for name, value in sorted(pipe.config.items()) if name in named}
 
 
 def _call(name: str, family: Family, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords of ``__call__`` that settings decide."""
+    """The keywords of ``__call__`` that settings determine."""
     keywords = {"guidance_embedding": family.embedded, "text_tokens": family.tokens}
     chosen = {}
     for setting, value in settings.items():

@@ -1,4 +1,4 @@
-"""Pipelines of diffusers without weights, for plans: what a compiler needs are shapes and dtypes."""
+"""Pipelines of diffusers without weights, for plans: a compiler needs only shapes and dtypes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def read_pipeline(
 
     @functools.wraps(encode)
     def encode_prompt(*arguments: Any, **keywords: Any) -> tuple[Any, ...]:
-        # One axis besides that of the texts is a mask's.
+        # A mask has one axis besides the texts'.
         dtypes = (torch.long if shape and len(shape) == 1 else torch.float32 for shape in texts)
         return tuple(shape and torch.zeros((1, *shape), dtype=one) for shape, one in zip(texts, dtypes, strict=True))
 
@@ -58,7 +58,7 @@ def read_pipeline(
 
 
 def with_denoiser(pipeline: TorchPipeline, config: TorchConfig) -> TorchPipeline:
-    """A pipeline that was read here, whose denoiser has another config."""
+    """A pipeline of `read_pipeline`, with another config of its denoiser."""
     caller, torch = pipeline.network.pipeline, bridge.torch
     name = caller.family.denoiser
     module = getattr(caller.pipe, name)
@@ -139,4 +139,4 @@ RELEASED: dict[str, tuple[str, tuple[Any, ...], Mapping[str, tuple[str, dict[str
         },
     ),
 }
-"""Name -> class of the pipeline, shapes of what `encode_prompt` gives for a text, and (class, config) of its parts."""
+"""Name -> class of the pipeline, shapes of `encode_prompt`'s results for a text, (class, config) of each part."""

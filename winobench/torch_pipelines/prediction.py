@@ -1,8 +1,8 @@
 """One prediction by a pipeline's own `__call__`.
 
-The call is traced with a scheduler that has one time for each row, and that stops it where it would step. What it would
-step with is the prediction, as diffusers defines it: with packing, scaling of times, guidance as a number, halves of
-learned variances, and the sign.
+winobench traces the call with a scheduler that has one time for each row, and that stops the call at its first step.
+The input of this step is the prediction, as diffusers defines it: with packing, scaling of times, guidance as a number,
+halves of learned variances, and the sign.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Stopped(Exception):
 def one_time(scheduler: Any, times: Any, offered: Any = None) -> Any:
     """A scheduler like this one, with one time for each row, float [n], and no step.
 
-    The loop is given ``offered`` in place of the times, unless it is None.
+    The loop takes ``offered`` instead of the times, unless it is None.
     """
 
     def step(self: Any, prediction: Any, *others: Any, **keywords: Any) -> None:
@@ -38,7 +38,7 @@ def one_time(scheduler: Any, times: Any, offered: Any = None) -> Any:
 
     kind = type(scheduler)
     known = inspect.signature(kind.set_timesteps).parameters
-    # Pipelines look at its names before they pass levels of their own.
+    # Pipelines look up the parameter names before they pass custom levels.
     set_timesteps.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [one.replace(default=None) if name != "self" else one for name, one in known.items()]
     )
@@ -62,7 +62,7 @@ def one_time(scheduler: Any, times: Any, offered: Any = None) -> Any:
 
 @contextlib.contextmanager
 def _without_texts(pipe: Any, device: Any, scheduler: Any, results: tuple[Any, ...], calls: int) -> Iterator[None]:
-    """A pipeline that takes these results for those of its text encoders, which it calls so often, on a device."""
+    """The pipeline on another device, with another scheduler and with given results of its calls of `encode_prompt`."""
     from winobench.torch_pipelines.bridge import replaced
 
     size = len(results) // calls
@@ -79,7 +79,7 @@ def _without_texts(pipe: Any, device: Any, scheduler: Any, results: tuple[Any, .
 def predict(
     pipe: Any, family: Family, latents: Any, times: Any, results: tuple[Any, ...], call: Mapping[str, Any]
 ) -> Any:
-    """A prediction [n, c, h, w] for noisy latents like it and times [n], with what texts became. Tensors."""
+    """The prediction for noisy latents [n, c, h, w], times [n] and results of `encode_prompt`, all tensors."""
     height, width = (side * family.pixels(pipe) for side in latents.shape[2:])
     keywords = {
         "prompt": [""] * len(latents),
@@ -111,7 +111,7 @@ class TorchDenoiser(TorchNetwork):
     """A pipeline's denoiser, called as the pipeline calls it."""
 
     def __init__(self, pipe: Any, family: Family, config: TorchConfig, call: Mapping[str, Any], constants: Any):
-        """Args: ``call`` further keywords of ``__call__``. ``constants``: place -> an array for all texts, or None."""
+        """Args: ``call``: more keywords of ``__call__``. ``constants``: place -> an array for all texts, or None."""
         self.pipeline = Caller(pipe, family, dict(call), constants)
         super().__init__(getattr(pipe, family.denoiser), config, key=self.pipeline)
 
@@ -126,7 +126,7 @@ class TorchDenoiser(TorchNetwork):
 
 
 class Caller:
-    """A pipeline with the keywords of its call. Equal to those that are traced alike."""
+    """A pipeline with the keywords of its call. Equal to all that have the same trace."""
 
     def __init__(self, pipe: Any, family: Family, call: Mapping[str, Any], constants: Mapping[int, Any]):
         self.pipe, self.family, self.call, self.constants = pipe, family, call, constants
@@ -140,7 +140,7 @@ class Caller:
         return predict(self.pipe, self.family, latents, times, self.results(conditions), self.call)
 
     def results(self, conditions: Mapping[str, Any]) -> tuple[Any, ...]:
-        """What `encode_prompt` would give for conditions."""
+        """The results of `encode_prompt` that belong to conditions."""
         total = len(conditions) + len(self.constants)
         like = next(iter(conditions.values()))
 

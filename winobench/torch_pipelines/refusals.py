@@ -1,4 +1,4 @@
-"""Pipelines of diffusers that are refused, and why; the names of classes decide."""
+"""The names of refused pipeline classes of diffusers, and the reasons."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import re
 
 _IMAGE = "it needs an image with the text"
 _METHOD = (
-    "it is a way to sample from {0} and has no weights of its own; write {0} as _class_name in model_index.json "
-    "to score them"
+    "it is another way to sample from the weights of {0}. To score them, write {0} as _class_name in model_index.json"
 )
 _CASCADE = "one network makes an embedding of an image from the text, and another one makes the image from it"
 _TOKENS = "it predicts discrete tokens of images, so that it has no errors of predicted noise"
@@ -18,7 +17,7 @@ REFUSED = {
     "AltDiffusionPipeline": "diffusers no longer loads its text encoder",
     "AmusedPipeline": _TOKENS,
     "BlipDiffusionPipeline": _IMAGE,
-    "Cosmos2TextToImagePipeline": "diffusers loads it only with a guard model of its own, the package cosmos_guardrail",
+    "Cosmos2TextToImagePipeline": "diffusers loads it only with a guard model (the package cosmos_guardrail)",
     "Cosmos3OmniPipeline": "it makes video",
     "DiffusionGemmaPipeline": "it makes text",
     "GlmImagePipeline": "a language model first samples tokens of an image, so that a text has no fixed states",
@@ -32,7 +31,7 @@ REFUSED = {
     "LLaDA2Pipeline": "it makes text",
     "OmniGenPipeline": "it has no text encoder: one network reads the tokens of the text in every step",
     "PRXPixelPipeline": "it makes pixels without an autoencoder, from noise of twice the usual size",
-    "QwenImage21Pipeline": "where its image lies among the positions depends on how many tokens the text has",
+    "QwenImage21Pipeline": "the positions of its image depend on the number of tokens in the text",
     "SanaSprintPipeline": "it is distilled to few steps with times on a circle, which no noise schedule here has",
     "SemanticStableDiffusionPipeline": _METHOD.format("StableDiffusionPipeline"),
     "ShapEPipeline": "it makes shapes in three dimensions",
@@ -52,16 +51,16 @@ REFUSED = {
     "StableDiffusionSAGPipeline": _METHOD.format("StableDiffusionPipeline"),
     "StableUnCLIPPipeline": _CASCADE,
     "UnCLIPPipeline": _CASCADE,
-    "UniDiffuserPipeline": "it denoises image and text together, each with a time of its own",
+    "UniDiffuserPipeline": "it denoises image and text together, at separate times",
     "VQDiffusionPipeline": _TOKENS,
     "VersatileDiffusionDualGuidedPipeline": _IMAGE,
-    "VersatileDiffusionTextToImagePipeline": "its UNet is made anew at each call, for texts or for images",
+    "VersatileDiffusionTextToImagePipeline": "each call rebuilds its UNet, for texts or for images",
     "WuerstchenCombinedPipeline": _CASCADE,
     "WuerstchenDecoderPipeline": _CASCADE,
     "WuerstchenPriorPipeline": _CASCADE,
 }
 
-# What a name holds -> why such classes are refused. The first that fits counts.
+# Pattern in a name -> why such classes are refused. The first match counts.
 _KINDS = (
     ("Onnx", "its networks are ONNX programs, which JAX cannot run"),
     ("Audio|Music|AceStep|Spectrogram", "it makes sound"),
@@ -81,6 +80,6 @@ _KINDS = (
 
 
 def reason(name: str) -> str | None:
-    """Why the class of this name is refused, or None where nothing is known of it."""
+    """Why the class of this name is refused, or None for an unknown name."""
     fitting = (why for pattern, why in _KINDS if re.search(pattern, name))
     return REFUSED.get(name) or next(fitting, None)

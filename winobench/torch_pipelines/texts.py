@@ -1,6 +1,6 @@
-"""What a pipeline's own `encode_prompt` makes of texts, in arrays of fixed shapes.
+"""Conditions of texts by a pipeline's own `encode_prompt`, in arrays of fixed shapes.
 
-Tokenizers run on the host, and text encoders on the devices, where these are no CPUs: they are there only meanwhile.
+Tokenizers run on the host. GPUs and TPUs hold the text encoders only while they encode. On CPUs, torch encodes texts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from winobench.torch_pipelines import compiled
 from winobench.torch_pipelines.families import Family
 from winobench.torch_pipelines.network import TorchConfig, TorchNetwork
 
-# Of a config: the package's version, and how the weights were stored. Theirs is the dtype that counts.
+# Entries of a config that change no results: a version and the storage of the weights. `_weights` covers their dtype.
 _NOT_IDENTITY = ("transformers_version", "quantization_config", "dtype", "torch_dtype")
 
 Conditions = dict[str, np.ndarray]
@@ -39,8 +39,8 @@ class TextEncoding:
     """A pipeline's text encoders and tokenizers.
 
     Attributes:
-      pipe: diffusers' pipeline. Its denoiser and autoencoder have no numbers.
-      call: keywords of ``__call__`` that the texts were encoded for, such as the most tokens.
+      pipe: diffusers' pipeline. Its denoiser and autoencoder have no weights.
+      call: keywords of ``__call__`` that change the conditions, such as the most tokens.
       on_host: whether torch encodes texts on the host. On CPUs it is as fast, and compiles nothing.
     """
 
@@ -53,7 +53,7 @@ class TextEncoding:
         parts = {name: part for name, part in pipe.components.items() if name not in not_of_texts}
         self._networks = {name: part for name, part in parts.items() if hasattr(part, "state_dict")}
         rest = {name: part for name, part in parts.items() if name not in self._networks}
-        # Now: tokenizers keep, and write, what their last call has set.
+        # Read now, since tokenizers also save settings of their last call.
         self._files = {name: _files(part) for name, part in rest.items() if hasattr(part, "save_pretrained")}
 
     @functools.cached_property
@@ -67,12 +67,9 @@ class TextEncoding:
 
     @contextlib.contextmanager
     def placed(self, mesh: Mesh | None = None, make_room: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """The text encoders are on the devices meanwhile, each since it was first called, unless the host encodes.
+        """Keeps the text encoders on devices, each from its first call, unless the host encodes.
 
-        Those of the mesh's first row in this process hold one copy: texts are few.
-
-        Args:
-          make_room: called before encoders are put there.
+        The first row of the mesh in this process holds one copy: texts are few. ``make_room`` is called before.
         """
         if self.on_host or self._are_placed:
             yield
@@ -92,7 +89,7 @@ class TextEncoding:
 
     @functools.cached_property
     def _keywords(self) -> dict[str, Any]:
-        """Of `encode_prompt`: where it shares a keyword with `__call__`, the default is that of `__call__`."""
+        """Keywords of `encode_prompt`. Keywords that `__call__` has, too, take its defaults."""
         taken = inspect.signature(self.pipe.encode_prompt).parameters
         of_call = inspect.signature(type(self.pipe).__call__).parameters
         defaults = {name: of_call[name].default for name in taken if name in of_call and name != "prompt"}
@@ -107,7 +104,7 @@ class TextEncoding:
         return self._keywords.get(self._family.tokens)
 
     def results(self, texts: Sequence[str]) -> tuple[Any, ...]:
-        """What `encode_prompt` gives for at most a batch of texts, as tensors [n, ...] of fixed shapes, or None."""
+        """Results of `encode_prompt` for at most a batch of texts: tensors [n, ...] of fixed shapes, or None."""
         results = self._results(texts)
         return results if self._family.fill is None else self._family.fill(results, self.tokens)
 
@@ -120,7 +117,7 @@ class TextEncoding:
         encode = functools.partial(type(self.pipe).encode_prompt, self.pipe)
         if "batch_size" in inspect.signature(encode).parameters:
             keywords["batch_size"] = len(texts)
-        # A pipeline takes the device of its denoiser for its own, which is another one.
+        # A pipeline would take its denoiser's device, which is another one.
         with torch.no_grad(), self.placed(), replaced(type(self.pipe), "device", torch.device("cpu")):
             calls = [encode(**{**keywords, **more}) for more in ({}, *self._family.further)]
         return tuple(itertools.chain(*(call if isinstance(call, tuple) else (call,) for call in calls)))
@@ -130,7 +127,7 @@ class TextEncoding:
         return self._results([""])
 
     def as_called(self, mesh: Mesh, make_room: Callable[[], None], *arguments: Any, **keywords: Any) -> Any:
-        """What `encode_prompt` gives the pipeline for these arguments, with fixed shapes."""
+        """Results of `encode_prompt` for the pipeline's arguments, with fixed shapes."""
         encode = type(self.pipe).encode_prompt
         with self.placed(mesh, make_room):
             results = encode(self.pipe, *arguments, **keywords)
@@ -140,7 +137,7 @@ class TextEncoding:
         bound.apply_defaults()
         if not bound.arguments.get("do_classifier_free_guidance"):
             return self._fixed(results)
-        # Those of negative texts are in the places that are empty without guidance, in the same order.
+        # Results of negative texts fill the places that are empty without guidance, in the same order.
         plain = self._plain
         empty = [place for place, one in enumerate(plain) if one is None or len(one) == 0]
         others = iter([results[place] for place in empty])
@@ -150,7 +147,7 @@ class TextEncoding:
         return tuple(next(others) if place in empty else one for place, one in enumerate(positive))
 
     def repeated(self, rows: int) -> Iterator[Any]:
-        """What each call of `encode_prompt` gives for so many empty texts."""
+        """Results of each call of `encode_prompt` for this many empty texts."""
 
         def of_rows(place: int, one: Any) -> Any:
             if rows == 1 or one is None or place in self._family.constants:
@@ -164,7 +161,7 @@ class TextEncoding:
 
     @property
     def _fills_as_called(self) -> bool:
-        """Without a trace of the call, nothing hides what `fill` adds where the denoiser has no mask for it."""
+        """Whether generation pads texts. With `during`, only a traced call masks the padding."""
         return self._family.fill is not None and self._family.during is None
 
     def _fixed(self, results: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -179,7 +176,7 @@ class TextEncoding:
 
     @functools.cached_property
     def constants(self) -> dict[int, np.ndarray | None]:
-        """Place among the results -> what all texts have there: an array, or None."""
+        """Place among the results -> the array that all texts share there, or None."""
         from winobench.torch_pipelines import bridge
 
         return {
@@ -199,7 +196,7 @@ class TextEncoding:
         """Conditions ``{place: [n, ...]}`` of at most a batch of texts."""
         from winobench.torch_pipelines import bridge
 
-        # As many texts in each batch: a text is encoded alike in all of them.
+        # All batches have the same size, so that each text is encoded in the same way.
         results = self.results([*texts, *[""] * (self.batch_size - len(texts))])
         found = {}
         for place, (result, example) in enumerate(zip(results, self._example, strict=True)):
@@ -225,7 +222,7 @@ class TextEncoding:
 
     @functools.cached_property
     def identity(self) -> dict[str, Any]:
-        """All that decides the conditions of a text: weights, configs, tokenizers and keywords."""
+        """All that determines the conditions of a text: weights, configs, tokenizers and keywords."""
         return {
             "weights": {name: _weights(module) for name, module in self._networks.items()},
             "configs": {name: _without_place(_options(module.config)) for name, module in self._networks.items()},
@@ -260,7 +257,7 @@ def _options(config: Any) -> dict[str, Any]:
 
 
 def _without_place(config: Any) -> Any:
-    """A config of transformers as JSON values, without its place and the versions of packages."""
+    """A config of transformers as JSON values, without the entries that change no results."""
     if isinstance(config, Mapping):
         kept = {str(name): value for name, value in config.items() if not str(name).startswith("_")}
         return {name: _without_place(value) for name, value in kept.items() if name not in _NOT_IDENTITY}
@@ -279,7 +276,7 @@ def _weights(module: Any) -> str:
 
 
 def _files(part: Any) -> str:
-    """What a tokenizer or processor writes."""
+    """A hash of the files that a tokenizer or processor saves."""
     with tempfile.TemporaryDirectory() as folder:
         part.save_pretrained(folder)
         names = sorted(path for path in pathlib.Path(folder).rglob("*") if path.is_file())
