@@ -46,7 +46,6 @@ class Family:
       schedule: (pipeline, its scheduler's schedule) -> the pipeline's schedule. InputError for unsupported variants.
       during: (pipeline, latents [n, c, h, w], results of ``fill``) -> a context in which the call can be traced.
       rounding: the largest rounding error of a float32 prediction, as a share of its root mean square.
-      limits: how texts are treated otherwise than in diffusers, for the documentation.
     """
 
     denoiser: str = "transformer"
@@ -75,7 +74,6 @@ class Family:
     schedule: Callable[[Any, Any], Any] | None = None
     during: Callable[[Any, Any, tuple[Any, ...]], contextlib.AbstractContextManager[Any]] | None = None
     rounding: float = 1e-4
-    limits: str = ""
 
 
 def pack_squares(pipe: Any, latents: Any) -> Any:
@@ -123,7 +121,7 @@ _PIXART = Family(
     call={"use_resolution_binning": False, "clean_caption": False},
     encode={"clean_caption": False},
     side=2,
-    limits="web addresses and the like stay in a text",
+    # Web addresses and the like stay in a text.
 )
 _SANA = Family(call={"use_resolution_binning": False})
 _Z_IMAGE = Family(
