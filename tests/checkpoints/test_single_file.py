@@ -85,6 +85,7 @@ def original(name, folder_of):
     return getattr(original_layouts, f"{name}_file")(folder_of(name))
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_file_is_its_folder(name, folder_of, path):
     folder = folder_of(name)
@@ -94,7 +95,7 @@ def test_a_file_is_its_folder(name, folder_of, path):
     assert one.fingerprint == two.fingerprint
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_errors_are_those_of_the_folder(name, folder_of, path):
     write(path, original(name, folder_of))

@@ -88,8 +88,8 @@ def test_what_is_wrong_is_one_sentence(kind, damage, words, folder_of, tmp_path)
 @pytest.mark.parametrize(
     ("kind", "changes"),
     [
-        ("sd3", {"_class_name": "PixArtSigmaPipeline", "text_encoder_2": "REMOVED"}),
-        ("flux", {"_class_name": "KolorsPipeline", "transformer": "REMOVED", "unet": ["diffusers", "UNet3D"]}),
+        ("sd3", {"_class_name": "FooSigmaPipeline", "text_encoder_2": "REMOVED"}),
+        ("flux", {"_class_name": "FooPipeline", "transformer": "REMOVED", "unet": ["diffusers", "UNet3D"]}),
         ("klein", {"_class_name": "REMOVED", "transformer": ["diffusers", "SanaTransformer2DModel"]}),
     ],
 )
@@ -106,7 +106,7 @@ def test_a_family_that_is_not_known_names_those_that_are(kind, changes, folder_o
     [
         ("sd3", {"_class_name": "FooPipeline"}, ("FooPipeline", "StableDiffusion3Pipeline")),
         ("sd3", {"_class_name": 5}, ("5", "StableDiffusion3Pipeline")),
-        ("flux", {"_class_name": "FluxControlPipeline"}, ("FluxControlPipeline", "FluxPipeline")),
+        ("flux", {"_class_name": "FluxControlPipeline"}, ("FluxControlPipeline", "image")),
         ("flux", {"tokenizer_2": ["transformers", "FooTokenizer"]}, ("tokenizer_2", "FooTokenizer")),
         ("flux", {"transformer": ["pipeline", "FluxTransformer2DModel"]}, ("pipeline.FluxTransformer2DModel",)),
     ],

@@ -33,10 +33,10 @@ def makers():
                 yield found, importlib.import_module(f"{tiny.__name__}.{module.name}")
 
 
-def cases(names=None, quick=QUICK):
+def cases(names=None):
     """Parameters of tests: name and module. All but a few are slow."""
     return [
-        pytest.param(name, maker, id=name, marks=() if name in quick else pytest.mark.slow)
+        pytest.param(name, maker, id=name, marks=() if name in QUICK else pytest.mark.slow)
         for name, maker in makers()
         if names is None or name in names
     ]

@@ -34,6 +34,7 @@ def _cache(tmp_path, monkeypatch):
     monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "maker"), comparison.cases(ENCODERS_TRIED))
 def test_text_encoders_on_devices_equal_torch(name, maker):
     texts = TorchPipeline.from_diffusers(maker.make()).texts

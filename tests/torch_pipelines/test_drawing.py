@@ -138,6 +138,7 @@ def test_latents_of_another_form_are_not_decoded():
         TorchPipeline.from_diffusers(sana_pipeline.make()).decode_latents(np.zeros((1, 8, 8, 7), np.float32))
 
 
+@pytest.mark.slow
 def test_a_run_from_the_command_line(tmp_path, monkeypatch):
     monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path / "cache"))
     sana_pipeline.make().save_pretrained(tmp_path / "sana")

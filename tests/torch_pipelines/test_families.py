@@ -9,7 +9,7 @@ from winobench.torch_pipelines.families import FAMILIES
 TOLERANCE, STEP_TOLERANCE = 1e-4, 2e-3
 
 
-@pytest.mark.parametrize(("name", "maker"), comparison.cases(quick=("SanaPipeline", "QwenImagePipeline")))
+@pytest.mark.parametrize(("name", "maker"), comparison.cases())
 def test_equals_diffusers(name, maker):
     found = comparison.compare(maker)
     allowed = {"prediction": FAMILIES[name].rounding, "step": STEP_TOLERANCE, "latents": TOLERANCE}

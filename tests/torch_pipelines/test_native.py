@@ -53,4 +53,4 @@ def test_timesteps_of_a_folder_are_read_by_both_routes():
     native, torch = (families.read_description("clevr-tiny", backend=backend) for backend in ("native", "torch"))
     assert native.timestep_range is not None
     assert torch.timestep_range == native.timestep_range
-    assert torch.schedule == native.schedule
+    assert torch.schedule.training == native.schedule.training

@@ -34,6 +34,7 @@ def test_released_sizes(name):
     assert [program.name for program in found.encoders] == ["image encoder"]
 
 
+@pytest.mark.slow
 def test_few_blocks():
     pipeline = planned.read_pipeline("qwen-image", "bfloat16")
     few = abstract.shallow(pipeline)

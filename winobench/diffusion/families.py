@@ -128,7 +128,8 @@ def family_of(source: Source, backend: str = AUTO) -> type[AnyPipeline]:
         torch_families.refuse_code(path, "pipeline", kind)
     is_known = kind in torch_families.FAMILIES or torch_families.refusals.reason(str(kind)) is not None
     if backend == TORCH or (backend == AUTO and is_known):
-        torch_families.family_of(str(kind))
+        with sources.blame(path):
+            torch_families.family_of(str(kind))
         return _imported(_TORCH)
     if kind in torch_families.FAMILIES:
         raise InputError(
