@@ -25,6 +25,7 @@ TORCH = [
     "beautifulsoup4>=4.12,<5",
     "ftfy>=6.3,<7",
     DIFFUSERS,
+    "gguf>=0.19,<0.20",
     "peft>=0.21.2,<0.22",
     "protobuf>=5,<8",
     "sentencepiece>=0.2.1,<0.3",

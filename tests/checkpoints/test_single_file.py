@@ -5,6 +5,7 @@ import functools
 import importlib.util
 import json
 import shutil
+import sys
 import types
 
 import diffusers
@@ -350,3 +351,60 @@ def test_names_of_files(path, tmp_path):
     assert registry.single_file(path) is None
     with raises("no-such-model"):
         registry.resolve("missing.safetensors")
+
+
+def write_gguf(path, tensors):
+    """Writes tensors in several forms, and gives them as diffusers' own torch code reads them again."""
+    import gguf
+    from diffusers.quantizers.gguf.utils import GGUFParameter, dequantize_gguf_tensor
+
+    kinds = [gguf.GGMLQuantizationType[name] for name in ("Q8_0", "Q4_0", "Q5_1", "BF16")]
+    writer, expected = gguf.GGUFWriter(path, "flux"), {}
+    for number, (name, tensor) in enumerate(tensors.items()):
+        array = tensor.float().numpy()
+        if array.ndim == 4:  # flattened, as for ComfyUI
+            writer.add_array(f"comfy.gguf.orig_shape.{name}", list(array.shape))
+            array = array.reshape(len(array), -1)
+        if array.ndim < 2 or array.shape[-1] % 32:
+            writer.add_tensor(name, array)
+            expected[name] = tensor.float()
+            continue
+        kind = kinds[number % len(kinds)]
+        data = gguf.quantize(array, kind)
+        writer.add_tensor(name, data, raw_dtype=kind)
+        parameter = GGUFParameter(torch.from_numpy(data), quant_type=kind)
+        expected[name] = dequantize_gguf_tensor(parameter).float().reshape(tensor.shape)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return expected
+
+
+@pytest.mark.parametrize("name", ["flux", "sd15"])
+def test_gguf_files(name, folder_of, path):
+    folder, prefix = folder_of(name), "model.diffusion_model."
+    tensors = original(name, folder_of)
+    if name == "sd15":  # files of the denoiser alone have no prefix
+        tensors = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+    quantised = path.with_suffix(".gguf")
+    expected = write_gguf(quantised, tensors)
+    read = {key: tensor.floats() for key, tensor in weights.read_weights([str(quantised)]).items()}
+    assert read.keys() == expected.keys()
+    for key, values in read.items():  # diffusers multiplies in float16
+        assert values.shape == tensors[key].shape
+        np.testing.assert_allclose(values, expected[key], rtol=2e-3, atol=2e-3 * np.abs(values).max())
+    assert any(np.abs(values - tensors[key].float().numpy()).max() > 1e-3 for key, values in read.items())
+    write(path, {key: torch.from_numpy(values) for key, values in read.items()})
+    one, two = load_pipeline(f"{folder}+{path}"), load_pipeline(f"{folder}+{quantised}")
+    assert fingerprint(one) == fingerprint(two)
+
+
+def test_damaged_gguf_files(folder_of, path, monkeypatch):
+    damaged = path.with_suffix(".gguf")
+    damaged.write_bytes(b"GGUF\3\0\0\0")
+    with raises("damaged-file", damaged.name):
+        load_pipeline(f"{folder_of('sd15')}+{damaged}")
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    with raises("missing-package", damaged.name, "winobench[torch]"):
+        load_pipeline(f"{folder_of('sd15')}+{damaged}")

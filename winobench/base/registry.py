@@ -323,9 +323,9 @@ def resolve(name: str | ModelRef, revision: str | None = None) -> ModelRef:
 
 
 def single_file(name: str | os.PathLike[str]) -> tuple[str, str | None] | None:
-    """(path, base) of ``FILE.safetensors`` or ``BASE+FILE.safetensors``. None for other names."""
+    """(path, base) of ``FILE.safetensors``, ``FILE.gguf`` or ``BASE+FILE``. None for other names."""
     name = os.fspath(name)
-    if not isinstance(name, str) or not name.endswith(".safetensors"):
+    if not isinstance(name, str) or not name.endswith((".safetensors", ".gguf")):
         return None
     path = user_path(name)
     if os.path.isfile(path):
@@ -341,8 +341,8 @@ def single_file(name: str | os.PathLike[str]) -> tuple[str, str | None] | None:
 
 def not_a_file(name: str) -> str:
     return (
-        f"model {options.quote(name)} is a file: name a model's folder or hub id, or a .safetensors file of a diffusion"
-        " model (python -m winobench.checkpoints.convert_pickle FILE converts .ckpt and .pt)"
+        f"model {options.quote(name)} is a file: name a model's folder or hub id, or a .safetensors or .gguf file of a"
+        " diffusion model (python -m winobench.checkpoints.convert_pickle FILE converts .ckpt and .pt)"
     )
 
 

@@ -8,6 +8,7 @@ Every tensor must be used, unless a list here names it as unused.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
@@ -36,6 +37,8 @@ _log = logging.getLogger(__name__)
 _DENOISER, _T5 = "denoiser", "T5EncoderModel"
 _DENOISER_PREFIX = "model.diffusion_model."
 _CLIP_L = "text_encoders.clip_l.transformer."
+# A name in files of a UNet alone, which lack the prefix.
+_FIRST_OF_UNETS = "input_blocks.0.0.weight"
 # Prefix of a network's tensors -> the part, or its class where the part's name depends on the family.
 _PREFIXES = {
     _DENOISER_PREFIX: _DENOISER,
@@ -85,6 +88,8 @@ class SingleFile(sources.Source):
             )
         self.path = path
         self._tensors = weights.read_weights([path])
+        if _FIRST_OF_UNETS in self._tensors:
+            self._tensors = {f"{_DENOISER_PREFIX}{name}": tensor for name, tensor in self._tensors.items()}
         self.base = sources.resolve(_base(path, self._tensors) if base is None else base, revision=revision)
 
     def find(self, name: str) -> str | None:
@@ -187,7 +192,8 @@ class SingleFile(sources.Source):
 
     def _converted(self, part: str, config: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """A network's tensors as diffusers names them."""
-        with safetensors.safe_open(self.path, framework="pt") as file:
+        is_gguf = self.path.endswith(".gguf")
+        with contextlib.nullcontext() if is_gguf else safetensors.safe_open(self.path, framework="pt") as file:
             tensors = {name: _tensor(tensor, file) for name, tensor in self._parts[part].items()}
             try:
                 found, unused = _convert(self._index[part][1], tensors, config)

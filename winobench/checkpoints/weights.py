@@ -20,7 +20,7 @@ import safetensors.numpy
 from winobench.base import files, json_files, options
 from winobench.base.errors import InputError
 from winobench.base.files import atomic_path
-from winobench.checkpoints import pickles, quantised
+from winobench.checkpoints import gguf_files, pickles, quantised
 from winobench.checkpoints.sources import ADAPTER_CONFIG, Source, join, read_json, shorten
 
 # The library's own limit.
@@ -109,7 +109,7 @@ def _advice(names: list[str]) -> str:
     """The advice for a folder that has these files, but no supported weights."""
     endings = {os.path.splitext(name)[1] for name in names}
     if ".gguf" in endings and ".safetensors" not in endings:
-        return "GGUF files hold quantised weights and are not read, so take the unquantised model as safetensors"
+        return "a GGUF file is read as a single file (BASE+FILE.gguf), so name it with this folder as its base"
     if endings & {".pt", ".pth", ".ckpt"} and not endings & {".safetensors", ".bin"}:
         return (
             "a file of torch.save that holds weights by name, or a state_dict of them, is read as"
@@ -154,6 +154,8 @@ def read_weights(paths: list[str]) -> dict[str, FileTensor]:
         files.refuse_pointer(path)
         if path.endswith(".safetensors"):
             new = _read_safetensors(path)
+        elif path.endswith(".gguf"):
+            new = gguf_files.read(path)
         else:
             pickled = pickles.read_torch_pickle(path).items()
             new = {name: FileTensor(name, tensor.shape, path, tensor.read) for name, tensor in pickled}

@@ -1,0 +1,66 @@
+"""GGUF files of diffusion models: quantised weights under the names of the original layout, read as floats."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from winobench.base.errors import InputError
+
+if TYPE_CHECKING:
+    from winobench.checkpoints.weights import FileTensor
+
+# Some programs flatten convolutions and keep their shapes in fields of these names.
+_SHAPE = "comfy.gguf.orig_shape."
+
+
+def read(path: str) -> dict[str, FileTensor]:
+    """The tensors of a file, key -> tensor. Values are float32, dequantised when they are read."""
+    from winobench.checkpoints.weights import FileTensor
+
+    try:
+        import gguf
+    except ImportError as error:
+        raise InputError(
+            f'{path} is read by the package gguf, which is not installed: pip install "winobench[torch]"',
+            code="missing-package",
+        ) from error
+    try:
+        reader = gguf.GGUFReader(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror or error})", code="cannot-read") from error
+    # Its reader raises many kinds of exceptions for a damaged file.
+    except Exception as error:
+        raise InputError(f"{path} is not a whole GGUF file ({error}): get it again", code="damaged-file") from error
+    tensors = {}
+    for tensor in reader.tensors:
+        shape = _shape(reader, tensor)
+        values = functools.partial(_floats, path, tensor, shape)
+        tensors[tensor.name] = FileTensor(tensor.name, shape, path, values)
+    return tensors
+
+
+def _shape(reader: Any, tensor: Any) -> tuple[int, ...]:
+    field = reader.get_field(f"{_SHAPE}{tensor.name}")
+    if field is None:
+        return tuple(int(size) for size in reversed(tensor.shape))
+    return tuple(int(field.parts[part][0]) for part in field.data)
+
+
+def _floats(path: str, tensor: Any, shape: tuple[int, ...]) -> np.ndarray:
+    import gguf
+
+    try:
+        values = gguf.dequantize(tensor.data, tensor.tensor_type)
+    except NotImplementedError as error:
+        raise InputError(
+            f"{path} quantises {tensor.name} as {tensor.tensor_type.name}, which the package gguf does not undo: take"
+            " another quantisation",
+            code="unsupported-checkpoint",
+        ) from error
+    if values.size != math.prod(shape):
+        raise InputError(f"{path} states the shape {list(shape)} of {tensor.name}: get it again", code="damaged-file")
+    return np.asarray(values, np.float32).reshape(shape)
