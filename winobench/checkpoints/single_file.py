@@ -82,8 +82,7 @@ class SingleFile(sources.Source):
     def __init__(self, path: str, base: str | None = None, *, revision: str | None = None):
         if any(importlib.util.find_spec(package) is None for package in ("diffusers", "torch")):
             raise InputError(
-                f"{path} has to be converted by diffusers, which is not installed: pip install 'winobench[diffusers]'"
-                " torch",
+                f'{path} has to be converted by diffusers, which is not installed: pip install "winobench[torch]"',
                 code="missing-package",
             )
         self.path = path
