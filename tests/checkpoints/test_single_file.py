@@ -338,7 +338,7 @@ def test_names_of_other_tensors_and_of_none(folder_of):
 def test_diffusers_is_named_where_it_is_missing(path, monkeypatch):
     path.touch()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with raises("missing-package", str(path), "winobench[diffusers]"):
+    with raises("missing-package", str(path), "winobench[torch]"):
         sources.resolve(path)
 
 
