@@ -84,4 +84,4 @@ def test_released_sizes(name, billions):
     assert pipeline.is_distilled == ("base" not in name)
     assert pipeline.image_size == 1024
     assert pipeline.schedule_at(1024).positions == 4096
-    assert {name for name in registry.MODELS if name.startswith("flux2")} == flux_2.Flux2Klein.RELEASED.keys()
+    assert {name for name in registry.MODELS if name.startswith("flux2-klein")} == flux_2.Flux2Klein.RELEASED.keys()

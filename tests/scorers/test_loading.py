@@ -128,9 +128,11 @@ def test_a_lora(folders, tmp_path):
         judged(lora_scale=0.5)
     with raises("option-of-others", "lora"):
         loading.load_scorer(str(folders[Contrastive]), diffusion={"lora": str(tmp_path)})
-    # Told before the model is looked for.
+    # Before weights are read: the file that names the family is enough.
+    (tmp_path / "model").mkdir()
+    shutil.copy(folders[DiffusionITM] / "model_index.json", tmp_path / "model")
     with pytest.raises(InputError, match=names("none.safetensors")):
-        DiffusionITM.from_pretrained("no-such/model", lora="none.safetensors")
+        DiffusionITM.from_pretrained(tmp_path / "model", lora="none.safetensors")
 
 
 @pytest.mark.parametrize("name", [5, None, b"t5", ["t5"]])
