@@ -157,8 +157,8 @@ def diffusers_classes() -> Iterator[str]:
         "The route is `native` for a family in Flax, and `torch` for torch's code under JAX. The difference is the"
         " largest one between winobench's and diffusers' predictions on a tiny network of random weights, divided by"
         " their root mean square. diffusers made its predictions in its own loop, with its own scheduler. The seconds"
-        " are the time to compile that network on two CPU cores. A class whose program is that of an earlier row shows"
-        " less. Some classes are scored, and generate no images with"
+        " are the time to compile that network on two CPU cores. Later rows with the"
+        " same program show less. Some classes are scored, and generate no images with"
         " torch's code here.",
         "",
         f"Measured with {versions} by `python -m benchmarks.torch_classes`.",

@@ -202,7 +202,6 @@ def differences(pipeline: TorchPipeline) -> dict[str, tuple[float, float]]:
     random = np.random.default_rng(0)
     pixels = random.standard_normal((1, 3, *[_usable_size(pipeline)] * 2)).astype(np.float32)
     vae, network, schedule = pipeline.vae, pipeline.network, pipeline.schedule
-    family = family_of(pipeline.diffusers_class)
     latents = vae.run_in_torch(pixels.astype(vae.dtype))
     difference = _difference(_jitted(vae, pixels.astype(vae.dtype)), latents, vae.dtype)
     found = {"latents": (difference, _TOLERANCES[vae.dtype.name])}
@@ -213,7 +212,7 @@ def differences(pipeline: TorchPipeline) -> dict[str, tuple[float, float]]:
         conditions = pipeline.texts.encode_all(_TEXTS[:rows], network.dtype)
         inputs = (noisy, times, conditions)
         difference = _difference(_jitted(network, *inputs), network.run_in_torch(*inputs), network.dtype)
-        found[f"predictions for {rows}"] = difference, max(_TOLERANCES[network.dtype.name], family.rounding)
+        found[f"predictions for {rows}"] = difference, max(_TOLERANCES[network.dtype.name], pipeline.family.rounding)
     return found
 
 

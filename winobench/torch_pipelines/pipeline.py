@@ -228,8 +228,11 @@ class TorchPipeline(Pipeline):
         return ids
 
     def text_function(self, dtype: Any = None) -> tuple[PureTextEncoding, Any]:
-        """Raises NotImplementedError: texts are encoded on the host (`host_texts`)."""
-        raise NotImplementedError
+        """Raises InputError: diffusers' own code encodes texts, and no pure function does (`host_texts`)."""
+        raise InputError(
+            f"texts of a {self.diffusers_class} are encoded by diffusers' own code: call encode_texts",
+            code="unsupported-option",
+        )
 
     def host_texts(self, dtype: Any) -> tuple[Callable[..., Any], Tree, Any, int]:
         """See `Pipeline`."""
