@@ -8,7 +8,7 @@ from winobench.base.errors import InputError
 from winobench.report import exports
 
 from . import configuration
-from .report import eval_command
+from .reproduce import eval_command
 
 USAGE = """
 Writes the results of finished runs of winobench eval for papers, model cards and other programs. It reads what the runs
@@ -31,7 +31,7 @@ _GROUPS = flags.DEFINE_bool("groups", False, "Tables with the rows of sub-tasks,
 _DATASET = flags.DEFINE_string(
     "dataset",
     None,
-    "With --format=eval-results: a benchmark on the hub, OWNER/NAME, whose leaderboard gets the numbers.",
+    "With --format=eval-results: a benchmark on the hub, OWNER/NAME, that has the tasks.",
 )
 
 
