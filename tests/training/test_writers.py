@@ -97,13 +97,17 @@ def no_wandb_variables(monkeypatch):
 
 
 def test_weights_and_biases_where_it_is_wanted(tmp_path, wandb, monkeypatch):
-    def kinds(project):
-        return [type(writer.tracker).__name__ for writer in writers.for_run(tmp_path, project=project, config={})]
+    def kinds(project, **more):
+        made = writers.for_run(tmp_path, project=project, config={}, **more)
+        return [type(writer.tracker).__name__ for writer in made]
 
     assert kinds(None) == ["TensorBoard"]
     assert kinds("mine") == ["TensorBoard", "WeightsAndBiases"]
     monkeypatch.setenv("WANDB_MODE", "offline")
     assert kinds(None) == ["TensorBoard", "WeightsAndBiases"]
+    assert kinds(None, log=["trackio"]) == ["Trackio"]
+    assert kinds("mine", log=["wandb", "tensorboard"]) == ["WeightsAndBiases", "TensorBoard"]
+    assert kinds("mine", log=["tensorboard"]) == ["TensorBoard", "WeightsAndBiases"]
 
 
 def test_a_project_without_the_library_is_refused(tmp_path, monkeypatch):

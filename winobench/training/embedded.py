@@ -210,7 +210,7 @@ class Recipe(abc.ABC):
         if array_records.is_complete(workdir / "latents", about):
             return
         graphdef, _ = split_model(autoencoder_kl.AutoencoderKL, self.autoencoder_config(config), config.seed)
-        params = on_one_device(self.train_autoencoder(config, workdir))
+        params = on_one_device(self.train_autoencoder(config, workdir, log=log))
         encode = jax.jit(lambda images: nnx.merge(graphdef, params).encode(images.astype(jnp.float32) / 127.5 - 1.0)[0])
         source = array_records.ShardSource(workdir / "scenes")
         means, ids = [], []
