@@ -173,7 +173,7 @@ class Library:
             entry["reason"] = f"config.json has the unknown status {_text(config['status'])!r}: evaluate again"
         if entry["status"] in (RUNNING, INTERRUPTED, FAILED) and config["total"]:
             count = _errors_in if kind == IMAGES else _lines_in
-            done = sum(self._kept(place, name, count)[0] for name in _parts(place.root, kind))
+            done = sum(self._kept(place, name, count)[0] for name in parts(place.root, kind))
             entry["progress"] = {"done": min(done, config["total"]), "total": config["total"], "unit": _UNITS[kind]}
 
     def _object(self, place: Place, name: str, read: Callable[[dict[str, Any]], T]) -> T:
@@ -306,7 +306,7 @@ def _facts_of_results(results: Mapping[str, Any], config: Mapping[str, Any]) -> 
     return {"tasks": [_text(task) for task in results["tasks"]], "headline": rows}
 
 
-def _parts(root: str, kind: str) -> list[str]:
+def parts(root: str, kind: str) -> list[str]:
     """The files that a run records in while it continues, within its folder."""
     folder = _FOLDERS[kind][0]
     ending = ".parquet" if kind == IMAGES else ".jsonl"
@@ -337,7 +337,7 @@ def _newest(root: str, kind: str) -> str:
     """When a file of a run was last written, or added."""
     names = [_CONFIG, _RESULTS, *_FOLDERS[kind]]
     if kind != IMAGES:  # lines are added to their parts
-        names += _parts(root, kind)
+        names += parts(root, kind)
     times = []
     for name in names:
         with contextlib.suppress(OSError):

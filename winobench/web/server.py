@@ -144,7 +144,8 @@ def _listener(port: int | None) -> socket.socket:
 
 
 def _listening(port: int) -> socket.socket:
-    listener = socket.socket()
+    # With the protocol's number, asyncio sends each answer at once.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))
