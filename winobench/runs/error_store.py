@@ -22,7 +22,7 @@ from winobench.runs.examples import Examples
 # Recomputed scores may differ from stored ones by the order of a sum in float64, relative to the largest score.
 _SAME_SCORE = 1e-9
 # Metadata of a part. Parts that agree in all of it were scored in the same way.
-_SAME_SCORING = (b"winobench.scores", b"winobench.timesteps", b"winobench.error")
+SAME_SCORING = (b"winobench.scores", b"winobench.timesteps", b"winobench.error")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,7 +159,7 @@ def read_error_stores(folder: pathlib.Path) -> list[ErrorStore]:
             table = error_parts.read_part(path)
         except (InputError, error_parts.DamagedPartError) as error:
             error_parts.refuse(path, error)
-        scoring = tuple(table.schema.metadata.get(key, b"") for key in _SAME_SCORING)
+        scoring = tuple(table.schema.metadata.get(key, b"") for key in SAME_SCORING)
         tables.setdefault(scoring, []).append(table)
     return [
         ErrorStore(pa.concat_tables([part.replace_schema_metadata(None) for part in parts]), scoring[1])

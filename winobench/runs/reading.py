@@ -110,7 +110,7 @@ def _read(path: str | os.PathLike[str], with_tables: bool) -> Run:
     sample_groups = {task: group for group in config.get("rounds") or [] for task in group.get("tasks", [])}
     tasks = {}
     for name, entries in results["tasks"].items():
-        recorded = _recorded_metric(entries, (config.get("metrics") or {}).get(name))
+        recorded = recorded_metric(entries, (config.get("metrics") or {}).get(name))
         if recorded["headline"] and recorded["headline"] not in entries:
             raise InputError(
                 f"{results_path} has no {recorded['headline']!r} of {name}, which is the headline of its metric "
@@ -140,7 +140,7 @@ def _read(path: str | os.PathLike[str], with_tables: bool) -> Run:
     return run
 
 
-def _recorded_metric(entries: Mapping[str, Mapping[str, Any]], recorded: schemas.Metric | None) -> schemas.Metric:
+def recorded_metric(entries: Mapping[str, Mapping[str, Any]], recorded: schemas.Metric | None) -> schemas.Metric:
     """How a task was judged, as ``config.json`` says, or by the names of its rows where that is of an older version."""
     if recorded is not None:
         return recorded

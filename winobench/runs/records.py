@@ -18,6 +18,7 @@ import contextlib
 import json
 import os
 import pathlib
+import time
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -47,6 +48,7 @@ REPEATING = ("groups.list.element", "images.list.element", "terms.list.element",
 
 _EXAMPLES, _GALLERY = "examples", "gallery"
 _FOLDERS = {ERRORS: (ERRORS, _EXAMPLES, _GALLERY), RESPONSES: (RESPONSES, _EXAMPLES), DRAWN: (DRAWN, PICTURES)}
+_SECONDS_OF_A_LOOK = 0.05
 _REPORT = "report"  # what winobench report makes of the run, in the run's own folder
 
 
@@ -223,7 +225,11 @@ class RunFolder:
     def _take(self) -> None:
         # Runs with images and of texts both have a folder of examples.
         self._lock = os.open(self.records_path if self._kind == DRAWN else self.examples_path, os.O_RDONLY)
-        if not whole_files.lock(self._lock):
+        is_ours = whole_files.lock(self._lock)
+        if not is_ours:  # a viewer may be looking whether it is taken
+            time.sleep(_SECONDS_OF_A_LOOK)
+            is_ours = whole_files.lock(self._lock)
+        if not is_ours:
             self.close()
             raise InputError(
                 f"another process is writing into {self.path}: wait for it, or choose another --workdir.", code="in-use"
