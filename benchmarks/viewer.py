@@ -4,9 +4,9 @@
     python -m benchmarks.viewer FOLDER                        measures the viewer on these runs
     python -m benchmarks.viewer FOLDER --output FILE          writes the figures as JSON, too
 
-The runs have two tasks. In the first, one image has two texts, as in SugarCrepe. In the second, one text has two images.
-Each question is in one of 30 groups, and each pair has 16 samples. A run wrote its errors in as many parts as a run of
-several hours does.
+The runs have two tasks. In the first, one image has two texts, as in SugarCrepe. In the second, one text has two
+images. Each question is in one of 30 groups, and each pair has 16 samples. The errors are in as many parts as those of
+a run of several hours.
 """
 
 from __future__ import annotations
@@ -44,13 +44,22 @@ ROWS_A_GROUP = 2_000
 _PAIRS_A_PART = 32
 _GROWTH = 1.01
 
-_ATTRIBUTES = "red green blue yellow wooden metal striped small large wet dusty open broken empty folded painted".split()
-_THINGS = """
-    dog cat horse child man woman bicycle bench umbrella suitcase table kettle laptop bus train boat kite surfboard pizza
-    sandwich banana vase clock mirror lamp sofa fence bridge tower statue
-""".split()
-_RELATIONS = "next to,behind,in front of,on top of,under,to the left of,to the right of,inside,far from,above".split(",")
-_PLACES = "in a busy street,on a sunny beach,in a narrow kitchen,at the edge of a field,in front of a brick wall".split(",")
+_ATTRIBUTES = ("red", "green", "blue", "yellow", "wooden", "metal", "striped", "small", "large", "wet", "dusty", "old")
+_THINGS = ("dog", "cat", "horse", "child", "bicycle", "bench", "umbrella", "table", "kettle", "bus", "train", "boat")
+_RELATIONS = (
+    "next to",
+    "behind",
+    "in front of",
+    "on top of",
+    "under",
+    "to the left of",
+    "to the right of",
+    "inside",
+    "far from",
+    "above",
+)
+_PLACES = ("in a busy street", "on a sunny beach", "in a narrow kitchen", "at the edge of a field")
+_KINDS = ("swap", "replace", "add")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +74,7 @@ def make_runs(folder: pathlib.Path, sizes: Sizes = Sizes(), models: Sequence[str
     """Writes a run of each model on the same questions. The first has tables of one row group, as older runs do."""
     plan, tasks = _plan(sizes)
     shots = _pictures(plan)
-    skills = np.linspace(0.1, 0.5, len(models))
+    skills = np.linspace(0.3, 1.5, len(models))
     return [
         _write_run(folder / f"{number + 1}-{model}", model, float(skill), plan, tasks, shots, one_group=number == 0)
         for number, (model, skill) in enumerate(zip(models, skills, strict=True))
@@ -73,43 +82,46 @@ def make_runs(folder: pathlib.Path, sizes: Sizes = Sizes(), models: Sequence[str
 
 
 def _plan(sizes: Sizes) -> tuple[Plan, list[Task]]:
-    """Questions about images of which each has several, in the plan's order of images."""
+    """Questions about images of which each has four, and others about two of these images."""
     generator = np.random.default_rng(0)
-    groups = [f"{kind}_{relation.replace(' ', '_')}" for kind in ("swap", "replace", "add") for relation in _RELATIONS]
-    texts: dict[str, int] = {}
-    number_of = lambda text: texts.setdefault(text, len(texts))  # noqa: E731
-    first, second = [], []
-    pairs: dict[tuple[int, int], None] = {}
-    num_images = max(2, sizes.texts // 4)
-    for number in range(sizes.texts):
-        image = number // 4 % num_images
-        right, wrong = _captions(generator)
-        asked = (number_of(right), number_of(wrong))
-        target = int(generator.integers(2))
-        first.append(
-            Example(f"coco-{number:06d}", (image,), asked if target == 0 else asked[::-1], target, (groups[number % 30],))
-        )
-    empty = number_of(EMPTY_TEXT)
-    for number in range(sizes.images):
-        images = tuple(int(image) for image in generator.choice(num_images, 2, replace=False))
-        text = number_of(_captions(generator)[0])
-        second.append(Example(f"pair-{number:06d}", images, (text,), int(generator.integers(2)), (groups[number % 30],)))
-    for question in first:
-        pairs.update(dict.fromkeys((question.images[0], text) for text in question.texts))
-    for question in second:
-        pairs.update(dict.fromkeys((image, text) for image in question.images for text in (*question.texts, empty)))
+    groups = [f"{kind}_{relation.replace(' ', '_')}" for kind in _KINDS for relation in _RELATIONS]
+    texts: dict[str, int] = {EMPTY_TEXT: 0}
+    num_images = sizes.texts // 4
+
+    def question(name: str, number: int, images: tuple[int, ...], captions: Sequence[str]) -> Example:
+        asked = tuple(texts.setdefault(caption, len(texts)) for caption in captions)
+        target, group = int(generator.integers(2)), groups[number % len(groups)]
+        # The right text is the first one that is made.
+        return Example(f"{name}-{number:06d}", images, asked[::-1] if target else asked, target, (group,))
+
+    questions = {
+        "captions": [question("coco", number, (number // 4,), _captions(generator)) for number in range(sizes.texts)],
+        "photographs": [
+            question("pair", number, tuple(generator.choice(num_images, 2, replace=False).tolist()), [caption])
+            for number, (caption, _) in ((number, _captions(generator)) for number in range(sizes.images))
+        ],
+    }
     tasks = [_task("captions", (1, 2)), _task("photographs", (2, 1))]
+    terms = {
+        task.name: normalization.terms_of("auto", images_compete=task.images_compete, texts_compete=task.shape[1] > 1)
+        for task in tasks
+    }
+    pairs = {
+        (image, 0 if term.of_empty_text else text)
+        for task, some in questions.items()
+        for one in some
+        for image in one.images
+        for text in one.texts
+        for term in terms[task]
+    }
     plan = Plan(
         images=[],
         image_hashes=[hashlib.sha256(f"image {number}".encode()).hexdigest() for number in range(num_images)],
         texts=list(texts),
         text_hashes=[text_hash(text) for text in texts],
         pairs=np.array(sorted(pairs), np.int32),
-        questions={"captions": first, "photographs": second},
-        terms={
-            "captions": (normalization.OWN,),
-            "photographs": normalization.NORMALIZATIONS["unconditional"],
-        },
+        questions=questions,
+        terms=terms,
     )
     return plan, tasks
 
@@ -156,16 +168,19 @@ def _pictures(plan: Plan) -> dict[str, pa.Table]:
 
 
 def _errors(plan: Plan, skill: float, model: str) -> np.ndarray:
-    """[pairs, samples] float32: noise and timestep say most, the right pair is ``skill`` better on the easy questions."""
+    """[pairs, samples] float32: image and timestep decide most of it. The right pair's is lower by ``skill``."""
     generator = np.random.default_rng(int(hashlib.sha256(model.encode()).hexdigest()[:8], 16))
     shared = np.random.default_rng(2)
     levels = np.geomspace(40, 400, NUM_SAMPLES, dtype=np.float32)
     of_image = shared.normal(1, 0.1, (len(plan.image_hashes), NUM_SAMPLES)).astype(np.float32)
     base = levels * of_image[plan.pairs[:, 0]]
     easy = shared.normal(0.5, 1, len(plan.texts)).astype(np.float32)
-    right = {(q.images[0 if len(q.images) == 1 else q.target], q.texts[q.target if len(q.images) == 1 else 0])
-             for questions in plan.questions.values() for q in questions}  # fmt: skip
-    is_right = np.fromiter((pair in right for pair in map(tuple, plan.pairs.tolist())), bool, len(plan.pairs))
+    right = {
+        (one.images[one.target] if len(one.images) > 1 else one.images[0], one.texts[one.target % len(one.texts)])
+        for some in plan.questions.values()
+        for one in some
+    }
+    is_right = np.array([pair in right for pair in map(tuple, plan.pairs.tolist())])
     gain = np.where(is_right, skill * easy[plan.pairs[:, 1]], 0)[:, None] * levels * 0.02
     noise = generator.normal(0, 0.04, base.shape).astype(np.float32) * levels
     return np.maximum(base - gain + noise, 1).astype(np.float32)
