@@ -3,7 +3,7 @@
     python -m tests.viewer.browser RUNS... --screenshots=DIR       server and bundle, desktop and phone, light and dark
     python -m tests.viewer.browser --address=URL --screenshots=DIR a viewer that is there already
 
-It waits for `<main aria-busy="false">`, never for time.
+A page is complete when nothing in it waits, no request is under way, and it stays so for some frames.
 """
 
 from __future__ import annotations
@@ -37,14 +37,17 @@ MILLISECONDS = 60_000
 """How long a page may take, on a machine that does other things too. What it takes is measured elsewhere."""
 
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+_QUIET_FRAMES = 3
 _TALLEST = 4_000  # pixels of a screenshot
 _MOST_CONTROLS = 120
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\S*")
 
 _IS_COMPLETE = """() => {
-  const main = document.querySelector("main");
-  return main !== null && main.getAttribute("aria-busy") === "false" && main.querySelector("h1") !== null;
+  const isThere = document.querySelector("main h1, main [role=alert]") !== null;
+  return isThere && document.querySelector('.waiting, [aria-busy="true"]') === null;
 }"""
+
+_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))"
 
 # A radio group is reached at one of its buttons.
 _FIND_CONTROLS = """() => {
@@ -204,6 +207,7 @@ class Visit:
         self.page = self.context.new_page()
         self.page.set_default_timeout(MILLISECONDS)
         self.problems: list[str] = []
+        self._asked: set[Any] = set()  # requests without an answer
         self.base = address.partition("?")[0]
         self._host = urllib.parse.urlsplit(address).netloc
         self.page.on("console", self._heed_console)
@@ -211,6 +215,7 @@ class Visit:
         self.page.on("dialog", self._heed_dialog)
         self.page.on("request", self._heed_request)
         self.page.on("requestfailed", self._heed_failure)
+        self.page.on("requestfinished", lambda request: self._asked.discard(request))
         self.page.on("response", self._heed_response)
         if address != self.base:
             self.page.goto(address)  # the token becomes a cookie
@@ -225,11 +230,17 @@ class Visit:
     def open(self, route: str) -> None:
         """Loads an address anew, as a deep link does, and waits until its page is complete."""
         self.page.goto("about:blank")
+        self._asked.clear()
         self.page.goto(self.base + route)
         self.wait()
 
     def wait(self) -> None:
-        self.page.wait_for_function(_IS_COMPLETE)
+        """Waits until the page is complete."""
+        quiet = 0
+        while quiet < _QUIET_FRAMES:
+            self.page.wait_for_function(_IS_COMPLETE)
+            self.page.evaluate(_FRAMES)
+            quiet = quiet + 1 if not self._asked and self.page.evaluate(_IS_COMPLETE) else 0
 
     def document(self, name: str) -> Any:
         """A document of the viewer."""
@@ -257,11 +268,13 @@ class Visit:
         dialog.dismiss()
 
     def _heed_request(self, request: Any) -> None:
+        self._asked.add(request)
         parts = urllib.parse.urlsplit(request.url)
         if parts.scheme not in ("data", "blob", "about") and parts.netloc != self._host:
             self._note(f"request to another host: {request.url}")
 
     def _heed_failure(self, request: Any) -> None:
+        self._asked.discard(request)
         if request.failure != "net::ERR_ABORTED":  # of a page that has been left
             self._note(f"request failed: {request.url} ({request.failure})")
 
