@@ -199,33 +199,31 @@ export function ByTimestep({ series, timesteps, title, label, zero, name }) {
     })} />`
 }
 
-// The running mean of each candidate's score, less that of the right one.
-export function Running({ series, reference, name }) {
+// The running means of how far wrong candidates are ahead of the right one.
+export function Running({ series, name }) {
   const lines = series.map(({ name: candidate, mark, values }) => {
-    let [sum, seen] = [0, 0]
-    return { mark, points: values.flatMap((value, sample) => {
-      if (value === null || reference[sample] === null) return []
-      sum += value - reference[sample]
-      seen += 1
-      return [{ candidate, samples: seen, behind: sum / seen }]
+    let sum = 0
+    return { mark, points: bySample(values).map(({ value }, place) => {
+      sum += value
+      return { candidate, samples: place + 1, ahead: sum / (place + 1) }
     }) }
   })
-  const description = `Mean score less that of the right candidate, by number of samples. ${lines.map(({ points }) => points.length && `${points.at(-1).candidate}: ${number(points.at(-1).behind, 3)} at the end`).filter(Boolean).join('; ')}.`
-  return html`<${Figure} title="Mean score as samples accumulate" name=${`${name}-running`} keys=${[series]} numbers=${tableOf([['candidate', true], ['samples'], ['behind']], lines.flatMap(({ points }) => points))}
-    help="The mean over the first samples, less that of the right candidate on the same samples. The answer is right where all lines are below 0."
+  const description = `Mean score less that of the right candidate, by number of samples. ${lines.map(({ points }) => points.length && `${points.at(-1).candidate}: ${number(points.at(-1).ahead, 3)} at the end`).filter(Boolean).join('; ')}.`
+  return html`<${Figure} title="Mean score as samples accumulate" name=${`${name}-running`} keys=${[series]} numbers=${tableOf([['candidate', true], ['samples'], ['ahead']], lines.flatMap(({ points }) => points))}
+    help=${`The mean score of ${series.map(({ name: candidate }) => candidate).join(', ')} over the first samples, less that of the right one on the same samples. The answer is right where all lines are below 0.`}
     make=${width => drawn(width, description, {
       x: { label: 'samples', ticks: width < 500 ? 5 : 10, tickFormat: 'd' },
       y: { label: 'less the right one', grid: true, nice: true },
       marks: Plot => [
         Plot.ruleY([0], { stroke: COLOURS.right, strokeWidth: 2 }),
-        ...lines.map(({ points, mark }, place) => Plot.lineY(points, { x: 'samples', y: 'behind', stroke: COLOURS[mark], strokeWidth: 2, strokeDasharray: place ? '6 3' : undefined, marker: points.length < 20 ? 'circle' : undefined })),
+        ...lines.map(({ points, mark }, place) => Plot.lineY(points, { x: 'samples', y: 'ahead', stroke: COLOURS[mark], strokeWidth: 2, strokeDasharray: place ? '6 3' : undefined, marker: points.length < 20 ? 'circle' : undefined })),
       ],
     })} />`
 }
 
 // How often so many samples, drawn at random, decide rightly.
 export function Decisions({ shares, name }) {
-  const points = shares.map((share, place) => ({ samples: place + 1, percent: 100 * share }))
+  const points = shares.map(({ samples, share }) => ({ samples, percent: 100 * share }))
   const description = `Right decisions by number of samples: ${points.filter((_, place) => place === 0 || place === points.length - 1).map(({ samples, percent }) => `${number(percent, 0)}% with ${samples}`).join(', ')}.`
   return html`<${Figure} title="Right decisions by number of samples" name=${`${name}-decisions`} keys=${[shares]} numbers=${tableOf([['samples'], ['percent']], points)}
     help="Of 200 random subsets of this question's samples, the share that decides for the right answer. At the full number there is one subset only."
