@@ -124,7 +124,7 @@ class Run:
         Raises:
           InputError: the format is unknown (``unknown-name``).
         """
-        return run_tables.results_table(self, format, groups)
+        return run_tables.results_table([self], format, groups)
 
     @property
     def model(self) -> str:
