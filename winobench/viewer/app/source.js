@@ -66,11 +66,15 @@ async function readJson(address) {
       continue
     }
     if (!response.ok) throw await failure(response, address)
+    let found
     try {
-      return await response.json()
+      found = await response.json()
     } catch {
       throw new Error(`${decodeURIComponent(address)} is not valid JSON.`)
     }
+    // A bundle has a sentence in place of what could not be made.
+    if (typeof found?.error === 'string') throw new Error(found.error)
+    return found
   }
 }
 
@@ -98,12 +102,14 @@ export async function pair(baseline, other) {
   if (!(await site()).bundle) return document_('pairs', name)
   const [first, second] = [baseline, other].sort()
   const found = await document_('pairs', `${first}~${second}.json`)
-  return first === baseline ? found : { ...found, rows: found.rows.map(turned) }
+  return first === baseline ? found : { ...found, first: found.second, second: found.first, rows: found.rows.map(turned) }
 }
 
 function turned(row) {
   return {
     ...row,
+    first: row.second,
+    second: row.first,
     difference: -row.difference,
     low: -row.high,
     high: -row.low,
