@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import http.server
 import importlib.util
+import itertools
 import json
 import pathlib
 import queue
@@ -132,7 +133,9 @@ def serving(*words: object, **more: Any) -> Iterator[tuple[str, subprocess.Popen
             text=True,
         )
         lines: queue.Queue[str] = queue.Queue()
-        reader = threading.Thread(target=lambda: [lines.put(line) for line in (*process.stdout, "")], daemon=True)
+        reader = threading.Thread(
+            target=lambda: [lines.put(line) for line in itertools.chain(process.stdout, [""])], daemon=True
+        )
         reader.start()
         try:
             printed = ""
