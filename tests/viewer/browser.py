@@ -133,9 +133,12 @@ def serving(*words: object, **more: Any) -> Iterator[tuple[str, subprocess.Popen
             text=True,
         )
         lines: queue.Queue[str] = queue.Queue()
-        reader = threading.Thread(
-            target=lambda: [lines.put(line) for line in itertools.chain(process.stdout, [""])], daemon=True
-        )
+
+        def read() -> None:
+            for line in itertools.chain(process.stdout, [""]):
+                lines.put(line)
+
+        reader = threading.Thread(target=read, daemon=True)
         reader.start()
         try:
             printed = ""
