@@ -1,7 +1,7 @@
 // What the pages show: documents and Parquet files under data/, from the server or from a bundle.
 
-import { parquetMetadataAsync, parquetRead, parquetReadObjects } from 'hyparquet'
-import { decompress } from 'fzstd'
+import { parquetMetadataAsync, parquetRead, parquetReadObjects } from './vendor/hyparquet/src/index.js'
+import { decompress } from './vendor/fzstd/index.mjs'
 
 const KEPT_COLUMNS = 12
 const KEPT_DOCUMENTS = 40
@@ -190,11 +190,11 @@ class Table {
   }
 
   reading(options) {
-    return this.guarded(parquetRead({ file: this.file, metadata: this.metadata, compressors, ...options }))
+    return this.guarded(parquetRead({ file: this.file, metadata: this.metadata, compressors, utf8: false, ...options }))
   }
 
   objects(options) {
-    return this.guarded(parquetReadObjects({ file: this.file, metadata: this.metadata, compressors, ...options }))
+    return this.guarded(parquetReadObjects({ file: this.file, metadata: this.metadata, compressors, utf8: false, ...options }))
   }
 
   async guarded(work) {

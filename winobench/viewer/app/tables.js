@@ -37,8 +37,9 @@ function compared(one, other) {
   return String(one).localeCompare(String(other), 'en', { numeric: true })
 }
 
+// rows: an array, or a function that returns a promise of one.
 export function SaveTable({ columns, rows, caption, name }) {
-  const asked = format => save(format, { columns, rows, caption, name: name ?? 'table', valueOf })
+  const asked = async format => save(format, { columns, rows: typeof rows === 'function' ? await rows() : rows, caption, name: name ?? 'table', valueOf })
   return html`<p class="saves">Save the table: ${['csv', 'parquet', 'tex'].map(format => html`
     <button type="button" class="quiet" onClick=${() => asked(format)} aria-label=${`Save ${caption ?? 'the table'} as ${NAMES[format]}`}>${NAMES[format]}</button>`)}</p>`
 }
