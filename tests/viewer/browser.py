@@ -45,7 +45,7 @@ _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\S*")
 
 _IS_COMPLETE = """() => {
   const isThere = document.querySelector("main h1, main [role=alert]") !== null;
-  return isThere && document.querySelector('.waiting, [aria-busy="true"]') === null;
+  return isThere && document.querySelector('main :is(.waiting, [aria-busy="true"])') === null;
 }"""
 
 _FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))"
@@ -348,6 +348,8 @@ def _faults(visit: Visit) -> Iterator[str]:
         yield f"{count} headings h1"
     if not page.title().strip():
         yield "no title"
+    for waiting in page.locator(".waiting:visible").all_inner_texts():
+        yield f"it still says: {waiting}"
     for alert in page.locator("main [role=alert]:visible").all_inner_texts():
         yield f"alert: {alert}"
 
