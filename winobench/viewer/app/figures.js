@@ -4,7 +4,7 @@ import { html, number, useEffect, useRef, useState } from './base.js'
 import { saveFigure } from './saving.js'
 import { Table } from './tables.js'
 
-const ELEMENTS = new Set(['svg', 'g', 'path', 'rect', 'circle', 'line', 'polyline', 'polygon', 'ellipse', 'text', 'tspan', 'title', 'desc', 'defs', 'clipPath', 'use', 'style'])
+const ELEMENTS = new Set(['svg', 'g', 'path', 'rect', 'dot', 'line', 'polyline', 'polygon', 'ellipse', 'text', 'tspan', 'title', 'desc', 'defs', 'clipPath', 'use', 'style'])
 const ATTRIBUTES = /^(?:d|id|class|x|y|x1|x2|y1|y2|cx|cy|r|rx|ry|dx|dy|width|height|viewBox|points|transform|style|fill|fill-opacity|fill-rule|stroke|stroke-width|stroke-opacity|stroke-dasharray|stroke-dashoffset|stroke-linecap|stroke-linejoin|stroke-miterlimit|opacity|clip-path|clip-rule|font-family|font-size|font-weight|font-style|text-anchor|dominant-baseline|role|aria-label|aria-labelledby|aria-hidden|preserveAspectRatio)$/
 
 // An SVG text of a document as elements: only those that draw.
@@ -216,7 +216,7 @@ export function Running({ series, name }) {
       y: { label: 'less the right one', grid: true, nice: true },
       marks: Plot => [
         Plot.ruleY([0], { stroke: COLOURS.right, strokeWidth: 2 }),
-        ...lines.map(({ points, mark }, place) => Plot.lineY(points, { x: 'samples', y: 'ahead', stroke: COLOURS[mark], strokeWidth: 2, strokeDasharray: place ? '6 3' : undefined, marker: points.length < 20 ? 'circle' : undefined })),
+        ...lines.map(({ points, mark }, place) => Plot.lineY(points, { x: 'samples', y: 'ahead', stroke: COLOURS[mark], strokeWidth: 2, strokeDasharray: place ? '6 3' : undefined, marker: points.length < 20 ? 'dot' : undefined })),
       ],
     })} />`
 }
@@ -231,7 +231,7 @@ export function Decisions({ shares, name }) {
       x: { label: 'samples', ticks: width < 500 ? 5 : 10, tickFormat: 'd' },
       y: { label: 'right, %', grid: true, domain: [0, 100] },
       marks: Plot => [
-        Plot.lineY(points, { x: 'samples', y: 'percent', stroke: COLOURS.right, strokeWidth: 2, marker: points.length < 40 ? 'circle' : undefined }),
+        Plot.lineY(points, { x: 'samples', y: 'percent', stroke: COLOURS.right, strokeWidth: 2, marker: points.length < 40 ? 'dot' : undefined }),
       ],
     })} />`
 }

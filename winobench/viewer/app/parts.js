@@ -1,10 +1,11 @@
 // Parts that the pages on questions share.
 
-import { html, useData, useEffect, useState } from './base.js'
+import { html, useData, useEffect, useRef, useState } from './base.js'
 import { VERDICTS, cellName, signed, textOf, verdict } from './answers.js'
 import * as source from './source.js'
 
 export const SHOWN_RUNS = 6
+const TYPING_MILLISECONDS = 200
 
 export function useTitle(title) {
   useEffect(() => { document.title = `${title} · winobench` }, [title])
@@ -29,6 +30,34 @@ export function useKeys(actions) {
     addEventListener('keydown', pressed)
     return () => removeEventListener('keydown', pressed)
   })
+}
+
+// A field for words. It answers while one types, after a short wait.
+export function Search({ label, value, onSearch }) {
+  const [text, setText] = useState(value)
+  const timer = useRef()
+  const sent = useRef(value)
+  useEffect(() => {
+    if (value !== sent.current) setText(value)
+    sent.current = value
+  }, [value])
+  useEffect(() => () => clearTimeout(timer.current), [])
+  const typed = event => {
+    setText(event.target.value)
+    const found = event.target.value.trim()
+    clearTimeout(timer.current)
+    timer.current = setTimeout(() => {
+      sent.current = found
+      onSearch(found)
+    }, TYPING_MILLISECONDS)
+  }
+  return html`<label class="wide">${label}<input type="search" value=${text} onInput=${typed} autocomplete="off" spellcheck=${false} /></label>`
+}
+
+export function Select({ label, value, choices, onChange }) {
+  return html`<label>${label}<select value=${value} onChange=${event => onChange(event.target.value)}>
+    ${choices.map(([choice, said]) => html`<option key=${choice} value=${choice} selected=${choice === value}>${said}</option>`)}
+  </select></label>`
 }
 
 // A task of a run, or a sentence.
