@@ -47,6 +47,37 @@ export function isReproduced(asked, cells) {
   })
 }
 
+const isNear = (one, other, size) => Math.abs(one - other) <= 1e-9 * size
+
+// The first number of samples whose mean is a value; null where there is none.
+function samplesOf(values, wanted, size) {
+  let sum = 0
+  for (let place = 0; place < values.length && values[place] !== null; place++) {
+    sum += values[place]
+    if (isNear(sum / (place + 1), wanted, size)) return place + 1
+  }
+  return null
+}
+
+const cut = (values, end) => values.map((value, sample) => (sample < end ? value : null))
+
+// The cells of a race with those samples only that decided this question: other questions of the run may have taken more
+// of the same pairs. The stored scores say how many: the winner's is its mean, and the others' are behind it by the mean
+// difference on common samples. Null where no number of samples gives them.
+export function raced(asked, cells) {
+  const flat = asked.scores.flat()
+  const size = Math.max(1, ...cells.flatMap(({ errors }) => errors).map(value => Math.abs(value ?? 0)))
+  const winner = cells[flat.indexOf(Math.max(...flat))]
+  const most = samplesOf(winner.scores, flat[winner.cell], size)
+  if (most === null) return null
+  const found = cells.map(cell => {
+    const own = cut(cell.scores, most)
+    const end = isNear(mean(own), flat[cell.cell], size) ? most : samplesOf(less(winner.scores, own), flat[winner.cell] - flat[cell.cell], size)
+    return end === null ? null : { ...cell, errors: cut(cell.errors, end), scores: cut(cell.scores, end), values: Object.fromEntries(Object.entries(cell.values).map(([name, values]) => [name, cut(values, end)])), taken: Math.min(end, cell.taken) }
+  })
+  return found.includes(null) ? null : found
+}
+
 // The comparisons of a question, those with the smallest margin first: { right, wrong, ahead: [a sample] }.
 export function comparedCells(asked, metric, cells) {
   const flat = asked.scores.flat()

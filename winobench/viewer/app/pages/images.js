@@ -49,9 +49,9 @@ function Gallery({ drawn, slug, parameters }) {
     </form>
     <p class="count" role="status">${count(images.length)} images of ${count(shown.length)} prompts.</p>
     <div class="gallery">${shown.slice(page * SIZE, (page + 1) * SIZE).map(prompt => html`<section class="prompt" key=${prompt.number}>
-      <h2>${prompt.text}</h2>
-      <p class="about"><span>number ${prompt.number}</span>${prompt.category && html`<a href=${address({ category: prompt.category })}>${words(prompt.category)}</a>`}</p>
-      ${seedsOf(prompt).map(([seed, some]) => html`<div class="drawn" key=${seed}>${some.map(image => html`<${Drawn} key=${image.file} image=${image} slug=${slug} onOpen=${() => show(images.indexOf(image))} />`)}</div>`)}
+      <div><h2>${prompt.text}</h2>
+      <p class="about"><span>number ${prompt.number}</span>${prompt.category && html`<a href=${address({ category: prompt.category })}>${words(prompt.category)}</a>`}</p></div>
+      <div class="seeds">${seedsOf(prompt).map(([seed, some]) => html`<div class="drawn" key=${seed}>${some.map(image => html`<${Drawn} key=${image.file} image=${image} slug=${slug} onOpen=${() => show(images.indexOf(image))} />`)}</div>`)}</div>
     </section>`)}</div>
     ${!shown.length && html`<p class="empty">No image passes the filters. <a href=${link(['images', slug])}>Show all images.</a></p>`}
     <${Pages} total=${shown.length} size=${SIZE} page=${page} onPage=${next => change({ page: next ? next + 1 : '' })} />
