@@ -110,7 +110,7 @@ function legend(Plot, entries) {
   return entries.map(([mark, text]) => {
     const dx = offset
     offset += 7 * text.length + 18
-    return Plot.text([`● ${text}`], { frameAnchor: 'top-left', textAnchor: 'start', dx: dx - LEFT + 4, dy: -34, fill: COLOURS[mark], fontWeight: 600 })
+    return Plot.text([`● ${text}`], { frameAnchor: 'top-left', textAnchor: 'start', dx: dx - LEFT + 4, dy: -16, fill: COLOURS[mark], fontWeight: 600 })
   })
 }
 

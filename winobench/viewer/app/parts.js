@@ -68,11 +68,11 @@ export function taskOf(run, task) {
   return about
 }
 
-// The other runs that have a task, those named first.
+// The other finished runs that have a task, those named first.
 export async function othersWith(slug, task, named = []) {
   const { runs } = await source.runs()
   const place = other => (named.includes(other) ? named.indexOf(other) : named.length)
-  return runs.filter(run => run.slug !== slug && run.tasks.includes(task)).sort((one, other) => place(one.slug) - place(other.slug))
+  return runs.filter(run => run.slug !== slug && run.status === 'finished' && run.tasks.includes(task)).sort((one, other) => place(one.slug) - place(other.slug))
 }
 
 export function Verdict({ row, withWords }) {

@@ -30,8 +30,8 @@ function Shown({ run, about, stored, asked, slug, task, place, parameters }) {
   const evidence = useData(async () => {
     const found = about.has_errors && asked.scores ? await source.errors(slug, task, place) : null
     if (!found) return null
-    const recorded = cellsOf(found)
-    const decided = about.raced ? raced(asked, recorded) : null
+    const recorded = cellsOf(found, about.weights)
+    const decided = about.raced ? raced(asked, recorded, about.order) : null
     return { found, cells: decided ?? recorded, isExact: !about.raced || Boolean(decided) }
   }, [])
   const others = useData(() => evidence.loading ? null : readOthers({ slug, task, place, asked, named: (parameters.with ?? '').split(',').filter(Boolean) }), [evidence.loading, parameters.with])
@@ -183,9 +183,10 @@ function Terms({ found, cells, asked, about }) {
   const flat = asked.scores.flat()
   const isSame = isReproduced(asked, cells)
   const formula = names.map((name, place) => (place ? ` + ${TERMS[name]?.[0] ?? words(name)}` : `−${TERMS[name]?.[0] ?? words(name)}`)).join('')
-  const note = isSame ? `Score = ${formula}, as means over the samples. The stored scores agree.`
+  const means = about.weights ? 'as weighted means over the samples' : 'as means over the samples'
+  const note = isSame ? `Score = ${formula}, ${means}. The stored scores agree.`
     : about.raced ? `Score = ${formula}. A race stores the winner's mean, and how far the others are behind on the samples that both took.`
-      : `Score = ${formula}, as means over the samples. The stored scores differ from plain means: the run weighs its samples, or rounds its errors.`
+      : `Score = ${formula}, ${means}. The stored scores differ from plain means: the run weighs its samples, or rounds its errors.`
   const columns = [
     { key: 'candidate', label: 'candidate' },
     { key: 'samples', label: 'samples', isNumber: true },
@@ -193,7 +194,7 @@ function Terms({ found, cells, asked, about }) {
     { key: 'mean', label: 'mean score', isNumber: true, cell: row => scored(row.mean) },
     { key: 'stored', label: 'stored score', isNumber: true, cell: row => scored(row.stored) },
   ]
-  const rows = cells.map(({ cell, values, scores, taken }) => ({ candidate: cellName(asked, cell), samples: taken, ...Object.fromEntries(names.map(name => [name, mean(values[name])])), mean: mean(scores), stored: flat[cell] }))
+  const rows = cells.map(({ cell, values, scores, taken }) => ({ candidate: cellName(asked, cell), samples: taken, ...Object.fromEntries(names.map(name => [name, mean(values[name].map((value, sample) => (value === null ? null : value * (about.weights?.[sample] ?? 1))))])), mean: mean(scores), stored: flat[cell] }))
   return html`<h3>From errors to scores</h3><p class="note">${note}</p><${Table} caption="Mean errors and scores" name="terms" columns=${columns} rows=${rows} />`
 }
 
