@@ -166,4 +166,6 @@ function App() {
     <main id="main" tabindex="-1"><${Page} parts=${parts} parameters=${parameters} /></main>`
 }
 
-render(html`<${App} />`, document.getElementById('app'))
+const root = document.getElementById('app')
+root.replaceChildren()
+render(html`<${App} />`, root)

@@ -7,9 +7,9 @@ export { valueOf }
 
 // A column: key, label, value(row) for sorting and files, cell(row) for the page, text(row) for LaTeX and, without cell,
 // for the page, parts (key -> value(row)) for further columns of data files, isNumber, help.
-// isForReading: not in data files. isFixed: does not sort, and is in no file.
+// isStacked: rows become cards on narrow screens. isForReading: not in data files. isFixed: does not sort, and is in no file.
 // nested(row) gives rows below a row, which are shown when they are asked for. size is the number of rows of a page.
-export function Table({ columns, rows, caption, name, sorted, empty = 'Nothing to show.', rowKey, rowClass, nested, isOpen, size, isQuiet, onOrder }) {
+export function Table({ columns, rows, caption, name, sorted, empty = 'Nothing to show.', rowKey, rowClass, nested, isOpen, size, isQuiet, isStacked }) {
   const [order, setOrder] = useState(sorted ?? { key: null, falls: false })
   const [page, setPage] = useState(0)
   const [opened, setOpened] = useState(() => new Set())
@@ -26,18 +26,16 @@ export function Table({ columns, rows, caption, name, sorted, empty = 'Nothing t
     return next
   })
   const turn = column => {
-    const next = { key: column.key, falls: order.key === column.key ? !order.falls : Boolean(column.isNumber) }
-    setOrder(next)
-    onOrder?.(next)
+    setOrder({ key: column.key, falls: order.key === column.key ? !order.falls : Boolean(column.isNumber) })
   }
   const shown = size ? ordered.slice(page * size, (page + 1) * size) : ordered
   const line = (row, key, button, isPart) => html`
     <tr key=${key} class=${[isPart && 'part', rowClass?.(row)].filter(Boolean).join(' ') || undefined}>${columns.map((column, number) => html`
-      <${number ? 'td' : 'th'} scope=${number ? undefined : 'row'} class=${[column.isNumber && 'numeric', column.style].filter(Boolean).join(' ') || undefined}>${!number && button}${shownCell(column, row)}<//>`)}
+      <${number ? 'td' : 'th'} scope=${number ? undefined : 'row'} data-label=${column.label} class=${[column.isNumber && 'numeric', column.style].filter(Boolean).join(' ') || undefined}>${!number && button}${shownCell(column, row)}<//>`)}
     </tr>`
   return html`
     <div class="scroll" role="region" tabindex="0" aria-label=${caption}>
-      <table>
+      <table class=${isStacked && 'stacks'}>
         <caption class=${isQuiet && 'unseen'}>${caption}</caption>
         <thead><tr>${columns.map(column => html`
           <th scope="col" class=${column.isNumber && 'numeric'} aria-sort=${order.key === column.key ? (order.falls ? 'descending' : 'ascending') : undefined}>

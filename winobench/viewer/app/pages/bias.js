@@ -1,8 +1,9 @@
 // Bias of one run: effect sizes, groups, the report's section, and the images behind.
 
 import { count, html, link, Loaded, number, probability, useData, useEffect, useState, useTitle, words } from '../base.js'
-import { Figure, plotting } from '../figures.js'
+import { Figure } from '../figures.js'
 import { rowName } from '../parts.js'
+import { forest } from '../plots.js'
 import * as source from '../source.js'
 import { Bar, Pages, Table } from '../tables.js'
 import { Fold, Report } from './report.js'
@@ -22,8 +23,7 @@ export default function Bias({ slug }) {
       if (!tasks.length) return html`<p class="empty">The run has no task on bias.</p>`
       return html`
         ${tasks.map(([task, one]) => html`<${Task} key=${task} slug=${slug} task=${task} one=${one} entries=${results.tasks[task] ?? {}} />`)}
-        <h2>In the report</h2>
-        <${Report} slugs=${[slug]} keys=${['bias']} />`
+        <${Fold} title="The report's section on bias" names="with the paper's numbers">${() => html`<${Report} slugs=${[slug]} keys=${['bias']} />`}<//>`
     }}<//>`
 }
 
@@ -34,7 +34,7 @@ function Task({ slug, task, one, entries }) {
   const groups = rows.filter(({ group }) => group)
   return html`<section><h2>${one.label}</h2>
     <ul class="tiles">${totals.map(({ name, entry }) => html`<li><b>${number(entry.value)}</b> ${words(name)} <small>${number(entry.low)} to ${number(entry.high)}, ${count(entry.n)} images${entry.without_bias !== undefined && entry.without_bias !== null && `; without any bias ${number(entry.without_bias)}`}</small></li>`)}</ul>
-    ${pairs.length > 0 && html`<${Figure} title=${`Effect sizes of ${one.label}, 95% interval`} name=${`${task}-effect-sizes`} width=${720} keys=${[entries]} make=${() => forest(pairs)} />`}
+    ${pairs.length > 0 && html`<${Figure} title=${`Effect sizes of ${one.label}, 95% interval`} name=${`${task}-effect-sizes`} width=${720} keys=${[entries]} make=${() => forest(pairs.map(({ name, entry }) => ({ name: pairText(name), run: 0, ...entry })))} />`}
     <${Table} caption=${`Effect sizes of ${one.label}`} name=${`${task}-effect-sizes`} rows=${pairs} columns=${effectColumns(pairs)} rowKey=${({ name }) => name} empty="The task has no pairs of groups." />
     ${groups.length > 0 && html`<${Table} caption="Mean association of each group" name=${`${task}-groups`} rows=${groups} columns=${groupColumns()} rowKey=${({ name }) => name} />`}
     ${one.rows > 0 && html`<${Fold} title="Images behind the numbers">${() => html`<${Images} slug=${slug} task=${task} />`}<//>`}
@@ -69,26 +69,6 @@ function groupColumns() {
     { key: 'interval', label: '95% interval', isNumber: true, isForReading: true, value: ({ entry }) => entry.high - entry.low, text: ({ entry }) => `${scaled(entry.low, entry.value)} to ${scaled(entry.high, entry.value)}` },
     { key: 'n', label: 'images', isNumber: true, value: ({ entry }) => entry.n, text: ({ entry }) => count(entry.n) },
   ]
-}
-
-async function forest(pairs) {
-  const Plot = await plotting()
-  const points = pairs.map(({ name, entry }) => ({ name: pairText(name), ...entry }))
-  const letters = Math.min(34, Math.max(...points.map(({ name }) => name.length)))
-  return Plot.plot({
-    width: 720,
-    height: 46 + 24 * points.length,
-    marginLeft: 16 + 7 * letters,
-    marginRight: 20,
-    style: { background: 'none', color: 'var(--ink)', fontFamily: 'inherit', fontSize: '12px' },
-    x: { label: null, grid: true, nice: true },
-    y: { domain: points.map(({ name }) => name), label: null, tickSize: 0 },
-    marks: [
-      Plot.ruleX([0], { stroke: 'var(--muted)' }),
-      Plot.ruleY(points, { y: 'name', x1: 'low', x2: 'high', stroke: 'var(--run-0)', strokeWidth: 2, strokeOpacity: 0.55 }),
-      Plot.dot(points, { y: 'name', x: 'value', fill: 'var(--run-0)', r: 4, title: point => `${point.name}: ${number(point.value)} (${number(point.low)} to ${number(point.high)})` }),
-    ],
-  })
 }
 
 const A_PAGE = 24

@@ -1,8 +1,9 @@
 // Up to six runs: paired differences of the others from a baseline.
 
-import { count, html, link, Loaded, number, percent, probability, useData, useMemo, useQuery, useState, useTitle, words } from '../base.js'
-import { Figure, plotting } from '../figures.js'
+import { count, html, link, Loaded, percent, probability, useData, useMemo, useQuery, useState, useTitle, words } from '../base.js'
+import { Figure } from '../figures.js'
 import { Swatch } from '../parts.js'
+import { forest } from '../plots.js'
 import * as source from '../source.js'
 import { falseDiscoveryRates } from '../statistics.js'
 import { Bar, Table } from '../tables.js'
@@ -32,7 +33,8 @@ async function comparison(slugs) {
     Promise.all(slugs.slice(1).map(slug => source.pair(slugs[0], slug))),
   ])
   const labels = runs.map(({ label }) => label)
-  return { names: labels.map((label, place) => (labels.filter(one => one === label).length > 1 ? `${label} (${slugs[place]})` : label)), pairs }
+  const tasks = Object.assign({}, ...runs.map(run => Object.fromEntries(Object.entries(run.tasks).map(([task, { label }]) => [task, label]))))
+  return { names: labels.map((label, place) => (labels.filter(one => one === label).length > 1 ? `${label} (${slugs[place]})` : label)), pairs: pairs.map(pair => ({ ...pair, rows: pair.rows.map(row => ({ ...row, label: isSkill(row.task) ? words(row.task.slice(1)) : tasks[row.task] ?? row.task })) })) }
 }
 
 function Who({ slugs, names }) {
@@ -54,16 +56,16 @@ function Differences({ slugs, names, pairs, parameters }) {
   const columns = useMemo(() => columnsOf(slugs, names, rows, pairs[0]), [slugs.join(), rows])
   return html`
     <h2>Paired differences</h2>
-    <p class="intro">Percentage points by which a run is better than ${names[0]}, over the examples that both have answered. Intervals (95%) are by themselves. The adjusted p-value (Benjamini and Hochberg) counts the rows that the table shows.</p>
+    <p class="intro">Percentage points by which a run is better than ${names[0]}, over the examples that both have answered. Each interval by itself holds the true difference in 95% of the cases. The adjusted p-value (Benjamini and Hochberg) counts the rows that the table shows: choose them before you look at it.</p>
     <search class="filters">
       <label>Filter <input type="search" value=${q ?? ''} placeholder="task, sub-task or metric" onInput=${event => change({ q: event.target.value })} /></label>
-      <label>Task <select value=${task ?? ''} onChange=${event => change({ task: event.target.value })}><option value="">all</option>${tasks.filter(one => !isSkill(one)).map(one => html`<option>${one}</option>`)}</select></label>
+      <label>Task <select value=${task ?? ''} onChange=${event => change({ task: event.target.value })}><option value="">all</option>${tasks.filter(one => !isSkill(one)).map(one => html`<option value=${one}>${all.find(row => row.task === one).label}</option>`)}</select></label>
       ${all.some(row => row.group) && html`<label class="tick"><input type="checkbox" checked=${groups === '1'} onChange=${event => change({ groups: event.target.checked ? '1' : '' })} /> Sub-tasks</label>`}
       ${tasks.some(isSkill) && html`<label class="tick"><input type="checkbox" checked=${skills !== '0'} onChange=${event => change({ skills: event.target.checked ? '' : '0' })} /> Skills</label>`}
     </search>
     ${notes.length > 0 && html`<ul class="notes">${notes.map(note => html`<li>${note}</li>`)}</ul>`}
     ${rows.length > 0 && html`<${Said} rows=${rows} pair=${pairs[0]} />`}
-    ${rows.length > 0 && html`<${Forest} rows=${rows} names=${names} />`}
+    ${rows.length > 0 && html`<${Forest} rows=${rows} baseline=${names[0]} />`}
     <${Table} caption=${`Differences from ${names[0]}`} isQuiet name="differences" rows=${rows} columns=${columns} rowKey=${row => [row.task, row.group, row.metric, row.run].join('/')} rowClass=${row => row.isClear && 'clear'} empty=${all.length ? 'No row matches the filter.' : 'The runs have no task in common.'} />`
 }
 
@@ -73,7 +75,7 @@ function isWanted(row, { task, q, groups, skills }) {
   if (task && row.task !== task) return false
   if (row.group && groups !== '1') return false
   if (isSkill(row.task) && skills === '0') return false
-  return !q || [row.task, row.group, row.metric].join(' ').toLowerCase().includes(q.toLowerCase())
+  return !q || [row.label, row.task, row.group, row.metric].join(' ').toLowerCase().includes(q.toLowerCase())
 }
 
 // Rows of the same measure follow each other, in the order of the first run that has them.
@@ -100,12 +102,12 @@ function withMarks(rows, { clear_below: clearBelow, few_clusters: fewClusters })
 function Said({ rows, pair }) {
   const clear = rows.filter(({ isClear }) => isClear).length
   const what = pair.is_text ? 'pairs' : 'images'
-  return html`<p class="verdict" role="status"><b>${count(clear)} of ${count(rows.length)}</b> ${rows.length === 1 ? 'difference is' : 'differences are'} clear.
+  return html`<p class="verdict" role="status"><b>${count(clear)} of ${count(rows.length)}</b> ${rows.length === 1 ? 'difference is' : 'differences are'} clear.${' '}
     <small>● clear: p, adjusted for ${rows.length === 1 ? 'this difference' : `these ${count(rows.length)} differences`}, is at most ${percent(pair.clear_below, 0)}%, and the runs differ on at least ${pair.few_clusters} independent ${what}. ○ the interval excludes 0, but the difference is not clear.${rows.some(({ mark }) => mark.includes('‡')) && ' ‡ the interval lacks the noise of the samples.'}</small></p>`
 }
 
 const signed = value => (value > 0 ? '+' : '') + percent(value)
-const measureOf = ({ task, group, metric }) => [isSkill(task) ? words(task.slice(1)) : task, group && words(group), metric !== 'accuracy' && words(metric)].filter(Boolean).join(', ')
+const measureOf = ({ label, group, metric }) => [label, group && words(group), metric !== 'accuracy' && words(metric)].filter(Boolean).join(', ')
 
 function columnsOf(slugs, names, rows, pair) {
   const widest = Math.max(0.01, ...rows.flatMap(({ low, high }) => [Math.abs(low), Math.abs(high)]))
@@ -114,67 +116,38 @@ function columnsOf(slugs, names, rows, pair) {
   return [
     {
       key: 'task',
-      label: 'task',
-      text: row => (isSkill(row.task) ? `skill: ${words(row.task.slice(1))}` : row.group ? `${row.task}: ${words(row.group)}` : row.task),
+      label: 'task and metric',
+      text: row => (isSkill(row.task) ? `skill: ${measureOf(row)}` : measureOf(row)),
       value: row => row.task,
       cell: row => html`<${Name} row=${row} to=${flips(row)} />`,
-      parts: { group: row => row.group },
+      parts: { metric: row => row.metric, group: row => row.group },
       style: 'name',
     },
-    { key: 'metric', label: 'metric', text: row => words(row.metric), value: row => row.metric },
-    ...(names.length > 2 ? [{ key: 'run', label: 'run', value: row => names[row.run], cell: row => html`<${Swatch} run=${row.run} /> ${names[row.run]}` }] : []),
+    ...(names.length > 2 ? [{ key: 'run', label: 'run', value: row => names[row.run], style: 'run-name', cell: row => html`<${Swatch} run=${row.run} /> ${names[row.run]}` }] : []),
     { key: 'baseline_value', label: 'baseline', help: names[0], isNumber: true, value: row => row.first, text: row => percent(row.first) },
     { key: 'run_value', label: names.length > 2 ? 'value' : names[1], isNumber: true, value: row => row.second, text: row => percent(row.second) },
     { key: 'difference', label: 'difference', isNumber: true, value: row => row.difference, text: row => `${signed(row.difference)} ${row.mark}`.trim(), cell: row => html`<b>${signed(row.difference)}</b> <span class="mark">${row.mark}</span>`, parts: { low: row => row.low, high: row => row.high } },
     { key: 'interval', label: '95% interval', isNumber: true, isForReading: true, value: row => row.high - row.low, text: row => `${signed(row.low)} to ${signed(row.high)}`, help: 'Sorts by width' },
     { key: 'bar', label: 'Interval', isFixed: true, cell: row => html`<${Bar} value=${row.difference} low=${row.low} high=${row.high} chance=${0} from=${-widest} to=${widest} run=${row.run} />` },
     { key: 'p', label: 'p', isNumber: true, value: row => row.p, text: row => probability(row.p), help: 'Two-sided, of no difference' },
-    { key: 'p_adjusted', label: 'adjusted p', isNumber: true, value: row => row.adjusted, text: row => probability(row.adjusted), help: 'Benjamini and Hochberg, over the rows that the table shows', parts: { clear: row => row.isClear } },
-    { key: 'only_second', label: 'only run right', isNumber: true, value: row => row.only_second, cell: row => alone(row, row.only_second), help: 'Examples that the run alone has right' },
-    { key: 'only_first', label: 'only baseline', isNumber: true, value: row => row.only_first, cell: row => alone(row, row.only_first), help: `Examples that ${names[0]} alone has right` },
+    { key: 'p_adjusted', label: 'adjusted p', heading: html`adjusted<br />p`, isNumber: true, value: row => row.adjusted, text: row => probability(row.adjusted), help: 'Benjamini and Hochberg, over the rows that the table shows', parts: { clear: row => row.isClear } },
+    { key: 'only_second', label: 'only run', heading: html`only<br />run`, isNumber: true, value: row => row.only_second, cell: row => alone(row, row.only_second), help: 'Examples that the run alone has right' },
+    { key: 'only_first', label: 'only baseline', heading: html`only<br />baseline`, isNumber: true, value: row => row.only_first, cell: row => alone(row, row.only_first), help: `Examples that ${names[0]} alone has right` },
     { key: 'n', label: 'n', isNumber: true, value: row => row.n, text: row => count(row.n), help: 'Examples that both have answered' },
-    { key: 'clusters', label: pair.is_text ? 'pairs apart' : 'images apart', isNumber: true, value: row => row.clusters, text: row => count(row.clusters), help: `Independent ${pair.is_text ? 'pairs' : 'images'} on which the runs differ` },
+    { key: 'clusters', label: pair.is_text ? 'pairs apart' : 'images apart', heading: html`${pair.is_text ? 'pairs' : 'images'}<br />apart`, isNumber: true, value: row => row.clusters, text: row => count(row.clusters), help: `Independent ${pair.is_text ? 'pairs' : 'images'} on which the runs differ` },
   ]
 }
 
 function Name({ row, to }) {
-  if (isSkill(row.task)) return html`${words(row.task.slice(1))} <small>skill</small>`
-  return html`<a href=${to}>${row.group ? words(row.group) : row.task}</a>${row.group && html` <small>${row.task}</small>`}`
+  if (isSkill(row.task)) return html`${row.label} <small>skill, ${words(row.metric)}</small>`
+  return html`<a href=${to}>${row.group ? words(row.group) : row.label}</a> <small>${[row.group && row.label, words(row.metric)].filter(Boolean).join(', ')}</small>`
 }
 
-// The differences and their intervals as a plot. Runs have a line each in a row's band.
-function Forest({ rows, names }) {
+function Forest({ rows, baseline }) {
   const shown = rows.slice(0, MOST_PLOTTED)
   const said = rows.length > shown.length ? ` (the first ${shown.length} of ${count(rows.length)} rows)` : ''
-  const keys = [rows, names.join()]
-  return html`<${Figure} title=${`Difference from ${names[0]} in percentage points, 95% interval${said}`} name="differences-plot" keys=${keys} width=${860} make=${() => forest(shown, names)} />`
-}
-
-async function forest(rows, names) {
-  const Plot = await plotting()
-  const several = names.length > 2
-  const points = rows.map(row => ({ measure: measureOf(row), run: names[row.run], colour: `var(--run-${row.run})`, low: 100 * row.low, high: 100 * row.high, value: 100 * row.difference, isClear: row.isClear }))
-  const measures = [...new Set(points.map(({ measure }) => measure))]
-  const letters = Math.min(34, Math.max(...measures.map(({ length }) => length)))
-  const y = several ? { fy: 'measure', y: 'run' } : { y: 'measure' }
-  const cut = text => (text.length > letters ? `${text.slice(0, letters - 1)}…` : text)
-  const side = { domain: measures, label: null, tickFormat: cut, tickSize: 0 }
-  return Plot.plot({
-    width: 860,
-    height: 46 + (several ? measures.length * (12 * (names.length - 1) + 8) : 22 * measures.length),
-    marginLeft: 16 + 7 * letters,
-    marginRight: 20,
-    marginBottom: 34,
-    style: { background: 'none', color: 'var(--ink)', fontFamily: 'inherit', fontSize: '12px' },
-    x: { label: null, grid: true, nice: true },
-    y: several ? { domain: names.slice(1), axis: null } : { ...side },
-    ...(several && { fy: { ...side, axis: 'left', padding: 0.15 } }),
-    marks: [
-      Plot.ruleX([0], { stroke: 'var(--muted)' }),
-      Plot.ruleY(points, { ...y, x1: 'low', x2: 'high', stroke: point => point.colour, strokeWidth: 2, strokeOpacity: 0.55 }),
-      Plot.dot(points, { ...y, x: 'value', fill: point => (point.isClear ? point.colour : 'var(--ground)'), stroke: point => point.colour, r: 4, strokeWidth: 1.6, title: point => `${point.measure}, ${point.run}: ${number(point.value, 1)} (${number(point.low, 1)} to ${number(point.high, 1)})` }),
-    ],
-  })
+  const make = () => forest(shown.map(row => ({ name: measureOf(row), run: row.run, value: 100 * row.difference, low: 100 * row.low, high: 100 * row.high, isHollow: !row.isClear })))
+  return html`<${Figure} title=${`Difference from ${baseline} in percentage points, 95% interval; filled where it is clear${said}`} name="differences-plot" keys=${[rows]} width=${860} make=${make} />`
 }
 
 function WholeReport({ slugs, parameters }) {

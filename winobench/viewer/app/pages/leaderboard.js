@@ -34,7 +34,7 @@ function Board({ runs, parameters }) {
       <label>Filter <input type="search" value=${query.q ?? ''} placeholder="model or folder" onInput=${event => change({ q: event.target.value })} /></label>
       ${kinds.length > 1 && html`<label>Kind <select value=${kind} onChange=${event => change({ kind: event.target.value, tasks: '', by: '' })}>${kinds.map(one => html`<option>${one}</option>`)}</select></label>`}
       <label>Rank by <select value=${by?.key} onChange=${event => change({ by: event.target.value })}>${chosen.map(({ key, said }) => html`<option value=${key}>${said}</option>`)}</select></label>
-      <label>At least <input class="small-number" type="number" min="0" step="1" value=${query.n ?? ''} onInput=${event => change({ n: event.target.value })} /> examples</label>
+      <label>Fewest examples <input class="small-number" type="number" min="0" step="1" value=${query.n ?? ''} onInput=${event => change({ n: event.target.value })} /></label>
       <span class="counted" role="status">${count(shown.length)} of ${count(runs.length)} runs</span>
     </search>
     <${TaskChoice} measures=${measures} chosen=${chosen} change=${change} />
@@ -87,8 +87,8 @@ function Ranking({ runs, measures, by, query, change }) {
   return html`
     <p class="intro">Ranked by ${by.said}. Runs whose intervals overlap are not told apart: the rank is the range of places that a run may have. A comparison tests two runs on the same questions, and finds smaller differences.${different > 0 && ` ≠ marks results on other questions (another version or part of the data, another prompt, another limit). ${different === 1 ? 'One run has' : `${count(different)} runs have`} such a result in ${by.label} and no rank.`}</p>
     <${Table} caption=${`Leaderboard by ${by.said}`} isQuiet name="leaderboard" rows=${rows} columns=${columns} rowKey=${({ run }) => run.slug} size=${A_PAGE}
-      sorted=${{ key: by.key, falls: !FALLS.test(by.metric) }} empty="No run matches the filter." />
-    ${others.length > 0 && html`<aside class="chosen" aria-label="Comparison"><span>${chosen.length} runs chosen</span><span class="actions"><a class="primary" href=${link(['compare', baseline, others.join(',')])}>Compare them</a> <button type="button" class="quiet" onClick=${() => change({ chosen: '' })}>Clear</button></span></aside>`}`
+      sorted=${{ key: 'rank', falls: false }} empty="No run matches the filter." />
+    ${others.length > 0 && html`<aside class="selection" aria-label="Comparison"><span>${chosen.length} runs chosen</span><span class="actions"><a class="primary" href=${link(['compare', baseline, others.join(',')])}>Compare them</a> <button type="button" class="quiet" onClick=${() => change({ chosen: '' })}>Clear</button></span></aside>`}`
 }
 
 function ranked(runs, { task, metric }) {
@@ -96,7 +96,9 @@ function ranked(runs, { task, metric }) {
   const data = mostOf(having.map(run => run.tasks[task].data))
   const same = having.filter(run => run.tasks[task].data === data)
   const places = new Map(ranks(same.map(run => entryOf(run, task, metric)), FALLS.test(metric)).map((rank, place) => [same[place].slug, rank]))
-  return { rows: runs.map(run => ({ run, rank: places.get(run.slug) })), different: having.length - same.length }
+  const valueOf = run => (entryOf(run, task, metric)?.value ?? Infinity) * (FALLS.test(metric) ? 1 : -1)
+  const rows = runs.map(run => ({ run, rank: places.get(run.slug), value: valueOf(run) })).sort((one, other) => one.value - other.value)
+  return { rows, different: having.length - same.length }
 }
 
 const rankText = rank => (rank ? (rank.first === rank.last ? `${rank.first}` : `${rank.first}–${rank.last}`) : '')

@@ -28,23 +28,24 @@ const ofSlug = ({ runs }, slug) => runs.find(run => run.slug === slug)
 
 function Overview({ entry, parameters }) {
   const { slug, status, updated } = entry
+  const hasResults = status === 'finished' || entry.headline.length > 0
   const state = useData(async () => {
+    if (!hasResults) return null
     source.forgetRun(slug)
     const [run, results] = await Promise.all([source.run(slug), source.results(slug)])
     return { run, results }
-  }, [slug, status])
-  const hasNumbers = Boolean(state.value)
+  }, [slug, status, hasResults])
   return html`
     <div class="standing"><${Status} run=${entry} /> <span class="muted">changed <${Moment} value=${updated} /></span></div>
-    ${status !== 'finished' && !hasNumbers
+    ${!hasResults
     ? html`<${Unfinished} entry=${entry} />`
-    : html`<${Loaded} state=${state} what="the results">${({ run, results }) => html`
+    : html`<${Loaded} state=${state} what="the results">${found => found && (({ run, results }) => html`
         <${Links} run=${run} />
         ${Object.entries(run.failed).length > 0 && html`<div class="problem" role="alert"><p>These tasks gave no numbers:</p><ul>${Object.entries(run.failed).map(([task, reason]) => html`<li><code>${task}</code>: ${reason}</li>`)}</ul></div>`}
         ${run.notes.length > 0 && html`<ul class="notes">${run.notes.map(note => html`<li>${note}</li>`)}</ul>`}
         <${Numbers} run=${run} results=${results} parameters=${parameters} />
         <div class="two"><section><h2>Settings</h2><${Facts} facts=${run.facts} /><${Command} command=${run.command} /></section>
-        <${Files} slug=${slug} /></div>`}<//>`}`
+        <${Files} slug=${slug} /></div>`)(found)}<//>`}`
 }
 
 function Unfinished({ entry }) {
@@ -54,7 +55,7 @@ function Unfinished({ entry }) {
     failed: 'The run failed before it had results.',
     unreadable: 'The folder cannot be read as a run.',
   }
-  const state = useData(() => source.config(entry.slug).catch(() => null), [entry.slug])
+  const state = useData(() => (entry.status === 'unreadable' ? null : source.config(entry.slug).catch(() => null)), [entry.slug])
   const facts = [['model', entry.model], ['tasks', entry.tasks.join(', ')], ['folder', entry.folder]].filter(([, value]) => value)
   return html`<p>${said[entry.status] ?? ''}</p>
     <h2>Settings</h2><${Facts} facts=${[...facts, ...launched(state.value)]} />`

@@ -17,14 +17,14 @@ export default function Runs({ parameters }) {
   const chosen = (query.chosen ?? '').split(',').filter(Boolean)
   const choose = (slug, is) => change({ chosen: (is ? [...chosen, slug] : chosen.filter(one => one !== slug)).join(',') })
   const columns = useMemo(() => [chooser(chosen, choose), ...COLUMNS], [query])
-  useKeys({ x: { said: 'Choose the row for a comparison', act: chooseRow }, c: { said: 'Compare the chosen runs', act: () => document.querySelector('.chosen .primary')?.click() } })
+  useKeys({ x: { said: 'Choose the row for a comparison', act: chooseRow }, c: { said: 'Compare the chosen runs', act: () => document.querySelector('.selection .primary')?.click() } })
   return html`<h1>Runs</h1>
     <${Loaded} state=${state.value ? { value: state.value } : state} what="the runs">${({ runs }) => {
       const shown = runs.filter(run => matches(run, query))
       return html`
         ${state.error && html`<p class="problem" role="alert">${state.error.message} The list is the last one that it gave.</p>`}
         <${Filters} runs=${runs} query=${query} change=${change} shown=${shown.length} />
-        <${Table} caption="Runs" isQuiet name="runs" rows=${shown} rowKey=${({ slug }) => slug} columns=${columns} size=${A_PAGE}
+        <${Table} caption="Runs" isQuiet isStacked name="runs" rows=${shown} rowKey=${({ slug }) => slug} columns=${columns} size=${A_PAGE}
           sorted=${{ key: 'updated', falls: true }} empty=${runs.length ? 'No run matches the filter.' : 'The folders hold no run yet.'} />
         <${Chosen} runs=${runs} chosen=${chosen} change=${change} />`
     }}<//>`
@@ -85,8 +85,6 @@ const COLUMNS = [
     style: 'name',
   },
   { key: 'status', label: 'status', cell: run => html`<${Status} run=${run} />`, style: 'status' },
-  { key: 'kind', label: 'kind', text: ({ kind }) => KINDS[kind] ?? kind },
-  { key: 'tasks', label: 'tasks', value: run => run.tasks.length, cell: run => html`<span title=${run.tasks.join(', ')}>${count(run.tasks.length)}</span>`, isNumber: true },
   { key: 'first_task', label: 'first result', value: run => first(run).task, cell: run => first(run).task && metricText(first(run)), style: 'said' },
   {
     key: 'first_value',
@@ -99,8 +97,10 @@ const COLUMNS = [
     parts: { low: run => first(run).low, high: run => first(run).high, chance: run => first(run).chance, n: run => first(run).n },
   },
   { key: 'bar', label: 'Interval', isFixed: true, cell: run => first(run).unit === '%' && html`<${Bar} ...${first(run)} />`, style: 'wide' },
-  { key: 'started', label: 'started', cell: ({ started }) => html`<${Moment} value=${started} />` },
-  { key: 'updated', label: 'changed', cell: ({ updated }) => html`<${Moment} value=${updated} />` },
+  { key: 'kind', label: 'kind', text: ({ kind }) => KINDS[kind] ?? kind },
+  { key: 'tasks', label: 'tasks', value: run => run.tasks.length, cell: run => html`<span title=${run.tasks.join(', ')}>${count(run.tasks.length)}</span>`, isNumber: true },
+  { key: 'started', label: 'started', style: 'moment', cell: ({ started }) => html`<${Moment} value=${started} />` },
+  { key: 'updated', label: 'changed', style: 'moment', cell: ({ updated }) => html`<${Moment} value=${updated} />` },
 ]
 
 export function Status({ run }) {
@@ -116,7 +116,7 @@ function Chosen({ runs, chosen, change }) {
   const [baseline, ...others] = known
   const leads = slug => change({ chosen: [slug, ...chosen.filter(one => one !== slug)].join(',') })
   const isMixed = new Set(known.map(({ kind }) => kind)).size > 1
-  return html`<aside class="chosen" aria-label="Comparison">
+  return html`<aside class="selection" aria-label="Comparison">
     <label>Baseline <select value=${baseline.slug} onChange=${event => leads(event.target.value)}>${known.map(run => html`<option value=${run.slug}>${named(run)}</option>`)}</select></label>
     <span class="names">${others.length ? `against ${others.map(named).join(', ')}` : 'Choose at least one more run.'}${isMixed && ' Runs of text and of images share no task.'}</span>
     <span class="actions">
