@@ -29,7 +29,7 @@ export async function forest(points) {
     marginBottom: 34,
     style: { background: 'none', color: 'var(--ink)', fontFamily: 'inherit', fontSize: '12px' },
     x: { label: null, grid: true, nice: true, ticks: width / 90 },
-    y: several ? { domain: runs, axis: null } : side,
+    y: several ? { type: 'point', domain: runs, padding: 0.6, axis: null } : side,
     ...(several && { fy: { ...side, axis: 'left', padding: 0.15 } }),
     marks: [
       Plot.ruleX([0], { stroke: 'var(--muted)' }),

@@ -17,6 +17,7 @@ export function Table({ columns, rows, caption, name, sorted, empty = 'Nothing t
   const ordered = useMemo(() => (by ? inOrder(rows, by, order.falls) : rows), [rows, columns, order])
   useEffect(() => setPage(0), [order, rows.length])
   if (!rows.length) return html`<p class="empty">${empty}</p>`
+  const header = columns.find(({ isFixed }) => !isFixed)
   const keyOf = (row, place) => (rowKey ? rowKey(row) : place)
   const hasParts = row => Boolean(nested?.(row)?.length)
   const partsOf = (row, place) => (isOpen || opened.has(keyOf(row, place)) ? nested?.(row) ?? [] : [])
@@ -30,8 +31,8 @@ export function Table({ columns, rows, caption, name, sorted, empty = 'Nothing t
   }
   const shown = size ? ordered.slice(page * size, (page + 1) * size) : ordered
   const line = (row, key, button, isPart) => html`
-    <tr key=${key} class=${[isPart && 'part', rowClass?.(row)].filter(Boolean).join(' ') || undefined}>${columns.map((column, number) => html`
-      <${number ? 'td' : 'th'} scope=${number ? undefined : 'row'} data-label=${column.label} class=${[column.isNumber && 'numeric', column.style].filter(Boolean).join(' ') || undefined}>${!number && button}${shownCell(column, row)}<//>`)}
+    <tr key=${key} class=${[isPart && 'part', rowClass?.(row)].filter(Boolean).join(' ') || undefined}>${columns.map(column => html`
+      <${column === header ? 'th' : 'td'} scope=${column === header ? 'row' : undefined} data-label=${column.label} class=${[column.isNumber && 'numeric', column.style].filter(Boolean).join(' ') || undefined}>${column === header && button}${shownCell(column, row)}<//>`)}
     </tr>`
   return html`
     <div class="scroll" role="region" tabindex="0" aria-label=${caption}>

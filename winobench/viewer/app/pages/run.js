@@ -143,7 +143,7 @@ function columnsOf(run, rows) {
   ]
   if (!hasPaper) return columns
   const said = ({ paper }) => paper.map(({ printed, model }) => `${printed} ${model}`).join('; ')
-  return [...columns, { key: 'paper', label: 'paper', value: said, cell: ({ paper }) => paper.map(one => html`<span class="paper" title=${one.note || undefined}>${one.printed} <small>${one.model}, ${one.citation}</small></span>`) }]
+  return [...columns, { key: 'paper', label: 'paper', style: 'paper', value: said, cell: ({ paper }) => paper.map(one => html`<span title=${one.note || undefined}>${one.printed} <small>${one.model}, ${one.citation}</small></span>`) }]
 }
 
 function TaskName({ run, row }) {
