@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
-from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
 from winobench.base import text_tables
 
-from . import configuration, output
-
-if TYPE_CHECKING:
-    from winobench.runs.run import Run
+from . import configuration, output, reproduce
 
 USAGE = """
 Makes one HTML page on finished runs of winobench eval, which opens anywhere without a network. Next to it are a PNG
@@ -69,7 +64,7 @@ def main(words: list[str]) -> None:
         raters=_RATERS.value,
         fit_timesteps=_FIT_TIMESTEPS.value,
         drawn=_DRAWN.value,
-        reproduce=eval_command,
+        reproduce=reproduce.eval_command,
         command=["winobench", "report", *sys.argv[1:]],
         table_format=_FORMAT.value,
         skip=lambda error: output.print_stderr(f"skipped: {configuration.in_one_line(error)}"),
@@ -77,27 +72,6 @@ def main(words: list[str]) -> None:
     files = sorted(other.name for other in path.parent.iterdir() if other.suffix in (".csv", ".md", ".png", ".tex"))
     print(f"{path} ({path.stat().st_size / 2**20:.1f} MB)")
     print(f"next to it: {', '.join(files)}")
-
-
-def eval_command(run: Run) -> str | None:
-    """The winobench eval command that makes a run: the fields in which its config differs from its benchmark's."""
-    name = "gdbench"
-    if run.is_text:
-        from winobench.report import published
-
-        name = published.benchmark_of(next(iter(run.tasks), "")) or "winoviz"
-    fields = configuration.flat(run.config.get("config") or {})
-    defaults = configuration.flat(configuration.plain(configuration.load(name)))
-    if not {"model", "tasks", "limit"} <= fields.keys() <= defaults.keys():
-        return None
-    changed = [f"--config.{name}={_word(value)}" for name, value in fields.items() if value != defaults[name]]
-    return " \\\n  ".join([f"winobench eval --config={name}", *map(shlex.quote, changed)])
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return ",".join(map(str, value))
-    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 if __name__ == "__main__":

@@ -77,7 +77,12 @@ def comment(format: str, title: str) -> str:
     title = _one_line(title)
     if not title:
         return ""
-    return f"% {title}\n" if format == "latex" else f"{_MARKDOWN.sub(_ESCAPED, title)}\n\n"
+    return f"% {title}\n" if format == "latex" else f"{escape_markdown(title)}\n\n"
+
+
+def escape_markdown(text: str) -> str:
+    """A text as one line without meaning in Markdown."""
+    return _MARKDOWN.sub(_ESCAPED, _one_line(text))
 
 
 def _one_line(text: str) -> str:

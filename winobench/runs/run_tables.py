@@ -1,9 +1,9 @@
-"""A run's results as tables, and in a few lines."""
+"""The results of runs as tables, and of one in a few lines."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from winobench.base import text_tables
@@ -12,15 +12,18 @@ from winobench.base.text_tables import TableFormat
 if TYPE_CHECKING:
     from winobench.runs.run import Run, TaskRun
 
-_COLUMNS = ("task", "metric", "group", "value", "low", "high", "chance", "n", "ties")
+COLUMNS = ("task", "metric", "group", "value", "low", "high", "chance", "n", "ties")
+"""Of `records`. Texts up to the group, then numbers."""
+
 _SHOWN_TASKS, _SHOWN_ROWS = 4, 40  # in a few lines, and in a notebook
 
 
-def results_table(run: Run, format: TableFormat, groups: bool) -> str:
+def results_table(runs: Sequence[Run], format: TableFormat, groups: bool) -> str:
+    """A table of one run, or of several side by side; as CSV, one under the other."""
     text_tables.check_format(format)
     if format == "csv":
-        return text_tables.write_csv(list(_records(run, groups)), _COLUMNS)
-    return text_tables.write_table(format, *_cells(run, groups), texts=2)
+        return text_tables.write_csv(*records_of(runs, groups))
+    return text_tables.write_table(format, *_cells(runs, groups), texts=2)
 
 
 def few_lines(run: Run) -> str:
@@ -34,7 +37,7 @@ def few_lines(run: Run) -> str:
 
 
 def notebook(run: Run) -> str:
-    columns, rows = _cells(run, groups=False)
+    columns, rows = _cells([run], groups=False)
     said = f"{run.model}, {_counted(len(run.tasks), 'task')}{_failed(run)}, in {run.path}"
     parts = [f"<p>{html.escape(said)}</p>", text_tables.write_table("html", columns, rows[:_SHOWN_ROWS], texts=2)]
     if len(rows) > _SHOWN_ROWS:
@@ -68,24 +71,49 @@ def _rows(run: Run, groups: bool) -> Iterator[tuple[TaskRun, str, Mapping[str, A
                 yield record, name, entry
 
 
-def _records(run: Run, groups: bool) -> Iterator[dict[str, Any]]:
-    for record, name, entry in _rows(run, groups):
-        group, _, metric = name.rpartition("/")
-        numbers = {column: entry.get(column) for column in _COLUMNS[3:]}
-        yield {"task": record.name, "metric": metric, "group": group, **numbers}
+def records(tasks: Mapping[str, Mapping[str, Any]], groups: bool) -> list[dict[str, Any]]:
+    """The tasks of ``results.json`` as rows of `COLUMNS`, in full precision; with those of sub-tasks if asked."""
+    found = []
+    for task, entries in tasks.items():
+        for name, entry in entries.items():
+            group, _, metric = name.rpartition("/")
+            if groups or not group:
+                found.append({"task": task, "metric": metric, "group": group} | {c: entry.get(c) for c in COLUMNS[3:]})
+    return found
 
 
-def _cells(run: Run, groups: bool) -> tuple[list[str], list[list[str]]]:
+def records_of(runs: Sequence[Run], groups: bool) -> tuple[list[dict[str, Any]], list[str]]:
+    """Rows and columns of `records`. The first column is the run where there are several."""
+    if len(runs) == 1:
+        return records(runs[0].results["tasks"], groups), [*COLUMNS]
+    rows = [{"run": run.label, **row} for run in runs for row in records(run.results["tasks"], groups)]
+    return rows, ["run", *COLUMNS]
+
+
+def _cells(runs: Sequence[Run], groups: bool) -> tuple[list[str], list[list[str]]]:
     """Columns and rows. Proportions are in percent, and say so where other numbers are in the table."""
-    is_mixed = any(map(_has_numbers, run.tasks.values()))
+    is_mixed = any(_has_numbers(record) for run in runs for record in run.tasks.values())
+    found: dict[tuple[str, str], list[tuple[str, ...] | None]] = {}
+    for place, run in enumerate(runs):
+        for record, name, entry in _rows(run, groups):
+            cells = found.setdefault((record.name, name), [None] * len(runs))
+            cells[place] = _row(record, entry, "%" if is_mixed and not _has_numbers(record) else "")
     rows = []
-    for record, name, entry in _rows(run, groups):
-        value, low, high = (_number(record, entry[key]) for key in ("value", "low", "high"))
-        chance = entry.get("chance")
-        unit = "%" if is_mixed and not _has_numbers(record) else ""
-        said = "" if chance is None else f"{_number(record, chance)}{unit}"
-        rows.append([record.name, name, f"{value}{unit}", f"{low} to {high}", said, f"{entry['n']:,}"])
-    return ["task", "metric", "value" if is_mixed else "%", "95% interval", "chance", "n"], rows
+    for key, cells in found.items():
+        _, _, *others = zip(*filter(None, cells), strict=True)
+        values = cells[0][:2] if len(runs) == 1 else [f"{cell[0]} ({cell[1]})" if cell else "" for cell in cells]
+        rows.append([*key, *values, *("; ".join(dict.fromkeys(other)) for other in others)])
+    unit = "value" if is_mixed else "%"
+    shown = [unit, "95% interval"] if len(runs) == 1 else [f"{run.label}, {unit} (95% interval)" for run in runs]
+    return ["task", "metric", *shown, "chance", "n"], rows
+
+
+def _row(record: TaskRun, entry: Mapping[str, Any], unit: str) -> tuple[str, ...]:
+    """Value, interval, chance and n of an entry."""
+    value, low, high = (_number(record, entry[key]) for key in ("value", "low", "high"))
+    chance = entry.get("chance")
+    said = "" if chance is None else f"{_number(record, chance)}{unit}"
+    return f"{value}{unit}", f"{low} to {high}", said, f"{entry['n']:,}"
 
 
 def _failed(run: Run) -> str:

@@ -57,7 +57,9 @@ def task_section(report_data: ReportData) -> Section:
     left_out = len(report_data.tasks) - len(report_data.charted)
     if left_out:
         section.intro.append(f"Charts and the gallery leave out the last {left_out:,} tasks; CSV files have all.")
-    section.notes = [note for run in report_data.runs for note in _notes(run, tasks, several=len(report_data.runs) > 1)]
+    section.notes = [
+        note for run in report_data.runs for note in notes_of(run, tasks, several=len(report_data.runs) > 1)
+    ]
     if rows:
         section.records["tasks.csv"] = rows
     return section
@@ -91,7 +93,7 @@ def _on_the_paper(report_data: ReportData) -> str:
     )
 
 
-def _notes(run: Run, tasks: Sequence[str], *, several: bool) -> list[str]:
+def notes_of(run: Run, tasks: Sequence[str], *, several: bool) -> list[str]:
     """Sentences on parts that a run lacks, with its name if there are several runs."""
     whose = f" in {run.label}" if several else ""
     notes = [f"{task_label(task)} gave no numbers{whose}: {reason}" for task, reason in run.failed.items()]

@@ -106,12 +106,12 @@ export function useTitle(title) {
   useEffect(() => { document.title = title ? `${title} · winobench` : 'winobench' }, [title])
 }
 
-// Keys of the page that is shown: key -> { said, act }. main.js listens to them.
+// Keys of the page that is shown: key -> { said, act }, or act alone. main.js listens to them.
 export const pageKeys = new Map()
 
 export function useKeys(own) {
   useEffect(() => {
-    for (const [key, what] of Object.entries(own)) pageKeys.set(key, what)
+    for (const [key, what] of Object.entries(own)) pageKeys.set(key, typeof what === 'function' ? { act: what } : what)
     return () => Object.keys(own).forEach(key => pageKeys.delete(key))
   })
 }

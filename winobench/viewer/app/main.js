@@ -138,7 +138,7 @@ function KeyList() {
     addEventListener('keydown', pressed)
     return () => removeEventListener('keydown', pressed)
   }, [])
-  const all = [...Object.entries({ ...KEYS, ...Object.fromEntries(pageKeys) }).map(([key, { said }]) => [key, said]), ...NATIVE]
+  const all = [...Object.entries({ ...KEYS, ...Object.fromEntries(pageKeys) }).map(([key, { said }]) => [key, said]).filter(([, said]) => said), ...NATIVE]
   return html`
     <button type="button" class="quiet" onClick=${open}>Keys</button>
     <dialog ref=${dialog} aria-labelledby="keys-title" onClick=${event => event.target === dialog.current && dialog.current.close()}>

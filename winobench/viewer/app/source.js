@@ -1,7 +1,7 @@
 // What the pages show: documents and Parquet files under data/, from the server or from a bundle.
 
-import { parquetMetadataAsync, parquetRead, parquetReadObjects } from 'hyparquet'
-import { decompress } from 'fzstd'
+import { parquetMetadataAsync, parquetRead, parquetReadObjects } from './vendor/hyparquet/src/index.js'
+import { decompress } from './vendor/fzstd/index.mjs'
 
 const KEPT_COLUMNS = 12
 const KEPT_DOCUMENTS = 40
@@ -66,11 +66,15 @@ async function readJson(address) {
       continue
     }
     if (!response.ok) throw await failure(response, address)
+    let found
     try {
-      return await response.json()
+      found = await response.json()
     } catch {
       throw new Error(`${decodeURIComponent(address)} is not valid JSON.`)
     }
+    // A bundle has a sentence in place of what could not be made.
+    if (typeof found?.error === 'string') throw new Error(found.error)
+    return found
   }
 }
 
@@ -97,12 +101,14 @@ export async function pair(baseline, other) {
   if (!(await site()).bundle) return document_('pairs', name)
   const [first, second] = [baseline, other].sort()
   const found = await document_('pairs', `${first}~${second}.json`)
-  return first === baseline ? found : { ...found, rows: found.rows.map(turned) }
+  return first === baseline ? found : { ...found, first: found.second, second: found.first, rows: found.rows.map(turned) }
 }
 
 function turned(row) {
   return {
     ...row,
+    first: row.second,
+    second: row.first,
     difference: -row.difference,
     low: -row.high,
     high: -row.low,
@@ -189,11 +195,11 @@ class Table {
   }
 
   reading(options) {
-    return this.guarded(parquetRead({ file: this.file, metadata: this.metadata, compressors, ...options }))
+    return this.guarded(parquetRead({ file: this.file, metadata: this.metadata, compressors, utf8: false, ...options }))
   }
 
   objects(options) {
-    return this.guarded(parquetReadObjects({ file: this.file, metadata: this.metadata, compressors, ...options }))
+    return this.guarded(parquetReadObjects({ file: this.file, metadata: this.metadata, compressors, utf8: false, ...options }))
   }
 
   async guarded(work) {

@@ -2,7 +2,7 @@
 
 import { count, html, link, Loaded, number, probability, useData, useEffect, useState, useTitle, words } from '../base.js'
 import { Figure } from '../figures.js'
-import { rowName } from '../parts.js'
+import { rowName } from '../numbers.js'
 import { forest } from '../plots.js'
 import * as source from '../source.js'
 import { Bar, Pages, Table } from '../tables.js'

@@ -2,7 +2,7 @@
 
 import { count, html, link, Loaded, percent, probability, useData, useMemo, useQuery, useState, useTitle, words } from '../base.js'
 import { Figure } from '../figures.js'
-import { Swatch } from '../parts.js'
+import { Swatch } from '../numbers.js'
 import { forest } from '../plots.js'
 import * as source from '../source.js'
 import { falseDiscoveryRates } from '../statistics.js'

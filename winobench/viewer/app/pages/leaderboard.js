@@ -1,7 +1,7 @@
 // All finished runs and tasks in one table.
 
 import { count, html, link, Loaded, Moment, useData, useMemo, useQuery, useTitle, words } from '../base.js'
-import { intervalText, isShare, numberText } from '../parts.js'
+import { intervalText, isShare, numberText } from '../numbers.js'
 import * as source from '../source.js'
 import { ranks } from '../statistics.js'
 import { Bar, Table } from '../tables.js'

@@ -2,7 +2,7 @@
 
 import { count, Fragment, html, link, Loaded, useData, useEffect, useState } from '../base.js'
 import { Panel } from '../figures.js'
-import { Marker } from '../parts.js'
+import { Marker } from '../numbers.js'
 import { contentOfRecords } from '../saving.js'
 import * as source from '../source.js'
 import { Bar, Save } from '../tables.js'

@@ -1,7 +1,7 @@
 // One run: its settings, its numbers, and its files; or its whole report.
 
 import { count, html, link, Loaded, Moment, useData, useEffect, useLive, useMemo, useQuery, useState, useTitle, words } from '../base.js'
-import { intervalText, isShare, numberText, rowName } from '../parts.js'
+import { intervalText, isShare, numberText, rowName } from '../numbers.js'
 import * as source from '../source.js'
 import { Bar, Table } from '../tables.js'
 import { Command, Facts, Report } from './report.js'

@@ -1,7 +1,7 @@
 // All runs, live; up to six of them are chosen for a comparison.
 
 import { count, html, link, Loaded, Moment, useKeys, useLive, useMemo, useQuery, useTitle } from '../base.js'
-import { metricText, NumberText, statusText } from '../parts.js'
+import { metricText, NumberText, statusText } from '../numbers.js'
 import * as source from '../source.js'
 import { Bar, Table } from '../tables.js'
 

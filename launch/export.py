@@ -1,0 +1,56 @@
+"""Writes the results of runs for other programs: winobench export RUN [RUN ...] --format=latex"""
+
+from __future__ import annotations
+
+from absl import flags
+
+from winobench.base.errors import InputError
+from winobench.report import exports
+
+from . import configuration
+from .report import eval_command
+
+USAGE = """
+Writes the results of finished runs of winobench eval for papers, model cards and other programs. It reads what the runs
+have recorded; no model and no device is needed. Texts go to the terminal where no --out is named.
+
+  winobench export runs/a                                     the table as CSV
+  winobench export runs/a runs/b --format=latex --out=t.tex   two runs side by side, for the package booktabs
+  winobench export runs/a --format=markdown --groups          with the rows of sub-tasks
+  winobench export runs/a runs/b --format=parquet --out=t.parquet
+  winobench export runs/a --format=model-card                 a part of a model card: numbers, command, citations
+  winobench export runs/a --format=eval-results               metadata for a model card on the Hugging Face hub
+  winobench export runs/a --format=inspect --out=logs         a log a task for inspect_ai: inspect view --log-dir=logs
+
+docs/howto/share_results.md describes each format. winobench report makes pages and figures.
+"""
+
+_FORMAT = flags.DEFINE_enum("format", exports.FORMATS[0], exports.FORMATS, "What to write.")
+_OUT = flags.DEFINE_string("out", None, "File to write to; a folder for logs. Parquet and logs need it.")
+_GROUPS = flags.DEFINE_bool("groups", False, "Tables with the rows of sub-tasks, such as spatial/accuracy.")
+_DATASET = flags.DEFINE_string(
+    "dataset",
+    None,
+    "With --format=eval-results: a benchmark on the hub, OWNER/NAME, whose leaderboard gets the numbers.",
+)
+
+
+def main(words: list[str]) -> None:
+    if not words:
+        raise InputError("no run is named: winobench export RUN [RUN ...].", code="nothing-named")
+    # Late, so that --help answers at once.
+    from winobench.runs import reading
+
+    text = exports.export(
+        reading.read_runs(words),
+        _FORMAT.value,
+        _OUT.value,
+        groups=_GROUPS.value,
+        dataset=_DATASET.value,
+        reproduce=eval_command,
+    )
+    print(_OUT.value) if text is None else print(text, end="")
+
+
+if __name__ == "__main__":
+    configuration.start_without_config(main, usage=USAGE, takes_words=True)

@@ -1,0 +1,184 @@
+"""Results for other programs: tables, a part of a model card, metadata of the Hugging Face hub, logs of inspect_ai."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from winobench.base import files, options, text_tables
+from winobench.base.errors import InputError
+
+if TYPE_CHECKING:
+    from winobench.runs.run import Run
+
+MODEL_CARD, EVAL_RESULTS, INSPECT, PARQUET = "model-card", "eval-results", "inspect", "parquet"
+FORMATS = (*text_tables.FILE_FORMATS, PARQUET, MODEL_CARD, EVAL_RESULTS, INSPECT)
+
+# Of the hub, for tasks with images and without.
+_PIPELINE_TAGS = {False: "zero-shot-image-classification", True: "question-answering"}
+# A data set on the hub.
+_DATASET = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def export(
+    runs: Sequence[Run],
+    format: str,
+    out: str | os.PathLike | None = None,
+    *,
+    groups: bool = False,
+    dataset: str | None = None,
+    reproduce: Callable[[Run], str | None] = lambda run: None,
+) -> str | None:
+    """Writes runs to a file or, for logs, a folder. Returns the text instead where there is no ``out``."""
+    text_tables.check_format(format, FORMATS)
+    if dataset is not None and format != EVAL_RESULTS:
+        raise InputError(
+            f"a data set of the hub is for the format {EVAL_RESULTS}: leave it out.", code="option-of-others"
+        )
+    if out is None and format in (PARQUET, INSPECT):
+        what = "a folder" if format == INSPECT else "a file"
+        raise InputError(f"{format} is not text: name {what} with --out.", code="nothing-named")
+    path = None if out is None else pathlib.Path(files.user_path(out))
+    if format == INSPECT:
+        from winobench.report.inspect_logs import inspect_log
+
+        for run in runs:
+            inspect_log(run, path)
+        return None
+    if format == PARQUET:
+        _write_parquet(runs, path, groups)
+        return None
+    text = _text(runs, format, groups, dataset, reproduce)
+    if path is None:
+        return text
+    with files.writing(path):
+        files.write_text(path, text)
+    return None
+
+
+def _text(
+    runs: Sequence[Run], format: str, groups: bool, dataset: str | None, reproduce: Callable[[Run], str | None]
+) -> str:
+    if format == MODEL_CARD:
+        return "\n".join(model_card(run, reproduce(run)) for run in runs)
+    if format == EVAL_RESULTS:
+        if len(runs) > 1:
+            raise InputError(f"{format} is of one run, and {len(runs)} are named: name one.", code="too-many-runs")
+        return eval_results(runs[0], dataset)
+    from winobench.runs import run_tables
+
+    return run_tables.results_table(runs, format, groups)
+
+
+def _write_parquet(runs: Sequence[Run], path: pathlib.Path, groups: bool) -> None:
+    import pyarrow as pa
+
+    from winobench.runs import records, run_tables
+
+    rows, columns = run_tables.records_of(runs, groups)
+    kinds = {"value": pa.float64(), "low": pa.float64(), "high": pa.float64(), "chance": pa.float64()}
+    kinds |= {"n": pa.int64(), "ties": pa.int64()}
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in columns])
+    records.write_table(path, pa.Table.from_pylist(rows, schema))
+
+
+def model_card(run: Run, command: str | None = None) -> str:
+    """A part of a model card, in Markdown: the numbers, how they were measured, and whom to cite.
+
+    Args:
+      run: a finished run of any kind.
+      command: repeats the run.
+
+    Returns:
+      Sections from the level ``##`` on, with a line end. Everything from the run is escaped.
+    """
+    import winobench
+    from winobench.report import published
+    from winobench.report.sections.tasks import notes_of
+    from winobench.report.sections.what_was_run import run_facts
+
+    escaped = text_tables.escape_markdown
+    kind = "understanding of texts" if run.is_text else "understanding of images and texts"
+    parts = [
+        "## Evaluation with winobench",
+        f"{escaped(run.label)}: {kind}, on {len(run.tasks):,} task{'s' * (len(run.tasks) != 1)}. The intervals are"
+        " 95% intervals. Chance is the value of a guess, and n the number of examples.",
+        run.table("markdown").rstrip("\n"),
+        "\n".join(f"- {escaped(note)}" for note in notes_of(run, list(run.tasks), several=False)),
+        "### How it was measured",
+        text_tables.write_table(
+            "markdown", ["setting", "value"], [fact for fact in run_facts(run) if fact[0] != "folder"], texts=2
+        ).rstrip("\n"),
+    ]
+    if command:
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", command)), default=0))
+        version = (run.config.get("versions") or {}).get("winobench") or {}
+        install = f"pip install winobench=={version.get('version') or winobench.__version__}"
+        parts += ["To repeat it:", f"{fence}bash\n{install}\n{command}\n{fence}"]
+    parts += ["### Citation", "\n".join(f"- {escaped(_citation(paper))}" for paper in published.sources([run]))]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _citation(paper: dict[str, str]) -> str:
+    arxiv = f"arXiv:{paper['arxiv']}" if paper.get("arxiv") else None
+    return ", ".join(filter(None, [paper["authors"], f"“{paper['title']}”", paper.get("venue"), arxiv])) + "."
+
+
+def eval_results(run: Run, dataset: str | None = None) -> str:
+    """The numbers as YAML for the Hugging Face hub, made by ``huggingface_hub``.
+
+    Args:
+      run: a finished run of any kind. Tasks that failed, and rows of sub-tasks, are left out.
+      dataset: the id of a benchmark on the hub whose ``eval.yaml`` has the run's tasks by their names.
+
+    Returns:
+      The field ``model-index`` of a model card's metadata. It needs no benchmark on the hub. With ``dataset``, a file
+      for the model's folder ``.eval_results``, with each task's first row. Values are those of ``results.json``.
+
+    Raises:
+      InputError: ``dataset`` is not of the form OWNER/NAME (``bad-name``).
+    """
+    import huggingface_hub
+
+    date = str(run.config.get("started") or "")
+    if dataset is None:
+        found = [result for task in run.tasks for result in _of_task(run, task)]
+        return huggingface_hub.ModelCardData(model_name=run.label, eval_results=found).to_yaml() + "\n"
+    if not _DATASET.fullmatch(dataset):
+        raise InputError(
+            f"the data set {options.quote(dataset)} is not OWNER/NAME: name one of the hub.", code="bad-name"
+        )
+    entries = []
+    for name, record in run.tasks.items():
+        row = next((row for row in record.shown if row in record.results), None)
+        if row is not None:
+            entry = record.results[row]
+            notes = f"winobench, {row}, 95% interval {entry['low']:.4g} to {entry['high']:.4g}, n {entry['n']:,}"
+            entries.append(
+                huggingface_hub.EvalResultEntry(dataset, name, entry["value"], date=date or None, notes=notes)
+            )
+    return huggingface_hub.utils.yaml_dump(huggingface_hub.eval_result_entries_to_yaml(entries), sort_keys=False)
+
+
+def _of_task(run: Run, task: str) -> list[Any]:
+    import huggingface_hub
+
+    from winobench.report.wording import readable
+    from winobench.runs.labels import task_label
+
+    return [
+        huggingface_hub.EvalResult(
+            task_type=_PIPELINE_TAGS[run.is_text],
+            dataset_type=f"winobench-{task}",
+            dataset_name=task_label(task),
+            metric_type=name,
+            metric_name=readable(name),
+            metric_value=entry["value"],
+            metric_args={key: entry[key] for key in ("low", "high", "chance", "n") if entry.get(key) is not None},
+        )
+        for name, entry in run.tasks[task].results.items()
+        if "/" not in name
+    ]
