@@ -1,17 +1,46 @@
 // Parts that the pages on questions share.
 
-import { html, useData, useEffect, useState } from './base.js'
+import { html, useData, useEffect, useRef, useState } from './base.js'
 import { VERDICTS, cellName, signed, textOf, verdict } from './answers.js'
 import * as source from './source.js'
 
 export { useKeys, useTitle } from './base.js'
 
 export const SHOWN_RUNS = 6
+const TYPING_MILLISECONDS = 200
 
 // Goes to an address of the app. Typing replaces the last address, so that "back" leaves the page.
 export function go(address, { replaces = false } = {}) {
   if (replaces) location.replace(address)
   else location.hash = address
+}
+
+// A field for words. It answers while one types, after a short wait.
+export function Search({ label, value, onSearch }) {
+  const [text, setText] = useState(value)
+  const timer = useRef()
+  const sent = useRef(value)
+  useEffect(() => {
+    if (value !== sent.current) setText(value)
+    sent.current = value
+  }, [value])
+  useEffect(() => () => clearTimeout(timer.current), [])
+  const typed = event => {
+    setText(event.target.value)
+    const found = event.target.value.trim()
+    clearTimeout(timer.current)
+    timer.current = setTimeout(() => {
+      sent.current = found
+      onSearch(found)
+    }, TYPING_MILLISECONDS)
+  }
+  return html`<label class="wide">${label}<input type="search" value=${text} onInput=${typed} autocomplete="off" spellcheck=${false} /></label>`
+}
+
+export function Select({ label, value, choices, onChange }) {
+  return html`<label>${label}<select value=${value} onChange=${event => onChange(event.target.value)}>
+    ${choices.map(([choice, said]) => html`<option key=${choice} value=${choice} selected=${choice === value}>${said}</option>`)}
+  </select></label>`
 }
 
 // A task of a run, or a sentence.
@@ -22,11 +51,11 @@ export function taskOf(run, task) {
   return about
 }
 
-// The other runs that have a task, those named first.
+// The other finished runs that have a task, those named first.
 export async function othersWith(slug, task, named = []) {
   const { runs } = await source.runs()
   const place = other => (named.includes(other) ? named.indexOf(other) : named.length)
-  return runs.filter(run => run.slug !== slug && run.tasks.includes(task)).sort((one, other) => place(one.slug) - place(other.slug))
+  return runs.filter(run => run.slug !== slug && run.status === 'finished' && run.tasks.includes(task)).sort((one, other) => place(one.slug) - place(other.slug))
 }
 
 export function Verdict({ row, withWords }) {
