@@ -92,7 +92,7 @@ setuptools.setup(
     entry_points={"console_scripts": ["winobench = winobench.__main__:main"]},
     package_data={
         "winobench.launch": ["cloud/templates/*"],
-        "winobench": ["py.typed", "assets/**/*", "*/templates/*"],
+        "winobench": ["py.typed", "assets/**/*", "*/templates/*", "viewer/app/**/*"],
     },
     python_requires=">=3.11,<3.15",
     # The lowest versions that run the main job on Python 3.11 (.ci/matrix). All but promise, of tensorflow-datasets,
@@ -123,11 +123,14 @@ setuptools.setup(
         "safetensors>=0.5,<0.9",
         # The first with bootstrap(rng=...).
         "scipy>=1.15,<2",
+        # The first that reads a request's ranges in linear time.
+        "starlette>=0.49.1,<2",
         # Writes TensorBoard's event files without TensorFlow.
         "tensorboardX>=2.6.2.2,<3",
         "tensorflow-datasets>=4.9.8,<5",
         # The first with image processors that work without torch. Brings the release of tokenizers that it fits.
         "transformers>=5.4,<6",
+        "uvicorn>=0.38,<1",
     ],
     extras_require={
         "api": read_clients(),

@@ -7,8 +7,7 @@ from absl import flags
 from winobench.base.errors import InputError
 from winobench.report import exports
 
-from . import configuration
-from .reproduce import eval_command
+from . import configuration, reproduce
 
 USAGE = """
 Writes the results of finished runs of winobench eval for papers, model cards and other programs. It reads what the runs
@@ -47,7 +46,7 @@ def main(words: list[str]) -> None:
         _OUT.value,
         groups=_GROUPS.value,
         dataset=_DATASET.value,
-        reproduce=eval_command,
+        reproduce=reproduce.eval_command,
     )
     print(_OUT.value) if text is None else print(text, end="")
 

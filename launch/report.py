@@ -8,8 +8,7 @@ from absl import flags
 
 from winobench.base import text_tables
 
-from . import configuration, output
-from .reproduce import eval_command
+from . import configuration, output, reproduce
 
 USAGE = """
 Makes one HTML page on finished runs of winobench eval, which opens anywhere without a network. Next to it are a PNG
@@ -65,7 +64,7 @@ def main(words: list[str]) -> None:
         raters=_RATERS.value,
         fit_timesteps=_FIT_TIMESTEPS.value,
         drawn=_DRAWN.value,
-        reproduce=eval_command,
+        reproduce=reproduce.eval_command,
         command=["winobench", "report", *sys.argv[1:]],
         table_format=_FORMAT.value,
         skip=lambda error: output.print_stderr(f"skipped: {configuration.in_one_line(error)}"),

@@ -45,14 +45,33 @@ def test_a_table_comes_back_here_and_with_other_readers(path):
     assert parquet_files.read(path).equals(pq.read_table(path), check_metadata=True)
 
 
+def test_tables_are_read_by_ranges(path):
+    """Groups of rows and an index of pages; the same bytes each time; dictionaries where values repeat."""
+    table = make_table(25_000)
+    contents = []
+    for _ in range(2):
+        parquet_files.write(path, table, ["image"])
+        contents.append(path.read_bytes())
+    assert contents[0] == contents[1]
+    assert parquet_files.read(path).to_pylist() == table.to_pylist()
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+        assert file.read_row_group(1, ["text"])["text"].to_pylist() == table["text"].to_pylist()[10_000:20_000]
+    assert [group.num_rows for group in groups] == [10_000, 10_000, 5_000]
+    columns = [group.column(number) for group in groups for number in range(group.num_columns)]
+    assert all(column.has_offset_index for column in columns)
+    assert {column.path_in_schema for column in columns if column.has_dictionary_page} == {"image"}
+
+
 def test_tables_of_other_writers_are_read(path):
     pq.write_table(make_table(), path)
     assert parquet_files.read(path).equals(pq.read_table(path), check_metadata=True)
 
 
-def test_no_changed_bit_is_read_as_something_else(path):
+@pytest.mark.parametrize("repeating", [None, ("image",)])
+def test_no_changed_bit_is_read_as_something_else(path, repeating):
     """Every byte of a file, one bit each; as the mark is no part of the data, it may change."""
-    parquet_files.write(path, make_table())
+    parquet_files.write(path, make_table(), repeating)
     table = parquet_files.read(path)
     content, outcomes = path.read_bytes(), collections.Counter()
     for kept in (0.1, 0.5, 0.99):

@@ -8,8 +8,7 @@ import shutil
 
 import pytest
 
-from launch import configuration
-from launch import report as launcher
+from launch import configuration, reproduce
 from tests import launching
 from tests.evaluation import fakes
 from tests.report.conftest import Skilled, make_run
@@ -106,7 +105,7 @@ def test_the_command_of_a_run_gives_its_config():
     words = {"model": "sd21-base", "sampling.num_samples": "48", "limit": "none", "sampling.timestep_range": "10,990"}
     wanted = configuration.plain(configuration.load("gdbench", words.items()))
     run = Run(pathlib.Path(), "one", {"config": json.loads(json.dumps(wanted))}, {}, {}, {}, [])
-    command = shlex.split(launcher.eval_command(run).replace("\\\n", " "))
+    command = shlex.split(reproduce.eval_command(run).replace("\\\n", " "))
     assert command[:3] == ["winobench", "eval", "--config=gdbench"]
     overrides = [word.removeprefix("--config.").split("=", 1) for word in command[3:]]
     assert configuration.plain(configuration.load("gdbench", overrides)) == wanted
@@ -114,4 +113,4 @@ def test_the_command_of_a_run_gives_its_config():
 
 
 def test_a_run_that_no_launcher_made_has_no_command(folder):
-    assert launcher.eval_command(reading.read_run(folder)) is None
+    assert reproduce.eval_command(reading.read_run(folder)) is None

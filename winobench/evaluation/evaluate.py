@@ -114,6 +114,7 @@ def evaluate(
         model=recording.model,
         config=contracts.json_values(config, "config"),
         versions=lifecycle.versions_of(identity, on_this_machine=True, seeds={"samples": sampling.seed}),
+        total=sum(group.errors.size for group in groups),
         rounds=[_described(group, is_sampled) for group in groups],
         metrics={task.name: _metric_of(task) for task in usable},
     )

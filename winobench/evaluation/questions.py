@@ -138,7 +138,12 @@ def evaluate_questions(
     is_here = not all(hasattr(one, "cost") or hasattr(one, "bind") for one in everybody)
     versions = lifecycle.versions_of(identity, on_this_machine=is_here)
     description = lifecycle.described(
-        identity, kind=type(responder).__name__, model=recording.model, config=config, versions=versions
+        identity,
+        kind=type(responder).__name__,
+        model=recording.model,
+        config=config,
+        versions=versions,
+        total=len({key for one in workloads for keys in one.keys for key in keys}),
     )
     folder = lifecycle.folder_for(workdir, recording.name, identity, records.RESPONSES)
     folder.open(description, overwrite=recording.overwrite)

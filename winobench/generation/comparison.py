@@ -28,10 +28,10 @@ import PIL.Image
 from winobench import judging
 from winobench.base import files, json_files
 from winobench.base.errors import InputError
-from winobench.judging.server import Server
 from winobench.metrics import agreement, preference
 from winobench.runs.image_records import PictureRecord, is_whole
 from winobench.runs.image_runs import read_pictures
+from winobench.web import Server
 
 CHOICES = LEFT, RIGHT, EQUAL = "left", "right", "equal"
 DESCRIPTION, LABELS, RESULTS = "comparison.json", "labels", "results.json"

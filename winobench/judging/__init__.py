@@ -2,6 +2,6 @@
 
 from winobench.judging.html import Choice, render
 from winobench.judging.labels import Labels, read_labels
-from winobench.judging.server import PORT, Page, serve
+from winobench.judging.server import Page, serve
 
-__all__ = ["PORT", "Choice", "Labels", "Page", "read_labels", "render", "serve"]
+__all__ = ["Choice", "Labels", "Page", "read_labels", "render", "serve"]

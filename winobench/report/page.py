@@ -7,7 +7,8 @@ import os
 import pathlib
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jinja2
 import markupsafe
@@ -80,8 +81,8 @@ TEXT_SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     questions.questions_section,
 )
 
-# Cells of a table that a page shows. CSV files have all rows.
-_MOST_CELLS = 5_000
+MOST_CELLS = 5_000
+"""Cells of a table that a page shows. CSV files have all rows."""
 
 
 def write_report(
@@ -124,11 +125,7 @@ def write_report(
     folder = first / "report" if len(paths) == 1 else pathlib.Path("report")
     if out is not None:
         folder = pathlib.Path(user_path(out))
-    if report_data.is_text:
-        sections, galleries, gallery_files = _made(TEXT_SECTIONS, report_data), [], None
-    else:
-        sections = _made(SECTIONS, report_data)
-        galleries, gallery_files = gallery.galleries(report_data, gallery_examples)
+    sections, galleries, gallery_files = make_sections(report_data)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _delete_former(folder)
@@ -141,7 +138,8 @@ def write_report(
             files[section.key] = section.files
             if table_format != text_tables.FILE_FORMATS[0]:
                 files[section.key] += section.write_tables(folder, table_format, labels)
-        page = render(report_data, sections, galleries, files, drawings, reproduce=reproduce, command=command)
+        content = contents(report_data, sections, galleries, reproduce)
+        page = render(content, files, drawings, command=command)
         path = folder / PAGE
         temporary = folder / f".{PAGE}.tmp"
         temporary.write_text(page, encoding="utf-8")
@@ -161,14 +159,42 @@ def _check_fit(report_data: ReportData) -> None:
         raise InputError(message, code="option-of-others")
 
 
-def render(
+def make_sections(report_data: ReportData) -> tuple[list[Section], list[Gallery], Section | None]:
+    """The sections that have content, the galleries, and the section that writes the galleries' file."""
+    makers = TEXT_SECTIONS if report_data.is_text else SECTIONS
+    sections = [section for section in (maker(report_data) for maker in makers) if section is not None]
+    galleries, files = ([], None) if report_data.is_text else gallery.galleries(report_data, report_data.examples)
+    return sections, galleries, files
+
+
+def contents(
     report_data: ReportData,
     sections: Sequence[Section],
     galleries: Sequence[Gallery],
+    reproduce: Callable[[Run], str | None],
+) -> dict[str, Any]:
+    """What a page on runs holds, by name, before it becomes HTML or JSON."""
+    labels = [run.label for run in report_data.runs]
+    by_task: dict[str, list[Gallery]] = {}
+    for one in galleries:
+        by_task.setdefault(one.task, []).append(one)
+    return {
+        "title": labels[0] if len(labels) == 1 else f"{len(labels)} runs compared",
+        "marks": report_data.marks,
+        "facts": [what_was_run.run_facts(run) for run in report_data.runs],
+        "commands": [reproduce(run) for run in report_data.runs],
+        "summary": what_was_run.summary_sentences(report_data),
+        "sections": sections,
+        "galleries": by_task,
+        "papers": published.sources(report_data.runs),
+    }
+
+
+def render(
+    content: Mapping[str, Any],
     files: Mapping[str, Sequence[str]],
     drawn: Mapping[figures.Panel, str],
     *,
-    reproduce: Callable[[Run], str | None],
     command: Sequence[str],
 ) -> str:
     environment = jinja2.Environment(
@@ -182,7 +208,7 @@ def render(
         marker=_marker,
         bar_places=_bar_places,
         task_label=task_label,
-        most_cells=_MOST_CELLS,
+        most_cells=MOST_CELLS,
         run_number=lambda number: number % len(figures.COLOURS),
     )
     figure_numbers: dict[str, int] = {}
@@ -193,29 +219,14 @@ def render(
         return markupsafe.Markup(to_svg(panel, f"{key}{figure_numbers[key]}", drawn.get(panel)))
 
     environment.globals["svg"] = svg
-    names = [run.label for run in report_data.runs]
-    by_task: dict[str, list[Gallery]] = {}
-    for one in galleries:
-        by_task.setdefault(one.task, []).append(one)
     html = environment.get_template("page.html.jinja").render(
-        title=names[0] if len(names) == 1 else f"{len(names)} runs compared",
-        marks=report_data.marks,
-        facts=[what_was_run.run_facts(run) for run in report_data.runs],
-        commands=[reproduce(run) for run in report_data.runs],
-        summary=what_was_run.summary_sentences(report_data),
-        sections=sections,
-        galleries=by_task,
+        **content,
         files=files,
         colours=figures.COLOURS,
         version=winobench.__version__,
-        papers=published.sources(report_data.runs),
         command=shlex.join(command) if command else "",
     )
     return re.sub(r"\n\s*\n+", "\n", html)
-
-
-def _made(makers: Iterable[Callable[[ReportData], Section | None]], report_data: ReportData) -> list[Section]:
-    return [section for section in (maker(report_data) for maker in makers) if section is not None]
 
 
 def _delete_former(folder: pathlib.Path) -> None:
@@ -236,8 +247,7 @@ def _bar_places(bar: Bar) -> dict[str, float]:
     }
 
 
-# Outlines of matplotlib's markers around the origin, for legends on the page.
-_OUTLINES = {
+OUTLINES = {
     "o": "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
     "s": "M-3.6-3.6h7.2v7.2h-7.2z",
     "^": "M0-4.4L4.2 3.4h-8.4z",
@@ -246,17 +256,26 @@ _OUTLINES = {
     "P": "M-1.6-4.4h3.2v2.8h2.8v3.2h-2.8v2.8h-3.2v-2.8h-2.8v-3.2h2.8z",
     "X": "M-4.2-2.2l2-2L0-2l2.2-2.2l2 2L2 0l2.2 2.2l-2 2L0 2l-2.2 2.2l-2-2L-2 0z",
 }
+"""Outlines of matplotlib's markers around the origin, for legends."""
+
+
+def dashes(mark: figures.Mark) -> str | None:
+    """The ``stroke-dasharray`` of a mark's line: empty for a solid one, None without line."""
+    if mark.dash == figures.NO_LINE:
+        return None
+    return "" if mark.dash == "-" else " ".join(f"{2 * part:g}" for part in mark.dash[1])
 
 
 def _marker(mark: figures.Mark) -> markupsafe.Markup:
     """A mark as a small image."""
     colour = figures.page_colour(mark.colour)
-    outline = f'<path d="{_OUTLINES[mark.marker]}" fill="{colour}"/></svg>'
-    if mark.dash == figures.NO_LINE:
+    outline = f'<path d="{OUTLINES[mark.marker]}" fill="{colour}"/></svg>'
+    dash = dashes(mark)
+    if dash is None:
         return markupsafe.Markup(
             f'<svg class="swatch" viewBox="-5 -5 10 10" width="14" height="14" aria-hidden="true">{outline}'
         )
-    dash = "" if mark.dash == "-" else f' stroke-dasharray="{" ".join(f"{2 * part:g}" for part in mark.dash[1])}"'
+    dash = f' stroke-dasharray="{dash}"' if dash else ""
     return markupsafe.Markup(
         '<svg class="swatch" viewBox="-15 -7 30 14" width="30" height="14" aria-hidden="true">'
         f'<path d="M-15 0h30" fill="none" stroke="{colour}" stroke-width="2"{dash}/>{outline}'

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from winobench.base import parquet_files
+from winobench.base import json_files, parquet_files
 from winobench.base.errors import InputError
 from winobench.base.texts import EMPTY_TEXT, text_hash
 from winobench.data.images import GRAY_IMAGE, image_hash
@@ -22,7 +22,7 @@ from winobench.runs.examples import Examples
 # Recomputed scores may differ from stored ones by the order of a sum in float64, relative to the largest score.
 _SAME_SCORE = 1e-9
 # Metadata of a part. Parts that agree in all of it were scored in the same way.
-_SAME_SCORING = (b"winobench.scores", b"winobench.timesteps", b"winobench.error")
+SAME_SCORING = (b"winobench.scores", b"winobench.timesteps", b"winobench.error")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,8 @@ class Batch:
 class ErrorStore:
     """Per-sample errors of (image, text) pairs that were scored in the same way."""
 
-    def __init__(self, table: pa.Table):
+    def __init__(self, table: pa.Table, timesteps: bytes = b""):
+        self._timesteps = timesteps  # JSON; empty where the parts do not say
         self._images, image_codes = parquet_files.encoded(table["image"])
         self._texts, text_codes = parquet_files.encoded(table["text"])
         errors = table["errors"].combine_chunks()
@@ -56,8 +57,13 @@ class ErrorStore:
         self._lengths = np.diff(offsets)[order].astype(np.int64)
         self._first = table["first_sample"].to_numpy()[order].astype(np.int64)
 
-    def pairs(self, images: Sequence[str], texts: Sequence[str], num_samples: int | None = None) -> np.ndarray | None:
-        """Errors of pairs, [num_pairs, num_samples] float32; None where one of them was not scored."""
+    def pairs(
+        self, images: Sequence[str], texts: Sequence[str], num_samples: int | None = None, *, partly: bool = False
+    ) -> np.ndarray | None:
+        """Errors of pairs, [num_pairs, num_samples] float32; None where one of them was not scored.
+
+        With ``partly``, samples that a race never computed are NaN.
+        """
         image_codes = np.array([self._images.get(image, -1) for image in images], np.int64)
         text_codes = np.array([self._texts.get(text, -1) for text in texts], np.int64)
         if not len(image_codes) or image_codes.min() < 0 or text_codes.min() < 0:
@@ -80,28 +86,47 @@ class ErrorStore:
         pair, rows, kept = pair[inside], rows[inside], kept[inside]
         into = parquet_files.ranges(pair * num_samples + self._first[rows], kept)
         errors[into] = self._flat[parquet_files.ranges(self._starts[rows], kept)]
-        return None if np.isnan(errors).any() else errors.reshape(len(keys), num_samples)
+        return None if np.isnan(errors).any() and not partly else errors.reshape(len(keys), num_samples)
 
     def batches(self, examples: Examples, num_samples: int | None, mean: SampleMean = PLAIN) -> list[Batch] | None:
         """The errors behind the scores of examples; None where they are incomplete or give other scores."""
+        batches = self._batches(examples, num_samples, mean)
+        found = [
+            _reproducing(batch, np.stack([examples.scores[row] for row in batch.rows.tolist()]), examples.terms)
+            for batch in batches or ()
+        ]
+        return None if batches is None or None in found else found
+
+    def raced_batches(self, examples: Examples, timesteps: np.ndarray) -> list[Batch] | None:
+        """The errors of a race with these timesteps, NaN where it never computed a sample. Scores are not compared."""
+        if json_files.parse(self._timesteps or b"[]") != timesteps.tolist():
+            return None
+        batches = self._batches(examples, len(timesteps), PLAIN, partly=True)
+        terms = tuple(normalization.TERMS[name] for name in examples.terms or (normalization.OWN.name,))
+        return None if batches is None else [dataclasses.replace(batch, terms=terms) for batch in batches]
+
+    def _batches(
+        self, examples: Examples, num_samples: int | None, mean: SampleMean, *, partly: bool = False
+    ) -> list[Batch] | None:
         by_shape: dict[tuple[int, int], list[int]] = {}
         for row, matrix in enumerate(examples.scores):
             by_shape.setdefault(matrix.shape, []).append(row)
         hashes = {text: text_hash(text) for texts in set(examples.texts) for text in texts}
         batches = []
         for rows in by_shape.values():
-            errors = self._errors_of_terms(examples, rows, hashes, num_samples)
+            errors = self._errors_of_terms(examples, rows, hashes, num_samples, partly)
             if errors is None:
                 return None
-            stored = np.stack([examples.scores[row] for row in rows])
-            batch = _reproducing(Batch(np.array(rows), errors, mean=mean), stored, examples.terms)
-            if batch is None:
-                return None
-            batches.append(batch)
+            batches.append(Batch(np.array(rows), errors, mean=mean))
         return batches
 
     def _errors_of_terms(
-        self, examples: Examples, rows: Sequence[int], hashes: Mapping[str, str], num_samples: int | None
+        self,
+        examples: Examples,
+        rows: Sequence[int],
+        hashes: Mapping[str, str],
+        num_samples: int | None,
+        partly: bool,
     ) -> dict[str, np.ndarray] | None:
         """``Batch.errors`` of examples of one shape; None where those of their pairs themselves are incomplete."""
         empty_hash, gray_hash = text_hash(EMPTY_TEXT), image_hash(GRAY_IMAGE)
@@ -112,7 +137,7 @@ class ErrorStore:
                 (empty_hash,) if term.of_empty_text else [hashes[text] for text in examples.texts[row]] for row in rows
             ]
             asked = [(image, text) for row in range(len(rows)) for image in images[row] for text in texts[row]]
-            errors = self.pairs([image for image, _ in asked], [text for _, text in asked], num_samples)
+            errors = self.pairs([image for image, _ in asked], [text for _, text in asked], num_samples, partly=partly)
             if errors is not None:
                 num_samples = errors.shape[-1]
                 found[term.name] = errors.reshape(len(rows), len(images[0]), len(texts[0]), -1)
@@ -134,11 +159,11 @@ def read_error_stores(folder: pathlib.Path) -> list[ErrorStore]:
             table = error_parts.read_part(path)
         except (InputError, error_parts.DamagedPartError) as error:
             error_parts.refuse(path, error)
-        scoring = tuple(table.schema.metadata.get(key, b"") for key in _SAME_SCORING)
+        scoring = tuple(table.schema.metadata.get(key, b"") for key in SAME_SCORING)
         tables.setdefault(scoring, []).append(table)
     return [
-        ErrorStore(pa.concat_tables([part.replace_schema_metadata(None) for part in parts]))
-        for parts in tables.values()
+        ErrorStore(pa.concat_tables([part.replace_schema_metadata(None) for part in parts]), scoring[1])
+        for scoring, parts in tables.items()
     ]
 
 

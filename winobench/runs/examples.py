@@ -44,6 +44,7 @@ _QUESTION_COLUMNS = columns(
 )
 # Columns with one entry a candidate.
 _SHAPED = ("images", "texts", "target", "scores")
+TERM_COLUMNS = ("terms", "normalized_text", "normalized_gray")
 _PICTURED_COLUMNS = columns(pictures=STRINGS, captions=STRINGS)
 
 
@@ -120,7 +121,7 @@ def read_examples(path: pathlib.Path) -> Examples:
         targets=lists["target"],
         scores=scores,
         correct=np.array(lists["correct"], object).astype(bool),
-        terms=_terms(table, path),
+        terms=terms_of(table, path),
         parts={
             name.removeprefix("correct_").replace("_at_", "@"): np.array(table[name].to_pylist(), bool)
             for name in table.column_names
@@ -129,8 +130,8 @@ def read_examples(path: pathlib.Path) -> Examples:
     )
 
 
-def _terms(table: pa.Table, path: pathlib.Path) -> tuple[str, ...] | None:
-    """What the scores are made of; None where the run does not say."""
+def terms_of(table: pa.Table, path: pathlib.Path) -> tuple[str, ...] | None:
+    """What the scores of a table, of which the columns `TERM_COLUMNS` do, are made of; None where it does not say."""
     if "terms" in table.column_names:
         terms = tuple(table["terms"][0].as_py() or ())
         unknown = [name for name in terms if name not in normalization.TERMS]
@@ -140,7 +141,7 @@ def _terms(table: pa.Table, path: pathlib.Path) -> tuple[str, ...] | None:
                 code="unknown-name",
             )
         return terms
-    if {"normalized_text", "normalized_gray"} <= set(table.column_names):  # of runs before there were terms
+    if set(TERM_COLUMNS[1:]) <= set(table.column_names):  # of runs before there were terms
         is_of = {"unconditional": "normalized_text", "gray_image": "normalized_gray"}
         return ("own", *(term for term, column in is_of.items() if any(table[column].to_pylist())))
     return None

@@ -19,7 +19,7 @@ from winobench.metrics import association
 from winobench.metrics.sample_mean import DTYPES, SampleMean
 from winobench.runs import consistency, image_runs, records
 from winobench.runs import schema as schemas
-from winobench.runs.examples import read_examples, read_questions
+from winobench.runs.examples import Examples, read_examples, read_questions
 from winobench.runs.labels import model_label, shortened
 from winobench.runs.run import BIAS_METRIC, OTHER_METRIC, TEXT_METRIC, Run, TaskRun
 
@@ -75,6 +75,15 @@ def read_run(path: str | os.PathLike[str]) -> Run:
       InputError: the folder does not exist, it holds no run, one that has not finished, or one of another layout, or a
         file of it cannot be read.
     """
+    return _read(path, with_tables=True)
+
+
+def read_numbers(path: str | os.PathLike[str]) -> Run:
+    """A run without its tables of examples, which takes milliseconds. The numbers are not checked against these."""
+    return _read(path, with_tables=False)
+
+
+def _read(path: str | os.PathLike[str], with_tables: bool) -> Run:
     path = pathlib.Path(user_path(path))
     config_path, results_path = path / "config.json", path / "results.json"
     config = _read_config(path, config_path)
@@ -101,7 +110,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     sample_groups = {task: group for group in config.get("rounds") or [] for task in group.get("tasks", [])}
     tasks = {}
     for name, entries in results["tasks"].items():
-        recorded = _recorded_metric(entries, (config.get("metrics") or {}).get(name))
+        recorded = recorded_metric(entries, (config.get("metrics") or {}).get(name))
         if recorded["headline"] and recorded["headline"] not in entries:
             raise InputError(
                 f"{results_path} has no {recorded['headline']!r} of {name}, which is the headline of its metric "
@@ -112,9 +121,14 @@ def read_run(path: str | os.PathLike[str]) -> Run:
             kind = schemas.Agreement if recorded["name"] in metrics.RATING_METRICS else schemas.Proportion
             for row, entry in entries.items():
                 _check(entry, kind, f"tasks.{name}.{row} of {results_path}")
-        task = tasks[name] = _task_run(path, name, entries, recorded, sample_groups.get(name), config["identity"])
+        table = path / "examples" / f"{name}.parquet"
+        examples = None
+        if with_tables and table.is_file():
+            examples = (read_questions if "protocol" in config["identity"] else read_examples)(table)
+        task = _task_run(name, entries, recorded, sample_groups.get(name), config["identity"], examples)
+        tasks[name] = task
         consistency.check_task(task, results_path)
-        if task.examples is None:
+        if not table.is_file():
             notes.append(f"The run has no table of the examples of {name}: only its numbers are shown.")
         elif task.has_answers and task.metric != TEXT_METRIC and task.judge is None:
             notes.append(
@@ -126,7 +140,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     return run
 
 
-def _recorded_metric(entries: Mapping[str, Mapping[str, Any]], recorded: schemas.Metric | None) -> schemas.Metric:
+def recorded_metric(entries: Mapping[str, Mapping[str, Any]], recorded: schemas.Metric | None) -> schemas.Metric:
     """How a task was judged, as ``config.json`` says, or by the names of its rows where that is of an older version."""
     if recorded is not None:
         return recorded
@@ -140,20 +154,18 @@ def _recorded_metric(entries: Mapping[str, Mapping[str, Any]], recorded: schemas
 
 
 def _task_run(
-    path: pathlib.Path,
     name: str,
     entries: Mapping[str, Mapping[str, Any]],
     recorded: schemas.Metric,
     described: Mapping[str, Any] | None,
     identity: Mapping[str, Any],
+    examples: Examples | None,
 ) -> TaskRun:
-    table_path = path / "examples" / f"{name}.parquet"
-    read = read_questions if "protocol" in identity else read_examples
     common = {
         "name": name,
         "results": entries,
         "identity": (identity.get("tasks") or {}).get(name, {}),
-        "examples": read(table_path) if table_path.is_file() else None,
+        "examples": examples,
     }
     if "protocol" in identity:
         shown = tuple(row for row in entries if "/" not in row)[:1]

@@ -18,7 +18,8 @@ import contextlib
 import json
 import os
 import pathlib
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -42,8 +43,12 @@ ERRORS, RESPONSES = "errors", "responses"
 INSTANCE = "instance"
 """In the identity of a scorer without ``fingerprint()``: a name that no other scorer has."""
 
+REPEATING = ("groups.list.element", "images.list.element", "terms.list.element", "texts.key_value.key", "status")
+"""Columns of the tables of examples with few different values, or with those of the row before."""
+
 _EXAMPLES, _GALLERY = "examples", "gallery"
 _FOLDERS = {ERRORS: (ERRORS, _EXAMPLES, _GALLERY), RESPONSES: (RESPONSES, _EXAMPLES), DRAWN: (DRAWN, PICTURES)}
+_SECONDS_OF_A_LOOK = 0.05
 _REPORT = "report"  # what winobench report makes of the run, in the run's own folder
 
 
@@ -53,10 +58,10 @@ def write_json(path: pathlib.Path, value: Any) -> None:
         whole_files.write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
-def write_table(path: pathlib.Path, table: pa.Table) -> None:
+def write_table(path: pathlib.Path, table: pa.Table, repeating: Collection[str] | None = None) -> None:
     """Writes a Parquet file that is either whole or not there."""
     with whole_files.writing(path):
-        parquet_files.write(path, table)
+        parquet_files.write(path, table, repeating)
 
 
 class RunFolder:
@@ -150,12 +155,12 @@ class RunFolder:
         write_json(self.config_path, {"schema": SCHEMA_VERSION, **description})
 
     def write_examples(self, task: str, table: pa.Table) -> None:
-        write_table(self.examples_path / f"{task}.parquet", table)
+        write_table(self.examples_path / f"{task}.parquet", table, REPEATING)
 
     def write_gallery(self, task: str, table: pa.Table) -> None:
         with whole_files.writing(self.gallery_path):
             self.gallery_path.mkdir(exist_ok=True)  # runs of text benchmarks have none as long as they need none
-        write_table(self.gallery_path / f"{task}.parquet", table)
+        write_table(self.gallery_path / f"{task}.parquet", table, ())
 
     def has_records(self) -> bool:
         return any(self.records_path.glob("part-*"))
@@ -220,7 +225,11 @@ class RunFolder:
     def _take(self) -> None:
         # Runs with images and of texts both have a folder of examples.
         self._lock = os.open(self.records_path if self._kind == DRAWN else self.examples_path, os.O_RDONLY)
-        if not whole_files.lock(self._lock):
+        is_ours = whole_files.lock(self._lock)
+        if not is_ours:  # a viewer may be looking whether it is taken
+            time.sleep(_SECONDS_OF_A_LOOK)
+            is_ours = whole_files.lock(self._lock)
+        if not is_ours:
             self.close()
             raise InputError(
                 f"another process is writing into {self.path}: wait for it, or choose another --workdir.", code="in-use"

@@ -167,6 +167,14 @@ class Run:
                 return batches
         return None
 
+    def recorded_batches(self, task: str) -> list[Batch] | None:
+        """As `batches`; of a race with NaN for each sample that it never computed."""
+        record = self.tasks[task]
+        if not self.has_raced(task) or record.examples is None or record.timesteps is None:
+            return self.batches(task)
+        found = (store.raced_batches(record.examples, record.timesteps) for store in self.errors)
+        return next((batches for batches in found if batches is not None), None)
+
     def pictures(self, task: str) -> dict[str, bytes]:
         """SHA-256 of an image -> a small JPEG of it, for the examples that the run kept images of."""
         path = self.path / "gallery" / f"{task}.parquet"

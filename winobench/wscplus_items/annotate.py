@@ -13,8 +13,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from winobench import judging
-from winobench.judging import server
+from winobench import judging, web
 from winobench.wscplus_items.items import Item
 
 LABELS = VALID, SEMI_VALID, INVALID = "valid", "semi-valid", "invalid"
@@ -44,7 +43,7 @@ def in_order(items: Sequence[Item]) -> list[Item]:
 
 def serve(
     items: Sequence[Item], labels: judging.Labels, port: int | None = None
-) -> contextlib.AbstractContextManager[server.Server]:
+) -> contextlib.AbstractContextManager[web.Server]:
     """A running server for the page of one person."""
     return judging.serve(judging.Page(page(labels.name), [_shown(item) for item in in_order(items)], labels), port)
 

@@ -16,8 +16,8 @@ from winobench.runs.labels import shortened, task_label
 
 _FLIP_LETTERS = 200  # of a text
 
-# Task and row of its results -> place of a pair of runs -> their difference.
-_Found = dict[tuple[str, str], dict[int, analysis.Difference]]
+Found = dict[tuple[str, str], dict[int, analysis.Difference]]
+"""Task and row of its results -> place of a pair of runs -> their difference."""
 
 
 def difference_section(report_data: ReportData) -> Section | None:
@@ -25,7 +25,9 @@ def difference_section(report_data: ReportData) -> Section | None:
     if len(report_data.runs) < 2:
         return None
     pairs = report_data.compared()
-    found, flips, notes = _differences(report_data, pairs)
+    found, paired, notes = find_differences(report_data, pairs)
+    is_few = len(report_data.runs) <= FEW_RUNS
+    flips = [[flip for pair in some if is_few for flip in comparison.flips(pair)] for some in paired]
     main, parts = _rows(found, len(pairs))
     if not main and not notes:
         return None
@@ -70,11 +72,11 @@ def difference_section(report_data: ReportData) -> Section | None:
     return section
 
 
-def _differences(
+def find_differences(
     report_data: ReportData, pairs: Sequence[tuple[int, int]]
-) -> tuple[_Found, list[list[comparison.Flip]], list[str]]:
-    """The differences, the flips of each pair of few runs, and sentences on missing or partial comparisons."""
-    found: _Found = {}
+) -> tuple[Found, list[list[comparison.PairedTask]], list[str]]:
+    """The differences, the tasks of each pair, and sentences on missing or partial comparisons."""
+    found: Found = {}
     paired: list[list[comparison.PairedTask]] = [[] for _ in pairs]
     notes = []
     lacking: dict[str, list[str]] = {}
@@ -116,12 +118,10 @@ def _differences(
     together = analysis.adjusted([found[key][place] for key, place in places])
     for (key, place), difference in zip(places, together, strict=True):
         found[key][place] = difference
-    is_few = len(report_data.runs) <= FEW_RUNS
-    flips = [[flip for pair in some if is_few for flip in comparison.flips(pair)] for some in paired]
-    return found, flips, notes
+    return found, paired, notes
 
 
-def _of_samples(report_data: ReportData, found: _Found) -> str:
+def _of_samples(report_data: ReportData, found: Found) -> str:
     """The sentence on the noise of the samples, if there are any."""
     if all(run.tasks[task].deterministic for task, _ in found for run in report_data.runs if task in run.tasks):
         return ""
@@ -131,7 +131,7 @@ def _of_samples(report_data: ReportData, found: _Found) -> str:
     return f"{said}."
 
 
-def _rows(found: _Found, num_pairs: int) -> tuple[list[TableRow], dict[str, list[TableRow]]]:
+def _rows(found: Found, num_pairs: int) -> tuple[list[TableRow], dict[str, list[TableRow]]]:
     """Rows of the tasks under their headings, and task -> rows of its sub-tasks."""
     main, parts = [], {}
     last = None
@@ -153,7 +153,7 @@ def _rows(found: _Found, num_pairs: int) -> tuple[list[TableRow], dict[str, list
     return main, parts
 
 
-def _records(report_data: ReportData, pairs: Sequence[tuple[int, int]], found: _Found) -> list[dict[str, Any]]:
+def _records(report_data: ReportData, pairs: Sequence[tuple[int, int]], found: Found) -> list[dict[str, Any]]:
     rows = []
     for by_pair in found.values():
         for place, difference in by_pair.items():

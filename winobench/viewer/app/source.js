@@ -1,0 +1,289 @@
+// What the pages show: documents and Parquet files under data/, from the server or from a bundle.
+
+import { parquetMetadataAsync, parquetRead, parquetReadObjects } from './vendor/hyparquet/src/index.js'
+import { decompress } from './vendor/fzstd/index.mjs'
+
+const KEPT_COLUMNS = 12
+const KEPT_DOCUMENTS = 40
+const FOOTER_BYTES = 2 ** 17
+const POLL_MILLISECONDS = 400
+const compressors = { ZSTD: input => decompress(input) }
+
+// A cache of a few entries, the one used last at its end. Failures are not kept.
+class Recent {
+  constructor(size) {
+    this.size = size
+    this.entries = new Map()
+  }
+
+  get(key, make) {
+    let entry = this.entries.get(key)
+    if (entry === undefined) {
+      entry = make()
+      entry.catch(() => this.entries.delete(key))
+    }
+    this.entries.delete(key)
+    this.entries.set(key, entry)
+    if (this.entries.size > this.size) this.entries.delete(this.entries.keys().next().value)
+    return entry
+  }
+
+  clear() {
+    this.entries.clear()
+  }
+}
+
+const documents = new Recent(KEPT_DOCUMENTS)
+const tables = new Recent(24)
+
+const at = (...parts) => ['data', ...parts.map(part => encodeURIComponent(part))].join('/')
+const after = milliseconds => new Promise(resolve => setTimeout(resolve, milliseconds))
+
+// The error of an answer, with the server's sentence where it gives one.
+async function failure(response, address) {
+  let sentence
+  try {
+    sentence = (await response.json()).error
+  } catch {
+    // Other servers answer with pages of their own.
+  }
+  return new Error(sentence ?? `${decodeURIComponent(address)} cannot be read (status ${response.status}).`)
+}
+
+async function request(address, options) {
+  try {
+    return await fetch(address, options)
+  } catch {
+    throw new Error('The server does not answer: start it again, and reload this page.')
+  }
+}
+
+async function readJson(address) {
+  for (;;) {
+    const response = await request(address)
+    if (response.status === 202) {
+      await after(POLL_MILLISECONDS)
+      continue
+    }
+    if (!response.ok) throw await failure(response, address)
+    let found
+    try {
+      found = await response.json()
+    } catch {
+      throw new Error(`${decodeURIComponent(address)} is not valid JSON.`)
+    }
+    // A bundle has a sentence in place of what could not be made.
+    if (typeof found?.error === 'string') throw new Error(found.error)
+    return found
+  }
+}
+
+const document_ = (...parts) => documents.get(at(...parts), () => readJson(at(...parts)))
+
+// Forgets everything, so that a run that changed is read again.
+export function forget() {
+  documents.clear()
+  tables.clear()
+}
+
+export const site = () => document_('site.json')
+export const run = slug => document_('runs', slug, 'run.json')
+export const results = slug => document_('runs', slug, 'results.json')
+export const config = slug => document_('runs', slug, 'config.json')
+export const drawn = slug => document_('runs', slug, 'drawn.json')
+export const report = slugs => document_('report', `${slugs.join('~')}.json`)
+export const picture = (slug, file) => `data/runs/${encodeURIComponent(slug)}/${file.split('/').map(encodeURIComponent).join('/')}`
+export const exported = (slug, name) => at('runs', slug, 'export', name)
+
+// The paired differences of a run from a baseline. A bundle has one order of each pair.
+export async function pair(baseline, other) {
+  const name = `${baseline}~${other}.json`
+  if (!(await site()).bundle) return document_('pairs', name)
+  const [first, second] = [baseline, other].sort()
+  const found = await document_('pairs', `${first}~${second}.json`)
+  return first === baseline ? found : { ...found, first: found.second, second: found.first, rows: found.rows.map(turned) }
+}
+
+function turned(row) {
+  return {
+    ...row,
+    first: row.second,
+    second: row.first,
+    difference: -row.difference,
+    low: -row.high,
+    high: -row.low,
+    only_first: row.only_second,
+    only_second: row.only_first,
+  }
+}
+
+// A file by ranges, for hyparquet. The first request brings its end, with the footer. A server without ranges sends the
+// whole file at once. The file's version is that of the first answer.
+async function ranges(address) {
+  const ask = async range => {
+    const response = await request(address, { headers: { Range: `bytes=${range}` } })
+    if (!response.ok) throw await failure(response, address)
+    return response
+  }
+  const first = await ask(`-${FOOTER_BYTES}`)
+  const end = await first.arrayBuffer()
+  const version = first.headers.get('ETag')
+  const byteLength = first.status === 206 ? Number(first.headers.get('Content-Range').split('/')[1]) : end.byteLength
+  const begin = byteLength - end.byteLength
+  return {
+    byteLength,
+    async slice(from, to = byteLength) {
+      if (from >= begin) return end.slice(from - begin, to - begin)
+      const response = await ask(`${from}-${to - 1}`)
+      if (response.headers.get('ETag') !== version || response.status !== 206) {
+        tables.clear()
+        throw new Error('The file has changed since the page was opened: reload the page.')
+      }
+      return response.arrayBuffer()
+    },
+  }
+}
+
+// A Parquet file that is read by ranges.
+class Table {
+  static async open(address) {
+    const plain = await ranges(address)
+    try {
+      const metadata = await parquetMetadataAsync(plain)
+      return new Table(address, plain, metadata)
+    } catch (error) {
+      if (error.message.startsWith('The file has')) throw error
+      throw new Error(`${decodeURIComponent(address)} cannot be read: it is damaged, or no Parquet file.`)
+    }
+  }
+
+  constructor(address, file, metadata) {
+    this.address = address
+    this.file = file
+    this.metadata = metadata
+    this.rows = Number(metadata.num_rows)
+    this.names = metadata.schema.filter((_, place) => place > 0 && isTop(metadata.schema, place)).map(({ name }) => name)
+    this.kept = new Recent(KEPT_COLUMNS)
+  }
+
+  has(name) {
+    return this.names.includes(name)
+  }
+
+  // All values of a column.
+  column(name) {
+    return this.kept.get(name, async () => {
+      const values = new Array(this.rows)
+      await this.reading({
+        columns: [name],
+        onChunk: ({ columnData, rowStart }) => {
+          for (let place = 0; place < columnData.length; place++) values[rowStart + place] = plainValue(columnData[place])
+        },
+      })
+      return values
+    })
+  }
+
+  // Some rows as objects, by ranges of the pages that hold them.
+  async slice(from, to, columns = this.names) {
+    return (await this.objects({ columns: columns.filter(name => this.has(name)), rowStart: from, rowEnd: Math.min(to, this.rows), useOffsetIndex: true })).map(plainValue)
+  }
+
+  async row(place, columns = this.names) {
+    if (!(place >= 0 && place < this.rows)) throw new Error(`The table has ${this.rows} rows, and none of number ${place}.`)
+    return (await this.slice(place, place + 1, columns))[0]
+  }
+
+  reading(options) {
+    return this.guarded(parquetRead({ file: this.file, metadata: this.metadata, compressors, utf8: false, ...options }))
+  }
+
+  objects(options) {
+    return this.guarded(parquetReadObjects({ file: this.file, metadata: this.metadata, compressors, utf8: false, ...options }))
+  }
+
+  async guarded(work) {
+    try {
+      return await work
+    } catch (error) {
+      if (/^The (file|server)/.test(error.message)) throw error
+      throw new Error(`${decodeURIComponent(this.address)} cannot be read: ${error.message}`)
+    }
+  }
+}
+
+// Whether an element of a Parquet schema is a column itself, and not a part of one.
+function isTop(schema, place) {
+  let next = 1
+  for (let number = 0; number < schema[0].num_children; number++) {
+    if (next === place) return true
+    next = behind(schema, next)
+    if (next > place) return false
+  }
+  return false
+}
+
+function behind(schema, place) {
+  let next = place + 1
+  for (let number = 0; number < (schema[place].num_children ?? 0); number++) next = behind(schema, next)
+  return next
+}
+
+// 64-bit integers as numbers, everywhere in a value.
+function plainValue(value) {
+  if (typeof value === 'bigint') return Number(value)
+  if (Array.isArray(value)) return value.map(plainValue)
+  if (value && typeof value === 'object' && !ArrayBuffer.isView(value)) {
+    return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, plainValue(part)]))
+  }
+  return value
+}
+
+const open = (...parts) => tables.get(at(...parts), () => Table.open(at(...parts)))
+
+// The examples of a task: Table with column(name), row(number), slice(from, to).
+export const examples = (slug, task) => open('runs', slug, 'examples', `${task}.parquet`)
+
+// The errors behind one row: { images, texts, samples, terms }, or null where the run has none.
+export async function errors(slug, task, row) {
+  if (!(await site()).bundle) return document_('runs', slug, 'errors', task, `${row}.json`)
+  const table = await open('runs', slug, 'errors', `${task}.parquet`)
+  const terms = await table.row(row)
+  const own = terms.own
+  return { images: own.length, texts: own[0].length, samples: own[0][0].length, terms }
+}
+
+// A kept image as a Blob, by the SHA-256 of its pixels; null where the run has not kept it.
+export async function image(slug, task, sha256) {
+  const table = await open('runs', slug, 'gallery', `${task}.parquet`)
+  table.places ??= table.column('image').then(names => new Map(names.map((name, place) => [name, place])))
+  const place = (await table.places).get(sha256)
+  if (place === undefined) return null
+  const { jpeg } = await table.row(place, ['jpeg'])
+  return new Blob([jpeg], { type: 'image/jpeg' })
+}
+
+let listed = {}
+
+// All runs, as they are now. An answer that is the same as before is the same object. isFixed: it never changes.
+export async function runs() {
+  const isFixed = (await site()).bundle
+  const response = await request(at('runs.json'), listed.version && { headers: { 'If-None-Match': listed.version } })
+  if (response.status === 304) return listed.answer
+  if (!response.ok) throw await failure(response, at('runs.json'))
+  listed = { version: response.headers.get('ETag'), answer: { ...(await response.json()), isFixed } }
+  return listed.answer
+}
+
+// The numbers of all finished runs, by task.
+export const leaderboard = () => readJson(at('leaderboard.json'))
+
+export const raw = (slug, name) => at('runs', slug, name)
+
+// Forgets a run's documents, so that they are read again.
+export function forgetRun(slug) {
+  const mark = `runs/${encodeURIComponent(slug)}/`
+  for (const recent of [documents, tables]) {
+    for (const key of [...recent.entries.keys()]) if (key.includes(mark)) recent.entries.delete(key)
+  }
+}

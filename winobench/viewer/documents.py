@@ -1,0 +1,332 @@
+"""What the application reads of runs: JSON documents, and tables of errors.
+
+Values are plain: every text is as the run has it, and nothing is markup but the drawings of panels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import winobench
+from winobench.base.errors import InputError
+from winobench.generation.page import THUMBNAILS
+from winobench.metrics.agreement import NUM_RESAMPLES
+from winobench.report import analysis, exports, figures, inspect_logs, page, published
+from winobench.report.cells import Table
+from winobench.report.figures import Mark, Panel
+from winobench.report.panels import to_svg
+from winobench.report.sections import differences, what_was_run
+from winobench.report.sections.shared import Details, ReportData, Section
+from winobench.runs.examples import TERM_COLUMNS, terms_of
+from winobench.runs.image_runs import read_pictures
+from winobench.runs.labels import task_label
+from winobench.runs.reading import read_numbers, read_run, read_runs
+from winobench.runs.run import OTHER_METRIC, Run, TaskRun
+from winobench.runs.verdicts import generation_accuracy, read_verdicts
+from winobench.viewer import site
+
+# Records with a row a question: the application reads these from the tables of examples.
+_LONG_RECORDS = ("flips.csv", "gallery.csv", "pictures.csv", "questions.csv")
+
+Reproduce = Callable[[Run], str | None]
+
+
+def run_document(
+    path: str | os.PathLike, slug: str, label: str | None = None, reproduce: Reproduce = lambda run: None
+) -> dict[str, Any]:
+    """A run's settings and what its tables hold. Reads no whole table."""
+    run = read_numbers(path)
+    notes = list(run.notes)
+    tasks = {name: _task(run, record, notes) for name, record in run.tasks.items()}
+    return {
+        "slug": slug,
+        "label": label or run.label,
+        "model": run.model,
+        "kind": "text" if run.is_text else "images",
+        "facts": what_was_run.run_facts(run),
+        "command": reproduce(run),
+        "notes": notes,
+        "failed": dict(run.failed),
+        "exports": list(site.EXPORTS),
+        "tasks": tasks,
+    }
+
+
+def report_document(
+    paths: Sequence[str | os.PathLike],
+    labels: Sequence[str] | None = None,
+    reproduce: Reproduce = lambda run: None,
+    examples: int = page.GALLERY_EXAMPLES,
+) -> dict[str, Any]:
+    """The report page on runs as data. The first run is the baseline."""
+    if len(paths) > site.MOST_RUNS:
+        raise InputError(
+            f"{len(paths)} runs are too many for one report: choose at most {site.MOST_RUNS}.", code="too-many"
+        )
+    report_data = _report_data(paths, labels, examples)
+    sections, galleries, _ = page.make_sections(report_data)
+    found = _Plain(report_data.marks).content(page.contents(report_data, sections, galleries, reproduce))
+    return {"winobench": winobench.__version__, "is_text": report_data.is_text, **found}
+
+
+def pair_document(
+    first: str | os.PathLike, second: str | os.PathLike, labels: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Paired differences of the second run less the first one, by task, group and skill."""
+    report_data = _report_data([first, second], labels, 0)
+    found, _, notes = differences.find_differences(report_data, [(0, 1)])
+    rows = [_difference(one) for by_pair in found.values() for one in by_pair.values()]
+    names = [run.label for run in report_data.runs]
+    return {
+        "first": names[0],
+        "second": names[1],
+        "is_text": report_data.is_text,
+        "clear_below": analysis.CLEAR_BELOW,
+        "few_clusters": analysis.FEW_CLUSTERS,
+        "rows": rows,
+        "notes": notes,
+    }
+
+
+def drawn_document(path: str | os.PathLike, slug: str) -> dict[str, Any]:
+    """A run of generated images. Of one that has not finished, the images that are there."""
+    run = read_pictures(path, complete=False)
+    written = read_verdicts(run.folder)
+    # Without those of images that were generated again.
+    verdicts = {
+        record.file: found
+        for record in run.records
+        if (found := written.get(record.file)) is not None and found.sha256 == record.sha256
+    }
+    images = []
+    for record in run.records:
+        verdict = verdicts.get(record.file)
+        thumbnail = f"{THUMBNAILS}/{record.sha256[:32]}.jpg"
+        images.append(
+            {
+                "file": record.file,
+                "thumbnail": thumbnail if (run.folder / thumbnail).is_file() else None,
+                "model": record.model,
+                "seed": record.seed,
+                "number": record.number,
+                "prompt": record.prompt.text,
+                "category": record.prompt.category,
+                "verdict": None if verdict is None else {"correct": verdict.correct, "found": verdict.found},
+                "judgements": {},
+            }
+        )
+    return {
+        "slug": slug,
+        "status": run.config.get("status"),
+        "prompts": [prompt.to_json() for prompt in run.prompts],
+        "models": [dataclasses.asdict(model) for model in run.models],
+        "seeds": list(run.seeds),
+        "images": images,
+        "accuracy": generation_accuracy(run, verdicts),
+    }
+
+
+def export(path: str | os.PathLike, name: str, reproduce: Reproduce = lambda run: None) -> str | bytes:
+    """A run as a file for others, by the file's name, one of `winobench.viewer.site.EXPORTS`."""
+    run = read_run(path)
+    match name:
+        case "results.csv":
+            return run.table("csv", groups=True)
+        case "results.tex":
+            return run.table("latex")
+        case "model-card.md":
+            return exports.model_card(run, reproduce(run))
+        case "eval_results.yaml":
+            return exports.eval_results(run)
+        case "report.html":
+            report_data = _report_data([path], None, page.GALLERY_EXAMPLES)
+            sections, galleries, _ = page.make_sections(report_data)
+            return page.render(page.contents(report_data, sections, galleries, reproduce), {}, {}, command=())
+        case "inspect.zip":
+            with tempfile.TemporaryDirectory() as folder:
+                (archive,) = inspect_logs.inspect_log(run, pathlib.Path(folder) / name)
+                return archive.read_bytes()
+    raise InputError(f"{name!r:.80} is no file of a run: choose from {', '.join(site.EXPORTS)}.", code="unknown-name")
+
+
+def errors_table(run: Run, task: str) -> pa.Table | None:
+    """The errors behind a task's scores: a row an example, a column a term, [images or 1][texts or 1][samples].
+
+    A sample that a race never computed is null. None where the errors are not complete.
+    """
+    batches = run.recorded_batches(task)
+    if batches is None:
+        return None
+    order = np.argsort(np.concatenate([batch.rows for batch in batches]), kind="stable")
+    names = [term.name for term in batches[0].terms]
+    return pa.table(
+        {name: pa.concat_arrays([_nested(batch.errors[name]) for batch in batches]).take(order) for name in names}
+    )
+
+
+def _nested(errors: np.ndarray) -> pa.Array:
+    """[n, images, texts, samples] float32 as n lists."""
+    found = pa.array(errors.ravel(), from_pandas=True)
+    for axis in (3, 2, 1):
+        ends = np.arange(0, len(found) + 1, errors.shape[axis], dtype=np.int32)
+        found = pa.ListArray.from_arrays(ends, found)
+    return found
+
+
+def _report_data(paths: Sequence[str | os.PathLike], labels: Sequence[str] | None, examples: int) -> ReportData:
+    runs = read_runs(paths)
+    for run, label in zip(runs, labels or [run.label for run in runs], strict=True):
+        run.label = label
+    return ReportData(runs, resamples=NUM_RESAMPLES, seed=0, examples=examples)
+
+
+def _task(run: Run, record: TaskRun, notes: list[str]) -> dict[str, Any]:
+    """What a task's numbers and its table are. Adds a sentence to the notes where the table cannot be read."""
+    rows, terms = None, None
+    path = run.path / "examples" / f"{record.name}.parquet"
+    if path.is_file():
+        try:
+            rows, terms = _looked_at(path, run.is_text)
+        except (OSError, pa.ArrowException, InputError) as error:
+            notes.append(f"The table of the examples of {record.name} cannot be read: {_in_one_line(error)}")
+    return {
+        "label": task_label(record.name),
+        "metric": record.metric,
+        "best": record.best,
+        "shown": list(record.shown),
+        "kind": _kind(run, record),
+        "deterministic": record.deterministic,
+        "num_samples": record.num_samples,
+        "timesteps": None if record.timesteps is None else record.timesteps.tolist(),
+        "raced": run.has_raced(record.name),
+        "rows": rows,
+        "has_errors": rows is not None and record.has_answers and not run.is_text and _has_parts(run),
+        "has_gallery": (run.path / "gallery" / path.name).is_file(),
+        "terms": terms,
+        "published": [
+            {
+                "metric": metric,
+                "value": number.value,
+                "printed": number.printed,
+                "model": number.model,
+                "citation": published.citation(number),
+                "note": number.note,
+            }
+            for (task, metric), number in published.references_of(run).items()
+            if task == record.name
+        ],
+    }
+
+
+def _kind(run: Run, record: TaskRun) -> str:
+    if run.is_text:
+        return "text"
+    if record.is_bias:
+        return "bias"
+    if record.is_rated:
+        return "rated"
+    return "other" if record.metric in (OTHER_METRIC, None) else "answers"
+
+
+def _looked_at(path: pathlib.Path, is_text: bool) -> tuple[int, list[str] | None]:
+    """The number of rows of a table of examples, and what its scores are made of."""
+    with pq.ParquetFile(path) as file:
+        names = [name for name in TERM_COLUMNS if name in file.schema_arrow.names]
+        # One row says it in tables with the first of these columns.
+        size = 1 if TERM_COLUMNS[0] in names else max(1, file.metadata.num_rows)
+        table = next(file.iter_batches(size, columns=names), None) if names and not is_text else None
+        terms = None if table is None else terms_of(pa.Table.from_batches([table]), path)
+        return file.metadata.num_rows, None if terms is None else list(terms)
+
+
+def _has_parts(run: Run) -> bool:
+    return any((run.path / "errors").glob("part-*.parquet"))
+
+
+def _in_one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def _difference(one: analysis.Difference) -> dict[str, Any]:
+    return {
+        "task": one.task,
+        "metric": one.metric,
+        "group": one.group,
+        "first": one.first,
+        "second": one.second,
+        "difference": one.value,
+        "low": one.low,
+        "high": one.high,
+        "p": one.p_value,
+        "only_first": one.only_first,
+        "only_second": one.only_second,
+        "n": one.num_examples,
+        "clusters": one.clusters_apart,
+        "lacks_noise": one.lacks_noise,
+    }
+
+
+class _Plain:
+    """Sections as JSON values. Marks are collected in one list and named by their number in it."""
+
+    def __init__(self, marks: Sequence[Mark]):
+        self._marks = list(dict.fromkeys(marks))
+        self._key, self._panels = "", 0
+
+    def content(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        sections = [self._section(section) for section in content["sections"]]
+        galleries = {task: self.value(some) for task, some in content["galleries"].items()}
+        others = {name: self.value(content[name]) for name in ("title", "summary", "facts", "commands", "papers")}
+        return {**others, "marks": [_mark(mark) for mark in self._marks], "sections": sections, "galleries": galleries}
+
+    def _section(self, section: Section) -> dict[str, Any]:
+        self._key, self._panels = section.key, 0
+        found = {field.name: getattr(section, field.name) for field in dataclasses.fields(section)}
+        del found["pictures"]  # files of the same panels
+        found["records"] = {name: rows for name, rows in section.records.items() if name not in _LONG_RECORDS}
+        return {name: self.value(value) for name, value in found.items()}
+
+    def value(self, value: Any) -> Any:
+        match value:
+            case Mark():
+                if value not in self._marks:
+                    self._marks.append(value)
+                return self._marks.index(value)
+            case Panel():
+                self._panels += 1
+                svg = to_svg(value, f"{self._key}{self._panels}")
+                return {"title": value.title, "description": value.description, "width": value.width, "svg": svg}
+            case Table():
+                most = page.MOST_CELLS // max(1, len(value.columns))
+                shown = {"caption": value.caption, "columns": value.columns, "rows": value.rows[:most]}
+                return {**self.value(shown), "more": max(0, len(value.rows) - most)}
+            case Mapping():
+                return {str(key): self.value(one) for key, one in value.items()}
+            case str() | bool() | None | int():
+                return value
+            case float():
+                return value if np.isfinite(value) else None
+            case np.generic():
+                return self.value(value.item())
+            case np.ndarray():
+                return self.value(value.tolist())
+            case list() | tuple():
+                return [self.value(one) for one in value]
+        found = {field.name: self.value(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        if isinstance(value, Details):
+            found["open"] = found.pop("is_open")
+        return found
+
+
+def _mark(mark: Mark) -> dict[str, Any]:
+    colour = figures.page_colour(mark.colour)
+    return {"label": mark.label, "colour": colour, "marker": page.OUTLINES[mark.marker], "dash": page.dashes(mark)}

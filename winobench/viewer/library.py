@@ -1,0 +1,395 @@
+"""Which runs there are, and how far each got: looked up anew at every request, whoever writes or deletes them.
+
+Folders are not trusted. A file is read, or given out, only where it is a regular file within the run's folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime
+import errno
+import os
+import pathlib
+import re
+import stat
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import pyarrow.parquet as pq
+
+from winobench import metrics
+from winobench.base import files, json_files
+from winobench.base.errors import InputError
+from winobench.runs import image_records, image_runs, records
+from winobench.runs.labels import model_label, shortened
+from winobench.runs.reading import recorded_metric
+from winobench.runs.run import BIAS_METRIC
+
+RUNNING, FINISHED, INTERRUPTED, FAILED, UNREADABLE = "running", "finished", "interrupted", "failed", "unreadable"
+"""What the status of a run can be."""
+
+IMAGES, TEXT, GENERATED = "images", "text", "generated"
+"""Kinds of runs."""
+
+LARGEST_RESULTS = 64 * 2**20
+"""Bytes of a ``results.json`` that is read."""
+
+_CONFIG, _RESULTS = "config.json", "results.json"
+_FOLDERS = {
+    IMAGES: (records.ERRORS, "examples", "gallery"),
+    TEXT: (records.RESPONSES, "examples", "gallery"),
+    GENERATED: (image_records.DRAWN, image_records.PICTURES),
+}
+_UNITS = {IMAGES: "errors", TEXT: "responses", GENERATED: "images"}
+_MOST_LETTERS, _MOST_LETTERS_OF_REASONS, _MOST_TASKS = 60, 500, 500
+_BYTES_AT_ONCE = 2**20
+
+T = TypeVar("T")
+Stamp = tuple[int, int, int]  # inode, size and time of a file
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A run's folder, and its name in addresses."""
+
+    slug: str
+    folder: pathlib.Path  # as it was named, for people
+    root: str  # without links
+
+
+@dataclasses.dataclass(frozen=True)
+class _Kept:
+    """What was read out of a file, or why it could not be."""
+
+    stamp: Stamp
+    value: Any = None
+    error: Exception | None = None
+
+
+class Library:
+    """The runs in some folders: each a run's, or one that holds runs."""
+
+    def __init__(self, paths: Sequence[str | os.PathLike[str]]):
+        self._paths = [pathlib.Path(files.user_path(path)) for path in paths]
+        self._places: dict[str, Place] = {}  # by the slug, as they were last seen
+        self._slugs: dict[str, str] = {}  # by the folder without links; a slug is never given to another one
+        self._read: dict[str, _Kept] = {}  # by the file's path
+        self._seen: dict[str, _Kept] = {}  # of the files that are still there
+        self._lock = threading.RLock()
+
+    def places(self) -> list[Place]:
+        """The runs that are there now, in the order of the paths and then of the names."""
+        with self._lock:
+            found: dict[str, Place] = {}
+            for folder in self._folders():
+                root = os.path.realpath(folder)
+                found.setdefault(root, Place(self._slug(root), folder, root))
+            self._places = {place.slug: place for place in found.values()}
+            return list(found.values())
+
+    def find(self, slug: str) -> Place:
+        """The run of a slug. Raises InputError where it is gone."""
+        known = self._places.get(slug)
+        if known is not None and _is_run(pathlib.Path(known.root)):
+            return known
+        for place in self.places():
+            if place.slug == slug:
+                return place
+        raise InputError(f"the run {slug!r} is not there: it was moved or deleted", code="no-such-folder")
+
+    def runs(self) -> list[dict[str, Any]]:
+        """What a table of runs shows, the newest first. Of a run that cannot be read, the reason."""
+        with self._lock:
+            places, self._seen = self.places(), {}
+            found = [self._described(place) for place in places]
+            self._read = self._seen
+        labels = [run["label"] for run in found]
+        for run, place in zip(found, places, strict=True):
+            if labels.count(run["label"]) > 1:
+                run["label"] = f"{run['label']} ({_text(place.folder.name)})"
+        return sorted(found, key=lambda run: run["started"] or "", reverse=True)
+
+    def _folders(self) -> Iterator[pathlib.Path]:
+        for path in self._paths:
+            path = pathlib.Path(os.path.abspath(path))
+            if _is_run(path):
+                yield path
+                continue
+            with contextlib.suppress(OSError), os.scandir(path) as entries:
+                names = sorted(entry.name for entry in entries)
+                yield from (path / name for name in names if _is_run(path / name))
+
+    def _slug(self, root: str) -> str:
+        if root not in self._slugs:
+            safe = re.sub(r"[^A-Za-z0-9._-]+", "-", os.path.basename(root))[:100]
+            safe = safe if safe.strip(".") else "run"
+            taken, number, slug = set(self._slugs.values()), 1, safe
+            while slug in taken:
+                number += 1
+                slug = f"{safe}-{number}"
+            self._slugs[root] = slug
+        return self._slugs[root]
+
+    def _described(self, place: Place) -> dict[str, Any]:
+        """The entry of a run. It never fails, whatever is in the folder."""
+        entry: dict[str, Any] = {
+            "slug": place.slug,
+            "folder": _text(str(place.folder)),
+            "label": _text(place.folder.name),
+            "model": None,
+            "kind": IMAGES,
+            "status": UNREADABLE,
+            "reason": None,
+            "started": None,
+            "updated": None,
+            "tasks": [],
+            "headline": [],
+            "progress": None,
+        }
+        try:
+            self._fill(entry, place)
+        except (InputError, OSError) as error:
+            entry |= {"status": UNREADABLE, "reason": _reason(error, place)}
+        except Exception as error:  # such as a text where a number should be
+            what = f"its files do not fit together ({type(error).__name__}: {error}): restore them, or evaluate again"
+            entry |= {"status": UNREADABLE, "reason": _text(what, _MOST_LETTERS_OF_REASONS)}
+        return entry
+
+    def _fill(self, entry: dict[str, Any], place: Place) -> None:
+        config = self._object(place, _CONFIG, _facts_of_config)
+        kind = config["kind"]
+        entry |= {name: config[name] for name in ("kind", "model", "started", "tasks")}
+        entry["label"] = shortened(model_label(config["model"]), _MOST_LETTERS) if config["model"] else entry["label"]
+        entry["updated"] = _newest(place.root, kind)
+        status, _, reason = config["status"].partition(": ")
+        if status == RUNNING and not _is_locked(place.root, kind):
+            status = INTERRUPTED
+        known = (RUNNING, FINISHED, INTERRUPTED, FAILED)
+        entry |= {"status": status if status in known else UNREADABLE, "reason": reason or None}
+        if kind != GENERATED:
+            try:
+                entry |= self._object(place, _RESULTS, lambda content: _facts_of_results(content, config))
+            except FileNotFoundError:
+                if status == FINISHED:
+                    raise InputError("it has no results.json: evaluate again, which reads what is recorded") from None
+        if entry["status"] == UNREADABLE:
+            entry["reason"] = f"config.json has the unknown status {_text(config['status'])!r}: evaluate again"
+        if entry["status"] in (RUNNING, INTERRUPTED, FAILED) and config["total"]:
+            count = _errors_in if kind == IMAGES else _lines_in
+            done = sum(self._kept(place, name, count)[0] for name in parts(place.root, kind))
+            entry["progress"] = {"done": min(done, config["total"]), "total": config["total"], "unit": _UNITS[kind]}
+
+    def _object(self, place: Place, name: str, read: Callable[[dict[str, Any]], T]) -> T:
+        """What a function reads out of a JSON file, again only after the file has changed."""
+
+        def parse(descriptor: int, _: T | None) -> T:
+            size = os.fstat(descriptor).st_size
+            if size > LARGEST_RESULTS:
+                raise InputError(
+                    f"{name} has {files.size_in_words(size)}, and {files.size_in_words(LARGEST_RESULTS)} are read at"
+                    " most: see what has written it",
+                    code="too-large",
+                )
+            with open(descriptor, "rb", closefd=False) as file:
+                found = json_files.parse(file.read(LARGEST_RESULTS + 1), constants=True)
+            if not isinstance(found, dict):
+                raise InputError(f"{name} does not hold an object: restore it, or evaluate again", code="not-an-object")
+            return read(found)
+
+        try:
+            return self._kept(place, name, parse)
+        except json_files.NotJSON as error:
+            raise InputError(f"{name} cannot be read as JSON ({error}): restore it, or evaluate again") from None
+
+    def _kept(self, place: Place, name: str, read: Callable[[int, T | None], T]) -> T:
+        """What a function reads out of an open file, again only after it has changed. It gets what it found before."""
+        path = os.path.join(place.root, *name.split("/"))
+        about = os.stat(path)
+        stamp = about.st_ino, about.st_size, about.st_mtime_ns
+        known = self._read.get(path)
+        if known is None or known.stamp != stamp:
+            before = known.value if known is not None and known.stamp[0] == stamp[0] else None
+            try:
+                with _open(place.root, name) as descriptor:
+                    known = _Kept(stamp, read(descriptor, before))
+            except Exception as error:
+                known = _Kept(stamp, error=error)
+        self._read[path] = self._seen[path] = known
+        if known.error is not None:
+            raise known.error
+        return known.value
+
+
+@contextlib.contextmanager
+def _open(root: str, name: str) -> Iterator[int]:
+    descriptor = opened(root, name)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def opened(root: str, name: str) -> int:
+    """Opens a regular file of a run's folder, with ``/`` in its name. Links that lead elsewhere are refused.
+
+    Raises OSError where there is none. Whoever calls closes it.
+    """
+    real = os.path.realpath(os.path.join(root, *name.split("/")))
+    if os.path.commonpath([root, real]) != root or real == root:
+        raise FileNotFoundError(errno.ENOENT, "it is not within the run's folder", name)
+    *folders, last = os.path.relpath(real, root).split(os.sep)
+    # Step by step, so that no link that appears in the meantime is followed.
+    how = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    place = os.open(root, how | os.O_DIRECTORY)
+    try:
+        for folder in folders:
+            inner = os.open(folder, how | os.O_DIRECTORY, dir_fd=place)
+            os.close(place)
+            place = inner
+        descriptor = os.open(last, how, dir_fd=place)
+    finally:
+        os.close(place)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a regular file", name)
+    return descriptor
+
+
+def stamps(root: str) -> list[tuple[str, Stamp]]:
+    """Names, sizes and times of what a run's documents are made of."""
+    found = []
+    for name in ("", "verdicts.jsonl", _CONFIG, _RESULTS, *dict.fromkeys(sum(_FOLDERS.values(), ()))):
+        with contextlib.suppress(OSError):
+            about = os.stat(os.path.join(root, name))
+            found.append((name, (about.st_ino, about.st_size, about.st_mtime_ns)))
+    return found
+
+
+def _is_run(path: pathlib.Path) -> bool:
+    return os.path.lexists(path / _CONFIG)
+
+
+def _facts_of_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    identity = config.get("identity")
+    if not isinstance(identity, dict):
+        raise InputError(f"{_CONFIG} is not winobench's: name other folders", code="not-a-run")
+    total = config.get("total")
+    if config.get("kind") == image_runs.KIND:
+        kind, tasks = GENERATED, []
+        total = len(identity["models"]) * len(identity["seeds"]) * identity["prompts"]["count"]
+    else:
+        kind = TEXT if "protocol" in identity else IMAGES
+        tasks = list(identity.get("tasks") or {})
+    return {
+        "kind": kind,
+        "model": _text((config.get("config") or {}).get("model") or config.get("model") or ""),
+        "status": _text(config.get("status", FINISHED), _MOST_LETTERS_OF_REASONS),
+        "started": _moment(config.get("started")),
+        "tasks": [_text(task) for task in tasks[:_MOST_TASKS]],
+        "total": total if isinstance(total, int) and total > 0 else None,
+        "metrics": config.get("metrics") or {},
+    }
+
+
+def _facts_of_results(results: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """The tasks, and of each the row that stands for it."""
+    rows = []
+    tasks = list(results["tasks"].items())[:_MOST_TASKS]
+    for task, entries in tasks:
+        recorded = recorded_metric(entries, config["metrics"].get(task))
+        name = next((row for row in recorded["shown"] if row in entries), None)
+        name = recorded["headline"] if recorded["headline"] in entries else name
+        if config["kind"] == TEXT:
+            name = next((row for row in entries if "/" not in row), None)
+        if name is None:
+            continue
+        entry = entries[name]
+        has_numbers = recorded["name"] == BIAS_METRIC or recorded["name"] in metrics.RATING_METRICS
+        numbers = {key: _number(entry.get(key)) for key in ("value", "low", "high", "chance", "n")}
+        rows.append({"task": _text(task), "metric": _text(name), **numbers, "unit": "" if has_numbers else "%"})
+    return {"tasks": [_text(task) for task, _ in tasks], "headline": rows}
+
+
+def parts(root: str, kind: str) -> list[str]:
+    """The files that a run records in while it continues, within its folder."""
+    folder = _FOLDERS[kind][0]
+    ending = ".parquet" if kind == IMAGES else ".jsonl"
+    with contextlib.suppress(OSError), os.scandir(os.path.join(root, folder)) as entries:
+        names = sorted(entry.name for entry in entries)
+        return [f"{folder}/{name}" for name in names if name.startswith("part-") and name.endswith(ending)]
+    return []
+
+
+def _errors_in(descriptor: int, before: tuple[int, int] | None) -> tuple[int, int]:
+    """Errors in a part by its footer, and 0."""
+    with open(descriptor, "rb", closefd=False) as file, pq.ParquetFile(file) as part:
+        groups, last = part.metadata.num_row_groups, part.metadata.num_columns - 1
+        return sum(part.metadata.row_group(number).column(last).num_values for number in range(groups)), 0
+
+
+def _lines_in(descriptor: int, before: tuple[int, int] | None) -> tuple[int, int]:
+    """Lines of a part that only grows, and the bytes in which they were counted."""
+    lines, end = before if before is not None and before[1] <= os.fstat(descriptor).st_size else (0, 0)
+    with open(descriptor, "rb", closefd=False) as file:
+        file.seek(end)
+        for content in iter(lambda: file.read(_BYTES_AT_ONCE), b""):
+            lines, end = lines + content.count(b"\n"), end + len(content)
+    return lines, end
+
+
+def _newest(root: str, kind: str) -> str:
+    """When a file of a run was last written, or added."""
+    names = [_CONFIG, _RESULTS, *_FOLDERS[kind]]
+    if kind != IMAGES:  # lines are added to their parts
+        names += parts(root, kind)
+    times = []
+    for name in names:
+        with contextlib.suppress(OSError):
+            times.append(os.stat(os.path.join(root, name)).st_mtime)
+    moment = datetime.datetime.fromtimestamp(max(times), datetime.UTC)
+    return moment.isoformat(timespec="seconds")
+
+
+def _is_locked(root: str, kind: str) -> bool:
+    """Whether a process writes into a run's folder. Where nobody can tell, it does."""
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        descriptor = os.open(os.path.join(root, image_records.DRAWN if kind == GENERATED else "examples"), os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _text(value: Any, most: int = 200) -> str:
+    """A text that JSON and a page can hold."""
+    return shortened(json_files.well_formed(str(value)), most)
+
+
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and value == value and abs(value) != float("inf") else None
+
+
+def _moment(value: Any) -> str | None:
+    """A time as it was recorded; None for anything else."""
+    try:
+        return datetime.datetime.fromisoformat(value).isoformat(timespec="seconds")
+    except (TypeError, ValueError):
+        return None
+
+
+def _reason(error: Exception, place: Place) -> str:
+    said = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+    if isinstance(error, OSError) and error.filename:
+        said = f"{os.path.basename(str(error.filename))} cannot be read ({said}): restore it, or evaluate again"
+    return _text(said, _MOST_LETTERS_OF_REASONS)

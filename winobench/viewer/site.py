@@ -1,0 +1,213 @@
+"""What is at each address below ``data/``: files of runs, and documents on them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+import winobench
+from winobench.base.errors import InputError
+from winobench.viewer import errors, library
+
+VERSION = 1
+"""Of the addresses and of what is there."""
+
+PARQUET, JSON, PNG, JPEG = (
+    "application/vnd.apache.parquet",
+    "application/json; charset=utf-8",
+    "image/png",
+    "image/jpeg",
+)
+EXPORTS = {
+    "model-card.md": "text/markdown; charset=utf-8",
+    "eval_results.yaml": "application/yaml; charset=utf-8",
+    "inspect.zip": "application/zip",  # a log a task
+    "results.csv": "text/csv; charset=utf-8",
+    "results.tex": "text/x-tex; charset=utf-8",
+    "report.html": "text/html; charset=utf-8",
+}
+_SLUGS = re.compile(r"[A-Za-z0-9._-]+(?:~[A-Za-z0-9._-]+)*")
+MOST_RUNS = 6
+"""Of a report."""
+
+
+@dataclasses.dataclass(frozen=True)
+class File:
+    """A file of a run's folder, to be opened by `winobench.viewer.library.opened`."""
+
+    root: str
+    name: str
+    media_type: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Document:
+    """A value that JSON can hold."""
+
+    value: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """A call of a function of `winobench.viewer.tasks`, which may take long."""
+
+    function: str
+    arguments: Mapping[str, Any]
+    version: Any  # changes with the runs
+    media_type: str = JSON
+    file_name: str | None = None  # of what is saved instead of shown
+    waits: bool = False  # whoever asks cannot ask again
+
+
+class Missing(Exception):
+    """There is nothing at an address. The message is one sentence."""
+
+
+class Site:
+    """The addresses of a library."""
+
+    def __init__(self, found: library.Library, reproduce: str | None = None):
+        """``reproduce`` is a function, as ``module:name``, that gives the command by which a run is made again."""
+        self._library = found
+        self._reproduce = reproduce
+        self._errors = errors.Errors()
+        self._documents: dict[tuple[str, str], tuple[Any, Any]] = {}  # (function, root) -> version, document
+        self._lock = threading.Lock()
+
+    def find(self, address: str) -> File | Document | Work:
+        """What is at an address, relative to ``data/``. Raises Missing, InputError and OSError."""
+        parts = address.split("/")
+        if any(part in ("", ".", "..") or "\0" in part for part in parts):
+            raise Missing("this address does not exist")
+        match parts:
+            case ["site.json"]:
+                return Document({"version": VERSION, "bundle": False, "winobench": winobench.__version__})
+            case ["runs.json"]:
+                return Document({"runs": self._library.runs()})
+            case ["leaderboard.json"]:
+                return Document({"runs": self._leaderboard()})
+            case ["report", name] if name.endswith(".json"):
+                return self._work("report", self._places(name.removesuffix(".json"), 1, MOST_RUNS))
+            case ["pairs", name] if name.endswith(".json"):
+                return self._work("pair", self._places(name.removesuffix(".json"), 2, 2))
+            case ["runs", slug, *rest]:
+                return self._of_run(self._library.find(slug), rest)
+        raise Missing("this address does not exist")
+
+    def _of_run(self, place: library.Place, rest: Sequence[str]) -> File | Document | Work:
+        match rest:
+            case ["results.json" | "config.json" as name]:
+                return File(place.root, name, JSON)
+            case ["run.json"]:
+                label, tasks = self._label(place), _tasks()
+                return Document(
+                    self._kept("run", place, lambda: tasks.run(place.root, place.slug, label, self._reproduce))
+                    | {"label": label}
+                )
+            case ["examples" | "gallery" as folder, name] if name.endswith(".parquet"):
+                return File(place.root, f"{folder}/{name}", PARQUET)
+            case ["errors", task, name] if re.fullmatch(r"\d{1,9}\.json", name, re.ASCII):
+                return Document(self._errors_of(place, task, int(name.removesuffix(".json"))))
+            case ["drawn.json"]:
+                return self._work("drawn", [place])
+            case ["pictures", model, seed, name] if name.endswith(".png"):
+                return File(place.root, f"pictures/{model}/{seed}/{name}", "image/png")
+            case ["thumbnails", name] if name.endswith(".jpg"):
+                return File(place.root, f"thumbnails/{name}", "image/jpeg")
+            case ["export", name] if name in EXPORTS:
+                kind = EXPORTS[name]
+                saved = f"{place.slug}-{name}"
+                return dataclasses.replace(
+                    self._work("export", [place], name=name), media_type=kind, file_name=saved, waits=True
+                )
+        raise Missing("this address does not exist")
+
+    def _places(self, names: str, least: int, most: int) -> list[library.Place]:
+        slugs = names.split("~")
+        if not _SLUGS.fullmatch(names) or not least <= len(slugs) <= most or len(set(slugs)) < len(slugs):
+            raise Missing(f"an address has {least} to {most} different runs here")
+        return [self._library.find(slug) for slug in slugs]
+
+    def _work(self, function: str, places: Sequence[library.Place], **more: Any) -> Work:
+        arguments = {
+            "paths": [place.root for place in places],
+            "slugs": [place.slug for place in places],
+            "labels": [self._label(place) for place in places],
+            "reproduce": self._reproduce,
+            **more,
+        }
+        return Work(function, arguments, [library.stamps(place.root) for place in places])
+
+    def _label(self, place: library.Place) -> str:
+        labels = {run["slug"]: run["label"] for run in self._library.runs()}
+        return labels.get(place.slug, place.slug)
+
+    def _kept(self, function: str, place: library.Place, make: Any) -> Any:
+        """A document of one run, made again only after the run has changed."""
+        version = library.stamps(place.root)
+        with self._lock:
+            known = self._documents.get((function, place.root))
+        if known is None or known[0] != version:
+            known = version, make()
+            with self._lock:
+                self._documents[function, place.root] = known
+        return known[1]
+
+    def _leaderboard(self) -> list[dict[str, Any]]:
+        found = []
+        tasks = _tasks()
+        for run in self._library.runs():
+            if run["status"] != library.FINISHED or run["kind"] == library.GENERATED:
+                continue
+            try:
+                place = self._library.find(run["slug"])
+                entry = self._kept("leaderboard", place, lambda place=place: tasks.leaderboard(place.root))
+            except (InputError, OSError):  # the table of runs says why
+                continue
+            found.append({"slug": run["slug"], "label": run["label"], **entry})
+        return found
+
+    def _errors_of(self, place: library.Place, task: str, row: int) -> dict[str, Any]:
+        try:
+            found = self._errors.row(place.root, task, row)
+        except FileNotFoundError:
+            found = None
+        except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
+            if isinstance(error, InputError):
+                raise
+            said = " ".join(str(error).split())[:200]
+            raise InputError(
+                f"the errors of {task} cannot be read ({said}): restore them, or evaluate again"
+            ) from error
+        if found is None:
+            raise Missing(f"the run has no errors behind the scores of {task}")
+        return found
+
+
+def _tasks() -> Any:
+    """The functions of documents, which take seconds to import."""
+    from winobench.viewer import tasks
+
+    return tasks
+
+
+def preload() -> None:
+    """Imports what documents need, before one is asked for."""
+    with contextlib.suppress(Exception):  # whoever asks for one is told
+        _tasks()
+
+
+def open_file(file: File) -> int:
+    """Opens a file of a run. Raises Missing where it is not there."""
+    try:
+        return library.opened(file.root, file.name)
+    except OSError as error:
+        reason = "is not there" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
+        raise Missing(f"{os.path.basename(file.name)} {reason}") from error
