@@ -75,9 +75,10 @@ class _Pages:
         except (OSError, ValueError):
             return web.json_answer({"error": "the page does not exist"}, 404)
         headers = {"Cache-Control": "no-cache"}
-        if name == "index.html":
+        suffix = pathlib.PurePath(name).suffix
+        if suffix in (".html", ".js"):  # a worker has the policy of its own file
             headers["Content-Security-Policy"] = _policy()
-        kind = _KINDS.get(pathlib.PurePath(name).suffix, _TEXT)
+        kind = _KINDS.get(suffix, _TEXT)
         return web.file_answer(descriptor, kind, headers)
 
     def data(self, request: Request) -> Response:

@@ -14,7 +14,8 @@ function valuesOf(term, image, text) {
 }
 
 // Cells of a question with the errors of their samples, terms, and scores by sample; null where a race took no sample.
-export function cellsOf({ images, texts, samples, terms }) {
+// weights: of the samples, with the mean 1.
+export function cellsOf({ images, texts, samples, terms }, weights) {
   const names = Object.keys(terms)
   return Array.from({ length: images * texts }, (_, cell) => {
     const [image, text] = [Math.floor(cell / texts), cell % texts]
@@ -25,7 +26,7 @@ export function cellsOf({ images, texts, samples, terms }) {
         if (values[name][sample] === null) return null
         sum += (SIGNS[name] ?? 1) * values[name][sample]
       }
-      return sum
+      return sum * (weights?.[sample] ?? 1)
     })
     return { cell, errors: values.own, values, scores, taken: scores.filter(value => value !== null).length }
   })
@@ -43,8 +44,42 @@ export function isReproduced(asked, cells) {
   const flat = asked.scores.flat()
   return cells.every(({ cell, scores, errors }) => {
     const size = Math.max(1, ...errors.map(value => Math.abs(value ?? 0)))
-    return Math.abs(mean(scores) - flat[cell]) <= 1e-6 * size
+    return isNear(mean(scores), flat[cell], size)
   })
+}
+
+const isNear = (one, other, size) => Math.abs(one - other) <= 1e-9 * size
+
+// After how many samples, in their order, the mean is a value; null where it never is.
+function samplesOf(values, order, wanted, size) {
+  let sum = 0
+  for (const [place, sample] of order.entries()) {
+    if (values[sample] === null) return null
+    sum += values[sample]
+    if (isNear(sum / (place + 1), wanted, size)) return place + 1
+  }
+  return null
+}
+
+// The cells of a race with those samples only that decided this question: other questions of the run may have taken more
+// of the same pairs. The stored scores say how many: the winner's is its mean, and the others' are behind it by the mean
+// difference on common samples. Null where no number of samples gives them.
+export function raced(asked, cells, order) {
+  if (!order) return null
+  const flat = asked.scores.flat()
+  const size = Math.max(1, ...cells.flatMap(({ errors }) => errors).map(value => Math.abs(value ?? 0)))
+  const first = (values, end) => {
+    const kept = new Set(order.slice(0, end))
+    return values.map((value, sample) => (kept.has(sample) ? value : null))
+  }
+  const winner = cells[flat.indexOf(Math.max(...flat))]
+  const most = samplesOf(winner.scores, order, flat[winner.cell], size)
+  if (most === null) return null
+  const found = cells.map(cell => {
+    const end = isNear(mean(first(cell.scores, most)), flat[cell.cell], size) ? most : samplesOf(less(winner.scores, cell.scores), order, flat[winner.cell] - flat[cell.cell], size)
+    return end === null ? null : { ...cell, errors: first(cell.errors, end), scores: first(cell.scores, end), values: Object.fromEntries(Object.entries(cell.values).map(([name, values]) => [name, first(values, end)])), taken: end }
+  })
+  return found.includes(null) ? null : found
 }
 
 // The comparisons of a question, those with the smallest margin first: { right, wrong, ahead: [a sample] }.

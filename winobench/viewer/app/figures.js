@@ -4,7 +4,7 @@ import { html, number, useEffect, useRef, useState } from './base.js'
 import { saveFigure } from './saving.js'
 import { Table } from './tables.js'
 
-const ELEMENTS = new Set(['svg', 'g', 'path', 'rect', 'circle', 'line', 'polyline', 'polygon', 'ellipse', 'text', 'tspan', 'title', 'desc', 'defs', 'clipPath', 'use', 'style'])
+const ELEMENTS = new Set(['svg', 'g', 'path', 'rect', 'dot', 'line', 'polyline', 'polygon', 'ellipse', 'text', 'tspan', 'title', 'desc', 'defs', 'clipPath', 'use', 'style'])
 const ATTRIBUTES = /^(?:d|id|class|x|y|x1|x2|y1|y2|cx|cy|r|rx|ry|dx|dy|width|height|viewBox|points|transform|style|fill|fill-opacity|fill-rule|stroke|stroke-width|stroke-opacity|stroke-dasharray|stroke-dashoffset|stroke-linecap|stroke-linejoin|stroke-miterlimit|opacity|clip-path|clip-rule|font-family|font-size|font-weight|font-style|text-anchor|dominant-baseline|role|aria-label|aria-labelledby|aria-hidden|preserveAspectRatio)$/
 
 // An SVG text of a document as elements: only those that draw.
@@ -93,15 +93,28 @@ function loaded(address) {
 
 const COLOURS = { right: 'var(--right)', wrong: 'var(--wrong)', other: 'var(--both)' }
 const ROW_HEIGHT = 34
+const LEFT = 56
 
 async function drawn(width, description, options) {
   const Plot = await plotting()
   const marks = options.marks(Plot)
   return Plot.plot({
-    width: Math.max(280, Math.min(width, 720)), height: 260, marginLeft: 56, marginRight: 16, marginTop: 24, marginBottom: 38,
+    width: Math.max(280, Math.min(width, 720)), height: 260, marginLeft: LEFT, marginRight: 16, marginTop: 24, marginBottom: 38,
     ariaLabel: description, ...options, marks, style: { background: 'none', color: 'var(--ink)', fontFamily: 'inherit', fontSize: '12px' },
   })
 }
+
+// The colours' meanings, in one line above the figure, so that saved files have it, too.
+function legend(Plot, entries) {
+  let offset = 0
+  return entries.map(([mark, text]) => {
+    const dx = offset
+    offset += 7 * text.length + 18
+    return Plot.text([`● ${text}`], { frameAnchor: 'top-left', textAnchor: 'start', dx: dx - LEFT + 4, dy: -16, fill: COLOURS[mark], fontWeight: 600 })
+  })
+}
+
+const legendOf = (names, series) => (names ? [['right', names.right], ['wrong', names.wrong], ...(series.some(({ mark }) => mark === 'other') ? [['other', 'others']] : [])] : [])
 
 const bySample = values => values.flatMap((value, sample) => (value === null ? [] : [{ sample, value }]))
 const mean = values => values.reduce((sum, value) => sum + value, 0) / values.length
@@ -181,7 +194,7 @@ function binned(values, timesteps) {
 }
 
 // Values against the timestep: mean and quartiles over the noise.
-export function ByTimestep({ series, timesteps, title, label, zero, name }) {
+export function ByTimestep({ series, names, timesteps, title, label, zero, name }) {
   const lines = series.map(one => ({ ...one, bins: binned(one.values, timesteps).map(bin => ({ ...bin, candidate: one.name })) }))
   const points = series.flatMap(({ mark, values }) => bySample(values).map(({ sample, value }) => ({ mark, value, timestep: timesteps[sample] })))
   const description = `${title}. ${lines.map(({ name: candidate, bins }) => `${candidate}: ${bins.map(bin => `${number(bin.mean, 2)} near ${number(bin.timestep, 0)}`).join(', ')}`).join('; ')}.`
@@ -190,7 +203,9 @@ export function ByTimestep({ series, timesteps, title, label, zero, name }) {
     make=${width => drawn(width, description, {
       x: { label: 'timestep', ticks: width < 500 ? 5 : 8 },
       y: { label, grid: true, nice: true },
+      ...(names && { marginTop: 44, height: 280 }),
       marks: Plot => [
+        ...legend(Plot, legendOf(names, series)),
         ...(zero ? [Plot.ruleY([0], { stroke: 'var(--muted)' })] : []),
         ...lines.map(({ bins, mark }) => Plot.areaY(bins, { x: 'timestep', y1: 'low', y2: 'high', fill: COLOURS[mark], fillOpacity: 0.15 })),
         Plot.dot(points, { x: 'timestep', y: 'value', r: 2.5, fill: ({ mark }) => COLOURS[mark], fillOpacity: 0.5 }),
@@ -200,7 +215,7 @@ export function ByTimestep({ series, timesteps, title, label, zero, name }) {
 }
 
 // The running means of how far wrong candidates are ahead of the right one.
-export function Running({ series, name }) {
+export function Running({ series, names, name }) {
   const lines = series.map(({ name: candidate, mark, values }) => {
     let sum = 0
     return { mark, points: bySample(values).map(({ value }, place) => {
@@ -210,13 +225,15 @@ export function Running({ series, name }) {
   })
   const description = `Mean score less that of the right candidate, by number of samples. ${lines.map(({ points }) => points.length && `${points.at(-1).candidate}: ${number(points.at(-1).ahead, 3)} at the end`).filter(Boolean).join('; ')}.`
   return html`<${Figure} title="Mean score as samples accumulate" name=${`${name}-running`} keys=${[series]} numbers=${tableOf([['candidate', true], ['samples'], ['ahead']], lines.flatMap(({ points }) => points))}
-    help=${`The mean score of ${series.map(({ name: candidate }) => candidate).join(', ')} over the first samples, less that of the right one on the same samples. The answer is right where all lines are below 0.`}
+    help="The mean score of each wrong candidate over the first samples, less that of the right one on the same samples. The answer is right where all lines are below 0."
     make=${width => drawn(width, description, {
       x: { label: 'samples', ticks: width < 500 ? 5 : 10, tickFormat: 'd' },
       y: { label: 'less the right one', grid: true, nice: true },
+      marginTop: 44, height: 280,
       marks: Plot => [
+        ...legend(Plot, legendOf(names, series)),
         Plot.ruleY([0], { stroke: COLOURS.right, strokeWidth: 2 }),
-        ...lines.map(({ points, mark }, place) => Plot.lineY(points, { x: 'samples', y: 'ahead', stroke: COLOURS[mark], strokeWidth: 2, strokeDasharray: place ? '6 3' : undefined, marker: points.length < 20 ? 'circle' : undefined })),
+        ...lines.map(({ points, mark }, place) => Plot.lineY(points, { x: 'samples', y: 'ahead', stroke: COLOURS[mark], strokeWidth: 2, strokeDasharray: place ? '6 3' : undefined, marker: points.length < 20 ? 'dot' : undefined })),
       ],
     })} />`
 }
@@ -231,7 +248,7 @@ export function Decisions({ shares, name }) {
       x: { label: 'samples', ticks: width < 500 ? 5 : 10, tickFormat: 'd' },
       y: { label: 'right, %', grid: true, domain: [0, 100] },
       marks: Plot => [
-        Plot.lineY(points, { x: 'samples', y: 'percent', stroke: COLOURS.right, strokeWidth: 2, marker: points.length < 40 ? 'circle' : undefined }),
+        Plot.lineY(points, { x: 'samples', y: 'percent', stroke: COLOURS.right, strokeWidth: 2, marker: points.length < 40 ? 'dot' : undefined }),
       ],
     })} />`
 }

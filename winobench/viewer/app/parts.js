@@ -1,14 +1,13 @@
 // Parts that the pages on questions share.
 
-import { html, useData, useEffect, useState } from './base.js'
+import { html, useData, useEffect, useRef, useState } from './base.js'
 import { VERDICTS, cellName, signed, textOf, verdict } from './answers.js'
 import * as source from './source.js'
 
-export const SHOWN_RUNS = 6
+export { useKeys, useTitle } from './base.js'
 
-export function useTitle(title) {
-  useEffect(() => { document.title = `${title} · winobench` }, [title])
-}
+export const SHOWN_RUNS = 6
+const TYPING_MILLISECONDS = 200
 
 // Goes to an address of the app. Typing replaces the last address, so that "back" leaves the page.
 export function go(address, { replaces = false } = {}) {
@@ -16,19 +15,32 @@ export function go(address, { replaces = false } = {}) {
   else location.hash = address
 }
 
-// Keys of a page, unless a field has the focus.
-export function useKeys(actions) {
+// A field for words. It answers while one types, after a short wait.
+export function Search({ label, value, onSearch }) {
+  const [text, setText] = useState(value)
+  const timer = useRef()
+  const sent = useRef(value)
   useEffect(() => {
-    const pressed = event => {
-      if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.('input, select, textarea, dialog')) return
-      const action = actions[event.key]
-      if (!action) return
-      event.preventDefault()
-      action()
-    }
-    addEventListener('keydown', pressed)
-    return () => removeEventListener('keydown', pressed)
-  })
+    if (value !== sent.current) setText(value)
+    sent.current = value
+  }, [value])
+  useEffect(() => () => clearTimeout(timer.current), [])
+  const typed = event => {
+    setText(event.target.value)
+    const found = event.target.value.trim()
+    clearTimeout(timer.current)
+    timer.current = setTimeout(() => {
+      sent.current = found
+      onSearch(found)
+    }, TYPING_MILLISECONDS)
+  }
+  return html`<label class="wide">${label}<input type="search" value=${text} onInput=${typed} autocomplete="off" spellcheck=${false} /></label>`
+}
+
+export function Select({ label, value, choices, onChange }) {
+  return html`<label>${label}<select value=${value} onChange=${event => onChange(event.target.value)}>
+    ${choices.map(([choice, said]) => html`<option key=${choice} value=${choice} selected=${choice === value}>${said}</option>`)}
+  </select></label>`
 }
 
 // A task of a run, or a sentence.
@@ -39,11 +51,11 @@ export function taskOf(run, task) {
   return about
 }
 
-// The other runs that have a task, those named first.
+// The other finished runs that have a task, those named first.
 export async function othersWith(slug, task, named = []) {
   const { runs } = await source.runs()
   const place = other => (named.includes(other) ? named.indexOf(other) : named.length)
-  return runs.filter(run => run.slug !== slug && run.tasks.includes(task)).sort((one, other) => place(one.slug) - place(other.slug))
+  return runs.filter(run => run.slug !== slug && run.status === 'finished' && run.tasks.includes(task)).sort((one, other) => place(one.slug) - place(other.slug))
 }
 
 export function Verdict({ row, withWords }) {

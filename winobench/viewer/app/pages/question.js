@@ -2,7 +2,7 @@
 
 import { count, html, link, Loaded, number, useData, useState, words } from '../base.js'
 import { LISTED, MARGIN, amount, answered, asksSame, belongs, cellName, closest, comparisons, margin, question, scored, signed, textOf } from '../answers.js'
-import { cellsOf, comparedCells, decisions, isReproduced, less, mean, shownCells } from '../evidence.js'
+import { cellsOf, comparedCells, decisions, isReproduced, less, mean, raced, shownCells } from '../evidence.js'
 import { ByTimestep, Decisions, Differences, Running, Strips } from '../figures.js'
 import { Picture, SHOWN_RUNS, Verdict, cellText, go, othersWith, taskOf, useKeys, useTitle } from '../parts.js'
 import * as search from '../search.js'
@@ -29,13 +29,16 @@ function Shown({ run, about, stored, asked, slug, task, place, parameters }) {
   const near = closest(asked, metric)
   const evidence = useData(async () => {
     const found = about.has_errors && asked.scores ? await source.errors(slug, task, place) : null
-    return found && { found, cells: cellsOf(found) }
+    if (!found) return null
+    const recorded = cellsOf(found, about.weights)
+    const decided = about.raced ? raced(asked, recorded, about.order) : null
+    return { found, cells: decided ?? recorded, isExact: !about.raced || Boolean(decided) }
   }, [])
   const others = useData(() => evidence.loading ? null : readOthers({ slug, task, place, asked, named: (parameters.with ?? '').split(',').filter(Boolean) }), [evidence.loading, parameters.with])
   const isComplete = Boolean(others.value || others.error)
   return html`
     <p class="path"><a href=${link(['run', slug])}>${run.label}</a> › <a href=${link(['questions', slug, task], { with: parameters.with })}>${about.label}</a></p>
-    <h1>${textOf(asked) || asked.id}</h1>
+    <h1 class=${textOf(asked).length > 90 ? 'long-title' : ''}>${textOf(asked) || asked.id}</h1>
     <p class="about"><${Verdict} row=${asked} withWords />${near && html`<span>${near.margin === 0 ? 'tied' : `by ${amount(Math.abs(near.margin))}`}</span>`}
       <span>question ${count(place)} of ${count(about.rows)}</span><span>${asked.id}</span>
       ${(asked.groups ?? []).map(group => html`<a href=${link(['questions', slug, task], { group })}>${words(group)}</a>`)}</p>
@@ -114,7 +117,7 @@ function Square({ asked, metric, picture }) {
     ${lost.length > 0 && html`<p>Lost comparisons: ${lost.map(([right, wrong]) => `${cellName(asked, right)} against ${cellName(asked, wrong)}`).join('; ')}.</p>`}`
 }
 
-function Evidence({ found, cells, asked, about, name }) {
+function Evidence({ found, cells, isExact, asked, about, name }) {
   const { metric, timesteps } = about
   const near = closest(asked, metric)
   const rights = new Set(comparisons(asked, metric).map(([right]) => right))
@@ -129,22 +132,22 @@ function Evidence({ found, cells, asked, about, name }) {
     mark: place ? 'other' : 'wrong', values: values.map(value => (value === null ? null : -value)),
   }))
   return html`
-    <${Taken} found=${found} cells=${cells} asked=${asked} about=${about} compared=${compared} />
+    <${Taken} cells=${cells} isExact=${isExact} asked=${asked} about=${about} compared=${compared} budget=${timesteps?.length ?? about.num_samples ?? found.samples} />
     <div class="figures">
       <${Strips} series=${series} name=${name} />
       ${near && ahead.some(value => value !== null) && html`<${Differences} values=${ahead} names=${names} name=${name} />`}
-      ${hasTimes && html`<${ByTimestep} title="Error by timestep" label="error" series=${series} timesteps=${timesteps} name=${`${name}-timesteps`} />`}
+      ${hasTimes && html`<${ByTimestep} title="Error by timestep" label="error" series=${series} names=${names} timesteps=${timesteps} name=${`${name}-timesteps`} />`}
       ${hasTimes && near && html`<${ByTimestep} title="Right less best wrong, by timestep" label="difference of scores" zero series=${[{ name: `${names.right} less ${names.wrong}`, mark: 'right', values: ahead }]} timesteps=${timesteps} name=${`${name}-timestep-differences`} />`}
-      ${near && html`<${Running} series=${behind} name=${name} />`}
+      ${near && html`<${Running} series=${behind} names=${names} name=${name} />`}
       ${shares && html`<${Decisions} shares=${shares} name=${name} />`}
     </div>
     <${Terms} found=${found} cells=${cells} asked=${asked} about=${about} />`
 }
 
 // How many samples there are, and from which on the answer stays.
-function Taken({ found, cells, asked, about, compared }) {
+function Taken({ cells, isExact, asked, about, compared, budget }) {
   const most = Math.max(...cells.map(({ taken }) => taken))
-  const budget = about.timesteps?.length ?? about.num_samples ?? found.samples
+  if (!isExact) return html`<p>A race, of up to ${count(budget)} samples. These are all recorded samples of the pairs: other questions may have taken some of them.</p>`
   if (about.raced) {
     const least = Math.min(...cells.map(({ taken }) => taken))
     return html`<p>${most < budget
@@ -180,9 +183,10 @@ function Terms({ found, cells, asked, about }) {
   const flat = asked.scores.flat()
   const isSame = isReproduced(asked, cells)
   const formula = names.map((name, place) => (place ? ` + ${TERMS[name]?.[0] ?? words(name)}` : `−${TERMS[name]?.[0] ?? words(name)}`)).join('')
-  const note = isSame ? `Score = ${formula}, as means over the samples. The stored scores agree.`
+  const means = about.weights ? 'as weighted means over the samples' : 'as means over the samples'
+  const note = isSame ? `Score = ${formula}, ${means}. The stored scores agree.`
     : about.raced ? `Score = ${formula}. A race stores the winner's mean, and how far the others are behind on the samples that both took.`
-      : `Score = ${formula}, as means over the samples. The stored scores differ from plain means: the run weighs its samples, or rounds its errors.`
+      : `Score = ${formula}, ${means}. The stored scores differ from plain means: the run weighs its samples, or rounds its errors.`
   const columns = [
     { key: 'candidate', label: 'candidate' },
     { key: 'samples', label: 'samples', isNumber: true },
@@ -190,7 +194,7 @@ function Terms({ found, cells, asked, about }) {
     { key: 'mean', label: 'mean score', isNumber: true, cell: row => scored(row.mean) },
     { key: 'stored', label: 'stored score', isNumber: true, cell: row => scored(row.stored) },
   ]
-  const rows = cells.map(({ cell, values, scores, taken }) => ({ candidate: cellName(asked, cell), samples: taken, ...Object.fromEntries(names.map(name => [name, mean(values[name])])), mean: mean(scores), stored: flat[cell] }))
+  const rows = cells.map(({ cell, values, scores, taken }) => ({ candidate: cellName(asked, cell), samples: taken, ...Object.fromEntries(names.map(name => [name, mean(values[name].map((value, sample) => (value === null ? null : value * (about.weights?.[sample] ?? 1))))])), mean: mean(scores), stored: flat[cell] }))
   return html`<h3>From errors to scores</h3><p class="note">${note}</p><${Table} caption="Mean errors and scores" name="terms" columns=${columns} rows=${rows} />`
 }
 

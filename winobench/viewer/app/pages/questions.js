@@ -1,14 +1,13 @@
 // The questions of a task: a list with filters. All of its state is in the address.
 
-import { count, html, link, Loaded, useData, useEffect, useRef, useState, words } from '../base.js'
+import { count, html, link, Loaded, useData, words } from '../base.js'
 import { LISTED, MARGIN, answered, margin, question, textOf } from '../answers.js'
-import { Picture, Verdict, go, listColumns, marginText, othersWith, taskOf, useKeys, useTitle } from '../parts.js'
+import { Picture, Search, Select, Verdict, go, listColumns, marginText, othersWith, taskOf, useKeys, useTitle } from '../parts.js'
 import * as search from '../search.js'
 import * as source from '../source.js'
 import { Pages, SaveTable } from '../tables.js'
 
 const SIZE = 25
-const TYPING_MILLISECONDS = 200
 const FILTERS = ['text', 'group', 'right', 'min_margin', 'max_margin', 'with', 'sort']
 const SORTS = [['', 'order of the task'], ['margin', 'margin, most wrong first'], ['-margin', 'margin, most right first']]
 
@@ -87,32 +86,14 @@ function step(by) {
 }
 
 function Filters({ filters, about, more, change }) {
-  const [text, setText] = useState(filters.text)
-  const timer = useRef()
-  const sent = useRef(filters.text)
-  useEffect(() => {
-    if (filters.text !== sent.current) setText(filters.text)
-    sent.current = filters.text
-  }, [filters.text])
-  useEffect(() => () => clearTimeout(timer.current), [])
-  const typed = value => {
-    setText(value)
-    clearTimeout(timer.current)
-    timer.current = setTimeout(() => {
-      sent.current = value.trim()
-      change({ text: value.trim() }, true)
-    }, TYPING_MILLISECONDS)
-  }
-  const select = (name, label, choices) => html`<label>${label}<select value=${filters[name]} onChange=${event => change({ [name]: event.target.value })}>
-    ${choices.map(([value, said]) => html`<option value=${value} selected=${value === filters[name]}>${said}</option>`)}
-  </select></label>`
+  const select = (name, label, choices) => html`<${Select} label=${label} value=${filters[name]} choices=${choices} onChange=${value => change({ [name]: value })} />`
   const groups = more.groups ?? (filters.group ? [[filters.group, null]] : [])
   const runs = more.runs ?? (filters.with ? filters.with.split(',').map(slug => ({ slug, label: slug })) : [])
   const verdicts = about.kind === 'text' ? [['', 'all'], ['right', 'right'], ['wrong', 'wrong'], ['tie', 'ties'], ['unread', 'no readable answer'], ['failed', 'failed calls']] : [['', 'all'], ['right', 'right'], ['wrong', 'wrong, with ties'], ['tie', 'ties']]
   const isAnswered = !['bias', 'rated'].includes(about.kind)
   const limit = (name, label) => html`<label>${label}<input type="number" step="any" inputmode="decimal" value=${filters[name]} onChange=${event => change({ [name]: event.target.value })} /></label>`
   return html`<form class="filters" role="search" onSubmit=${event => event.preventDefault()}>
-    <label class="wide">Words in texts and ids<input type="search" value=${text} onInput=${event => typed(event.target.value)} autocomplete="off" spellcheck=${false} /></label>
+    <${Search} label="Words in texts and ids" value=${filters.text} onSearch=${text => change({ text }, true)} />
     ${groups.length > 0 && select('group', 'Group', [['', 'all'], ...groups.map(([name, number]) => [name, number === null ? words(name) : `${words(name)} (${count(number)})`])])}
     ${isAnswered && html`
       ${select('right', 'Answer', verdicts)}
@@ -120,7 +101,7 @@ function Filters({ filters, about, more, change }) {
       ${limit('max_margin', 'Margin to')}
       ${runs.length > 0 && select('with', 'Another answer than', [['', 'any'], ...runs.map(({ slug, label }) => [slug, label])])}
       ${select('sort', 'Order', SORTS)}`}
-    ${FILTERS.some(name => filters[name]) && html`<button type="button" onClick=${() => { setText(''); change(Object.fromEntries(FILTERS.map(name => [name, '']))) }}>Clear</button>`}
+    ${FILTERS.some(name => filters[name]) && html`<button type="button" onClick=${() => change(Object.fromEntries(FILTERS.map(name => [name, ''])))}>Clear</button>`}
   </form>`
 }
 

@@ -1,0 +1,146 @@
+// Generated images with their prompts, verdicts and judgements.
+
+import { count, html, link, Loaded, number, percent, useData, useEffect, useMemo, useRef, words } from '../base.js'
+import { Search, Select, go, useTitle } from '../parts.js'
+import * as source from '../source.js'
+import { Pages, SaveTable, Table } from '../tables.js'
+
+const SIZE = 12
+const FILTERS = ['text', 'category', 'model', 'seed', 'verdict']
+const VERDICTS = [['', 'all'], ['right', 'right'], ['wrong', 'wrong'], ['none', 'not verified']]
+
+export default function Images({ slug, parameters }) {
+  const state = useData(() => source.drawn(slug), [slug])
+  useTitle(`Generated images of ${state.value?.label ?? slug}`)
+  return html`<h1>Generated images of ${state.value?.label ?? slug}</h1>
+    <${Loaded} state=${state} what="the images">${drawn => html`<${Gallery} drawn=${drawn} slug=${slug} parameters=${parameters} />`}<//>`
+}
+
+const verdictOf = ({ verdict }) => (verdict ? (verdict.correct ? 'right' : 'wrong') : 'none')
+const labelOf = model => model.label ?? model.name ?? model
+
+function Gallery({ drawn, slug, parameters }) {
+  const filters = Object.fromEntries(FILTERS.map(name => [name, parameters[name] ?? '']))
+  const page = Math.max(1, Number.parseInt(parameters.page, 10) || 1) - 1
+  const address = values => link(['images', slug], { ...filters, ...values })
+  const change = (values, replaces) => go(address(values), { replaces })
+  const prompts = useMemo(() => byPrompt(drawn.images), [drawn])
+  const models = drawn.models.map(labelOf)
+  const categories = [...new Set(drawn.images.map(({ category }) => category))].filter(Boolean)
+  const has = Object.fromEntries(['verdict'].map(name => [name, drawn.images.some(image => image[name])]))
+  const shown = useMemo(() => {
+    const asked = filters.text.toLowerCase().split(/\s+/).filter(Boolean)
+    return prompts.map(prompt => ({ ...prompt, images: prompt.images.filter(image => passes(image, filters)) }))
+      .filter(({ text, category, images }) => images.length && (!filters.category || category === filters.category) && asked.every(word => text.toLowerCase().includes(word)))
+  }, [prompts, ...Object.values(filters)])
+  const images = shown.flatMap(prompt => prompt.images)
+  const open = images.findIndex(({ file }) => file === parameters.open)
+  const show = place => go(address({ page: parameters.page, open: images[place]?.file }), { replaces: open >= 0 })
+  const pick = (name, label, choices) => html`<${Select} label=${label} value=${filters[name]} choices=${choices} onChange=${value => change({ [name]: value })} />`
+  const same = values => [['', 'all'], ...values.map(value => [String(value), String(value)])]
+  return html`
+    ${drawn.status && drawn.status !== 'finished' && html`<p class="problem">The run has the status “${drawn.status}”: these are the images that it has.</p>`}
+    <form class="filters" role="search" onSubmit=${event => event.preventDefault()}>
+      <${Search} label="Words in prompts" value=${filters.text} onSearch=${text => change({ text }, true)} />
+      ${categories.length > 1 && pick('category', 'Category', [['', 'all'], ...categories.map(name => [name, words(name)])])}
+      ${models.length > 1 && pick('model', 'Model', same(models))}
+      ${drawn.seeds.length > 1 && pick('seed', 'Seed', same(drawn.seeds))}
+      ${has.verdict && pick('verdict', 'Verdict', VERDICTS)}
+    </form>
+    <p class="count" role="status">${count(images.length)} images of ${count(shown.length)} prompts.</p>
+    <div class="gallery">${shown.slice(page * SIZE, (page + 1) * SIZE).map(prompt => html`<section class="prompt" key=${prompt.number}>
+      <div><h2>${prompt.text}</h2>
+      <p class="about"><span>number ${prompt.number}</span>${prompt.category && html`<a href=${address({ category: prompt.category })}>${words(prompt.category)}</a>`}</p></div>
+      <div class="seeds">${seedsOf(prompt).map(([seed, some]) => html`<div class="drawn" key=${seed}>${some.map(image => html`<${Drawn} key=${image.file} image=${image} slug=${slug} onOpen=${() => show(images.indexOf(image))} />`)}</div>`)}</div>
+    </section>`)}</div>
+    ${!shown.length && html`<p class="empty">No image passes the filters. <a href=${link(['images', slug])}>Show all images.</a></p>`}
+    <${Pages} total=${shown.length} size=${SIZE} page=${page} onPage=${next => change({ page: next ? next + 1 : '' })} />
+    ${images.length > 0 && html`<${SaveTable} caption="Generated images" name="images" columns=${columns(people(drawn))} rows=${images} />`}
+    <${Accuracy} accuracy=${drawn.accuracy} />
+    <${Large} image=${images[open]} place=${open} total=${images.length} slug=${slug} onShow=${show} />`
+}
+
+const passes = (image, { model, seed, verdict }) =>
+  (!model || image.model === model) && (!seed || String(image.seed) === seed) && (!verdict || verdictOf(image) === verdict)
+
+function byPrompt(images) {
+  const found = new Map()
+  for (const image of images) {
+    if (!found.has(image.number)) found.set(image.number, { number: image.number, text: image.prompt, category: image.category, images: [] })
+    found.get(image.number).images.push(image)
+  }
+  return [...found.values()].sort((one, other) => one.number - other.number)
+}
+
+function seedsOf({ images }) {
+  const found = new Map()
+  for (const image of images) found.set(image.seed, [...(found.get(image.seed) ?? []), image])
+  return [...found].sort(([one], [other]) => one - other)
+}
+
+const people = ({ images }) => [...new Set(images.flatMap(({ judgements }) => Object.keys(judgements ?? {})))].sort()
+
+const sign = image => ({ right: html`<span class="verdict right">✓ right</span>`, wrong: html`<span class="verdict wrong">✗ wrong</span>`, none: null })[verdictOf(image)]
+
+function Drawn({ image, slug, onOpen }) {
+  return html`<figure>
+    <button type="button" onClick=${onOpen} aria-label=${`Show large: ${image.model}, seed ${image.seed}, ${image.prompt}`}><img loading="lazy" decoding="async" src=${source.picture(slug, image.thumbnail ?? image.file)} alt=${`${image.model}, seed ${image.seed}`} /></button>
+    <figcaption>${image.model}, seed ${image.seed} ${sign(image)}${Object.entries(image.judgements ?? {}).map(([person, label]) => html`<br />${person}: ${words(String(label))}`)}</figcaption>
+  </figure>`
+}
+
+// One image in a dialog. Arrows go to its neighbours.
+function Large({ image, place, total, slug, onShow }) {
+  const dialog = useRef()
+  const isOpen = Boolean(image)
+  useEffect(() => {
+    if (isOpen && !dialog.current.open) dialog.current.showModal()
+    if (!isOpen && dialog.current.open) dialog.current.close()
+  }, [isOpen])
+  const pressed = event => {
+    const by = { ArrowLeft: -1, ArrowRight: 1, k: -1, j: 1 }[event.key]
+    if (!by) return
+    event.preventDefault()
+    if (place + by >= 0 && place + by < total) onShow(place + by)
+  }
+  return html`<dialog class="viewer" ref=${dialog} aria-label="Image" onKeyDown=${pressed} onClose=${() => isOpen && onShow(-1)}>${image && html`
+    <img src=${source.picture(slug, image.file)} alt=${image.prompt} />
+    <p><strong>${image.prompt}</strong></p>
+    <p class="about"><span>${image.model}</span><span>seed ${image.seed}</span><span>number ${image.number}</span>${image.category && html`<span>${words(image.category)}</span>`}${sign(image)}</p>
+    ${image.verdict && html`<p>The verifier found: ${image.verdict.found?.length ? '' : 'nothing.'}</p>${image.verdict.found?.length > 0 && html`<ul>${image.verdict.found.map(one => html`<li>${foundText(one)}</li>`)}</ul>`}`}
+    ${Object.entries(image.judgements ?? {}).map(([person, label]) => html`<p>${person}: ${words(String(label))}</p>`)}
+    <p class="steps">
+      <button type="button" disabled=${place <= 0} onClick=${() => onShow(place - 1)}>Previous<kbd>←</kbd></button>
+      <button type="button" disabled=${place >= total - 1} onClick=${() => onShow(place + 1)}>Next<kbd>→</kbd></button>
+      <span>${count(place + 1)} of ${count(total)}</span>
+      <a href=${source.picture(slug, image.file)} download>Save</a>
+      <button type="button" onClick=${() => onShow(-1)}>Close<kbd>Esc</kbd></button></p>`}</dialog>`
+}
+
+// What a verifier found, as words: the texts of its values, then its numbers.
+function foundText(one) {
+  if (!one || typeof one !== 'object') return String(one)
+  const entries = Object.entries(one)
+  const texts = entries.filter(([, value]) => typeof value === 'string').map(([, value]) => value)
+  const others = entries.filter(([, value]) => typeof value !== 'string').map(([name, value]) => `${words(name)} ${typeof value === 'number' ? number(value, 2) : JSON.stringify(value)}`)
+  return [texts.join(' '), ...others].filter(Boolean).join(', ')
+}
+
+function Accuracy({ accuracy }) {
+  const rows = Object.entries(accuracy ?? {}).flatMap(([model, byCategory]) => Object.entries(byCategory).map(([category, entry]) => ({ model, category, ...entry })))
+  if (!rows.length) return null
+  return html`<h2>Verified accuracy</h2><${Table} caption="Share of images that the verifier found right, in percent with 95% intervals" name="generation-accuracy" rows=${rows} rowKey=${({ model, category }) => `${model} ${category}`} columns=${[
+    { key: 'model', label: 'model' },
+    { key: 'category', label: 'category', value: ({ category }) => words(category) },
+    ...['value', 'low', 'high'].map(key => ({ key, label: key, isNumber: true, value: row => 100 * row[key], cell: row => percent(row[key]) })),
+    { key: 'n', label: 'images', isNumber: true },
+  ]} />`
+}
+
+const columns = names => [
+  ...['file', 'prompt', 'category', 'model'].map(key => ({ key, label: key })),
+  ...['seed', 'number'].map(key => ({ key, label: key, isNumber: true })),
+  { key: 'verdict', label: 'verdict', value: verdictOf },
+  { key: 'found', label: 'found', value: ({ verdict }) => (verdict?.found ?? []).map(foundText).join('; ') },
+  ...names.map(person => ({ key: `judged by ${person}`, label: person, value: ({ judgements }) => judgements?.[person] ?? null })),
+]
