@@ -1,7 +1,7 @@
 // One question: its candidates and scores, the evidence behind them, and what other runs answered.
 
 import { count, html, link, Loaded, number, useData, useState, words } from '../base.js'
-import { LISTED, MARGIN, amount, answered, asksSame, belongs, cellName, closest, comparisons, margin, question, scored, signed, textOf } from '../answers.js'
+import { MARGIN, amount, answered, asksSame, belongs, cellName, closest, comparisons, margin, question, scored, signed, textOf } from '../answers.js'
 import { cellsOf, comparedCells, decisions, isReproduced, less, mean, raced, shownCells } from '../evidence.js'
 import { ByTimestep, Decisions, Differences, Running, Strips } from '../figures.js'
 import { Picture, SHOWN_RUNS, Verdict, cellText, go, othersWith, taskOf, useKeys, useTitle } from '../parts.js'
@@ -213,17 +213,21 @@ async function readOthers({ slug, task, place, asked, named }) {
   return { runs, answers }
 
   async function rowOf(other) {
-    const table = await source.examples(other, task)
-    const read = async row => question(await table.row(row, [...LISTED, 'texts', 'responses']))
-    let [row, theirs] = [place, place < table.rows ? await read(place) : null]
+    const read = async row => {
+      const [found] = await search.read({ slug: other, task, rows: [row] })
+      return found && question(found)
+    }
+    let [row, theirs] = [place, await read(place)]
     if (theirs?.id !== asked.id) {
-      row = (await table.column('id')).indexOf(asked.id)
-      if (row < 0) return { problem: 'It does not have this question.' }
+      [[row]] = await search.places({ slug, task, rows: [place], others: [other] })
+      if (row < 0) return { problem: row === search.MISSING ? 'It does not have this question.' : ASKS_OTHERWISE }
       theirs = await read(row)
     }
-    return asksSame(asked, theirs) ? { row, asked: theirs } : { row, problem: 'It has a question of this id with other texts, images or another target.' }
+    return asksSame(asked, theirs) ? { row, asked: theirs } : { problem: ASKS_OTHERWISE }
   }
 }
+
+const ASKS_OTHERWISE = 'It has a question of this id with other texts, images or another target.'
 
 function Others({ found: { runs, answers }, own, slug, task, place }) {
   if (!runs.length) return html`<p class="empty">No other run that is shown has this task.</p>`
