@@ -31,6 +31,7 @@ _PORT = flags.DEFINE_integer(
     "port", None, "Of the page; by default 8765 or the next free one.", lower_bound=0, upper_bound=65535
 )
 _OPEN = flags.DEFINE_bool("open", False, "Open the page in the browser.")
+_REPRODUCE = f"{reproduce.eval_command.__module__}:{reproduce.eval_command.__name__}"
 _BUNDLE = flags.DEFINE_string("bundle", None, "Folder to write the pages to as files, instead of serving them.")
 
 
@@ -52,7 +53,7 @@ def _write(words: Sequence[str], folder: str) -> None:
 
     if _PORT.value is not None or _OPEN.value:
         raise InputError("--bundle writes files, and serves nothing: leave out --port and --open", code="bad-command")
-    bundle.write(words, folder, reproduce=reproduce.eval_command)
+    bundle.write(words, folder, _REPRODUCE)
     print(f"{folder} is a website: put it on any web host, or try it by python -m http.server --directory {folder}")
 
 
@@ -60,8 +61,7 @@ def _serve(words: Sequence[str]) -> None:
     # Late, so that --help answers at once.
     from winobench.viewer import server
 
-    command = f"{reproduce.eval_command.__module__}:{reproduce.eval_command.__name__}"
-    with server.serve(words, _PORT.value, command) as running:
+    with server.serve(words, _PORT.value, _REPRODUCE) as running:
         print(f"{running.address} shows {_said(words)}")
         print("end it with Ctrl-C. On another device, forward this port to it", flush=True)
         if _OPEN.value:

@@ -38,15 +38,19 @@ def write(path: str | os.PathLike, table: pa.Table, repeating: Collection[str] |
 
     With ``repeating``, single rows and columns can be read by ranges, and these leaf columns alone have dictionaries.
     """
+    with files.atomic_path(path) as temporary, open(temporary, "wb") as file:
+        file.write(content(table, repeating))
+
+
+def content(table: pa.Table, repeating: Collection[str] | None = None) -> bytes:
+    """What `write` writes."""
     buffer = io.BytesIO()
     options = {} if repeating is None else _by_ranges(table, repeating)
     pq.write_table(table, buffer, compression="zstd", write_page_checksum=True, **options)
-    content = buffer.getvalue()
-    footer = _footer(content)
-    body, end = content[:footer], content[footer:]
-    digest = hashlib.sha256(body + end).digest()
-    with files.atomic_path(path) as temporary, open(temporary, "wb") as file:
-        file.write(body + _MARK + digest + end)
+    found = buffer.getvalue()
+    footer = _footer(found)
+    body, end = found[:footer], found[footer:]
+    return body + _MARK + hashlib.sha256(body + end).digest() + end
 
 
 def _by_ranges(table: pa.Table, repeating: Collection[str]) -> dict[str, Any]:

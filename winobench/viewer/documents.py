@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ import winobench
 from winobench.base.errors import InputError
 from winobench.generation.page import THUMBNAILS
 from winobench.metrics.agreement import NUM_RESAMPLES
-from winobench.report import analysis, figures, page, published
+from winobench.report import analysis, exports, figures, inspect_logs, page, published
 from winobench.report.cells import Table
 from winobench.report.figures import Mark, Panel
 from winobench.report.panels import to_svg
@@ -28,12 +29,10 @@ from winobench.report.sections.shared import Details, ReportData, Section
 from winobench.runs.examples import TERM_COLUMNS, terms_of
 from winobench.runs.image_runs import read_pictures
 from winobench.runs.labels import task_label
-from winobench.runs.reading import read_numbers, read_runs
+from winobench.runs.reading import read_numbers, read_run, read_runs
 from winobench.runs.run import OTHER_METRIC, Run, TaskRun
 from winobench.runs.verdicts import generation_accuracy, read_verdicts
-
-MOST_RUNS = 6
-"""Of one report."""
+from winobench.viewer import site
 
 # Records with a row a question: the application reads these from the tables of examples.
 _LONG_RECORDS = ("flips.csv", "gallery.csv", "pictures.csv", "questions.csv")
@@ -57,6 +56,7 @@ def run_document(
         "command": reproduce(run),
         "notes": notes,
         "failed": dict(run.failed),
+        "exports": list(site.EXPORTS),
         "tasks": tasks,
     }
 
@@ -68,8 +68,10 @@ def report_document(
     examples: int = page.GALLERY_EXAMPLES,
 ) -> dict[str, Any]:
     """The report page on runs as data. The first run is the baseline."""
-    if len(paths) > MOST_RUNS:
-        raise InputError(f"{len(paths)} runs are too many for one report: choose at most {MOST_RUNS}.", code="too-many")
+    if len(paths) > site.MOST_RUNS:
+        raise InputError(
+            f"{len(paths)} runs are too many for one report: choose at most {site.MOST_RUNS}.", code="too-many"
+        )
     report_data = _report_data(paths, labels, examples)
     sections, galleries, _ = page.make_sections(report_data)
     found = _Plain(report_data.marks).content(page.contents(report_data, sections, galleries, reproduce))
@@ -84,7 +86,15 @@ def pair_document(
     found, _, notes = differences.find_differences(report_data, [(0, 1)])
     rows = [_difference(one) for by_pair in found.values() for one in by_pair.values()]
     names = [run.label for run in report_data.runs]
-    return {"first": names[0], "second": names[1], "is_text": report_data.is_text, "rows": rows, "notes": notes}
+    return {
+        "first": names[0],
+        "second": names[1],
+        "is_text": report_data.is_text,
+        "clear_below": analysis.CLEAR_BELOW,
+        "few_clusters": analysis.FEW_CLUSTERS,
+        "rows": rows,
+        "notes": notes,
+    }
 
 
 def drawn_document(path: str | os.PathLike, slug: str) -> dict[str, Any]:
@@ -123,6 +133,29 @@ def drawn_document(path: str | os.PathLike, slug: str) -> dict[str, Any]:
         "images": images,
         "accuracy": generation_accuracy(run, verdicts),
     }
+
+
+def export(path: str | os.PathLike, name: str, reproduce: Reproduce = lambda run: None) -> str | bytes:
+    """A run as a file for others, by the file's name, one of `winobench.viewer.site.EXPORTS`."""
+    run = read_run(path)
+    match name:
+        case "results.csv":
+            return run.table("csv", groups=True)
+        case "results.tex":
+            return run.table("latex")
+        case "model-card.md":
+            return exports.model_card(run, reproduce(run))
+        case "eval_results.yaml":
+            return exports.eval_results(run)
+        case "report.html":
+            report_data = _report_data([path], None, page.GALLERY_EXAMPLES)
+            sections, galleries, _ = page.make_sections(report_data)
+            return page.render(page.contents(report_data, sections, galleries, reproduce), {}, {}, command=())
+        case "inspect.zip":
+            with tempfile.TemporaryDirectory() as folder:
+                (archive,) = inspect_logs.inspect_log(run, pathlib.Path(folder) / name)
+                return archive.read_bytes()
+    raise InputError(f"{name!r:.80} is no file of a run: choose from {', '.join(site.EXPORTS)}.", code="unknown-name")
 
 
 def errors_table(run: Run, task: str) -> pa.Table | None:
@@ -177,6 +210,7 @@ def _task(run: Run, record: TaskRun, notes: list[str]) -> dict[str, Any]:
         "raced": run.has_raced(record.name),
         "rows": rows,
         "has_errors": rows is not None and record.has_answers and not run.is_text and _has_parts(run),
+        "has_gallery": (run.path / "gallery" / path.name).is_file(),
         "terms": terms,
         "published": [
             {

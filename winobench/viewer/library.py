@@ -43,7 +43,7 @@ _FOLDERS = {
     GENERATED: (image_records.DRAWN, image_records.PICTURES),
 }
 _UNITS = {IMAGES: "errors", TEXT: "responses", GENERATED: "images"}
-_MOST_LETTERS, _MOST_LETTERS_OF_REASONS = 60, 500
+_MOST_LETTERS, _MOST_LETTERS_OF_REASONS, _MOST_TASKS = 60, 500, 500
 _BYTES_AT_ONCE = 2**20
 
 T = TypeVar("T")
@@ -73,6 +73,7 @@ class Library:
 
     def __init__(self, paths: Sequence[str | os.PathLike[str]]):
         self._paths = [pathlib.Path(files.user_path(path)) for path in paths]
+        self._places: dict[str, Place] = {}  # by the slug, as they were last seen
         self._slugs: dict[str, str] = {}  # by the folder without links; a slug is never given to another one
         self._read: dict[str, _Kept] = {}  # by the file's path
         self._seen: dict[str, _Kept] = {}  # of the files that are still there
@@ -81,14 +82,18 @@ class Library:
     def places(self) -> list[Place]:
         """The runs that are there now, in the order of the paths and then of the names."""
         with self._lock:
-            found = {}
+            found: dict[str, Place] = {}
             for folder in self._folders():
                 root = os.path.realpath(folder)
                 found.setdefault(root, Place(self._slug(root), folder, root))
+            self._places = {place.slug: place for place in found.values()}
             return list(found.values())
 
     def find(self, slug: str) -> Place:
         """The run of a slug. Raises InputError where it is gone."""
+        known = self._places.get(slug)
+        if known is not None and _is_run(pathlib.Path(known.root)):
+            return known
         for place in self.places():
             if place.slug == slug:
                 return place
@@ -282,7 +287,7 @@ def _facts_of_config(config: Mapping[str, Any]) -> dict[str, Any]:
         "model": _text((config.get("config") or {}).get("model") or config.get("model") or ""),
         "status": _text(config.get("status", FINISHED), _MOST_LETTERS_OF_REASONS),
         "started": _moment(config.get("started")),
-        "tasks": [_text(task) for task in tasks],
+        "tasks": [_text(task) for task in tasks[:_MOST_TASKS]],
         "total": total if isinstance(total, int) and total > 0 else None,
         "metrics": config.get("metrics") or {},
     }
@@ -291,7 +296,8 @@ def _facts_of_config(config: Mapping[str, Any]) -> dict[str, Any]:
 def _facts_of_results(results: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
     """The tasks, and of each the row that stands for it."""
     rows = []
-    for task, entries in results["tasks"].items():
+    tasks = list(results["tasks"].items())[:_MOST_TASKS]
+    for task, entries in tasks:
         recorded = recorded_metric(entries, config["metrics"].get(task))
         name = next((row for row in recorded["shown"] if row in entries), None)
         name = recorded["headline"] if recorded["headline"] in entries else name
@@ -303,7 +309,7 @@ def _facts_of_results(results: Mapping[str, Any], config: Mapping[str, Any]) -> 
         has_numbers = recorded["name"] == BIAS_METRIC or recorded["name"] in metrics.RATING_METRICS
         numbers = {key: _number(entry.get(key)) for key in ("value", "low", "high", "chance", "n")}
         rows.append({"task": _text(task), "metric": _text(name), **numbers, "unit": "" if has_numbers else "%"})
-    return {"tasks": [_text(task) for task in results["tasks"]], "headline": rows}
+    return {"tasks": [_text(task) for task, _ in tasks], "headline": rows}
 
 
 def parts(root: str, kind: str) -> list[str]:

@@ -25,16 +25,17 @@ PARQUET, JSON, PNG, JPEG = (
     "image/png",
     "image/jpeg",
 )
-_EXPORTS = {
+EXPORTS = {
     "model-card.md": "text/markdown; charset=utf-8",
     "eval_results.yaml": "application/yaml; charset=utf-8",
-    "inspect.json": JSON,
+    "inspect.zip": "application/zip",  # a log a task
     "results.csv": "text/csv; charset=utf-8",
     "results.tex": "text/x-tex; charset=utf-8",
     "report.html": "text/html; charset=utf-8",
 }
 _SLUGS = re.compile(r"[A-Za-z0-9._-]+(?:~[A-Za-z0-9._-]+)*")
-_MOST_RUNS = 6  # of a report
+MOST_RUNS = 6
+"""Of a report."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Site:
             case ["leaderboard.json"]:
                 return Document({"runs": self._leaderboard()})
             case ["report", name] if name.endswith(".json"):
-                return self._work("report", self._places(name.removesuffix(".json"), 1, _MOST_RUNS))
+                return self._work("report", self._places(name.removesuffix(".json"), 1, MOST_RUNS))
             case ["pairs", name] if name.endswith(".json"):
                 return self._work("pair", self._places(name.removesuffix(".json"), 2, 2))
             case ["runs", slug, *rest]:
@@ -120,8 +121,8 @@ class Site:
                 return File(place.root, f"pictures/{model}/{seed}/{name}", "image/png")
             case ["thumbnails", name] if name.endswith(".jpg"):
                 return File(place.root, f"thumbnails/{name}", "image/jpeg")
-            case ["export", name] if name in _EXPORTS:
-                kind = _EXPORTS[name]
+            case ["export", name] if name in EXPORTS:
+                kind = EXPORTS[name]
                 saved = f"{place.slug}-{name}"
                 return dataclasses.replace(
                     self._work("export", [place], name=name), media_type=kind, file_name=saved, waits=True

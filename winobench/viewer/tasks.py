@@ -7,8 +7,9 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from winobench.base import parquet_files
 from winobench.runs.labels import task_label
-from winobench.runs.reading import read_numbers
+from winobench.runs.reading import read_numbers, read_run
 from winobench.runs.run import Run
 from winobench.viewer import documents
 
@@ -32,7 +33,13 @@ def drawn(paths: Sequence[str], slugs: Sequence[str], labels: Sequence[str], rep
 def export(
     paths: Sequence[str], slugs: Sequence[str], labels: Sequence[str], reproduce: str | None, name: str
 ) -> str | bytes:
-    return documents.export(paths[0], name)
+    return documents.export(paths[0], name, _function(reproduce))
+
+
+def errors(path: str, task: str) -> bytes:
+    """The errors behind a task's scores as a Parquet file, whose rows are the examples. Or nothing."""
+    table = documents.errors_table(read_run(path), task)
+    return b"" if table is None else parquet_files.content(table, ())
 
 
 def leaderboard(path: str) -> dict[str, Any]:

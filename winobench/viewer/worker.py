@@ -110,8 +110,7 @@ class Worker:
                 self._end()
                 continue
             if key is None or self._ended:
-                self._end()
-                return
+                break
             with self._lock:
                 job = self._jobs[key]
                 if time.monotonic() - job.asked > _SECONDS_OF_INTEREST:
@@ -122,6 +121,10 @@ class Worker:
             except Exception as error:
                 job.error = error
             job.ended = time.monotonic()
+            job.done.set()
+        self._end()
+        for job in self._jobs.values():
+            job.error = job.error or Crash("the viewer ends")
             job.done.set()
 
     def _compute(self, job: _Job) -> None:

@@ -1,6 +1,6 @@
 // The frame around the pages: the address chooses the page.
 
-import { Component, html, link, render, useEffect, useState } from './base.js'
+import { Component, html, link, pageKeys, render, useEffect, useRef, useState } from './base.js'
 
 // First part of the address -> module of the page, and how it names the parts that follow.
 const PAGES = {
@@ -18,7 +18,7 @@ const PAGES = {
 const THEMES = ['auto', 'light', 'dark']
 
 function parsed(hash) {
-  const [path, query = ''] = hash.replace(/^#\/?/, '').split('?', 2)
+  const [path, query = ''] = hash.replace(/^#\/?/, '').split(/\?(.*)/s)
   let parts
   try {
     parts = path.split('/').map(decodeURIComponent)
@@ -54,11 +54,10 @@ class Guard extends Component {
   }
 }
 
-function Page() {
-  const hash = useHash()
-  const { parts, parameters } = parsed(hash)
+function Page({ parts, parameters }) {
   const [name, names] = PAGES[parts[0]] ?? []
   const [page, setPage] = useState({})
+  const isFirst = useRef(true)
   useEffect(() => {
     if (!name) return
     import(`./pages/${name}.js`).then(
@@ -67,10 +66,11 @@ function Page() {
     )
   }, [name])
   useEffect(() => {
-    document.querySelector('main')?.focus({ preventScroll: true })
+    if (!isFirst.current) document.querySelector('main')?.focus({ preventScroll: true })
+    isFirst.current = false
     scrollTo(0, 0)
   }, [parts.join('/')])
-  if (!name) return html`<p class="problem" role="alert">This address has no page. <a href="#/">Show the runs.</a></p>`
+  if (!name) return html`<h1>No such page</h1><p class="problem" role="alert">This address has no page. <a href="#/">Show the runs.</a></p>`
   if (page.name !== name) return html`<p class="waiting" role="status">Loading…</p>`
   const given = Object.fromEntries(names.map((key, place) => [key, parts[place + 1]]))
   return html`<${Guard} key=${parts.join('/')}><${page.show} ...${given} parameters=${parameters} /><//>`
@@ -95,18 +95,77 @@ function ThemeButton() {
     }
   }, [theme])
   const next = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]
-  return html`<button type="button" class="quiet" onClick=${() => setTheme(next)}>Theme: ${theme}</button>`
+  return html`<button type="button" class="quiet" title=${`Change to ${next}`} onClick=${() => setTheme(next)}>Theme: ${theme}</button>`
 }
+
+// The links that the keys j and k step through: the first one of each row, and those of lists that ask for it.
+function step(by) {
+  const stops = [...document.querySelectorAll('main tbody th a, main [data-step]')].filter(one => one.getClientRects().length)
+  const row = document.activeElement?.closest('tr, [data-step]')
+  const now = stops.findIndex(one => one === document.activeElement || row?.contains(one))
+  const next = stops[now < 0 ? (by > 0 ? 0 : stops.length - 1) : Math.min(stops.length - 1, Math.max(0, now + by))]
+  next?.focus()
+  next?.scrollIntoView({ block: 'nearest' })
+}
+
+const KEYS = {
+  '/': { said: 'Write into the filter', act: () => document.querySelector('main input[type="search"]')?.focus() },
+  j: { said: 'Next row', act: () => step(1) },
+  k: { said: 'Previous row', act: () => step(-1) },
+}
+
+const NATIVE = [['Enter', 'Open the row'], ['Tab', 'Next link or button'], ['Escape', 'Leave the filter, or this list'], ['?', 'This list']]
+
+const isTyping = element => element.closest('input:not([type="checkbox"], [type="radio"]), textarea, select, dialog') !== null
+
+function KeyList() {
+  const dialog = useRef()
+  const [, setTurn] = useState(0)
+  const open = () => {
+    setTurn(turn => turn + 1)
+    if (!dialog.current.open) dialog.current.showModal()
+  }
+  useEffect(() => {
+    const pressed = event => {
+      if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return
+      if (event.key === 'Escape' && event.target.matches('input')) event.target.blur()
+      if (isTyping(event.target)) return
+      const act = event.key === '?' ? open : (pageKeys.get(event.key) ?? KEYS[event.key])?.act
+      if (!act) return
+      event.preventDefault()
+      act(event)
+    }
+    addEventListener('keydown', pressed)
+    return () => removeEventListener('keydown', pressed)
+  }, [])
+  const all = [...Object.entries({ ...KEYS, ...Object.fromEntries(pageKeys) }).map(([key, { said }]) => [key, said]).filter(([, said]) => said), ...NATIVE]
+  return html`
+    <button type="button" class="quiet" onClick=${open}>Keys</button>
+    <dialog ref=${dialog} aria-labelledby="keys-title" onClick=${event => event.target === dialog.current && dialog.current.close()}>
+      <h2 id="keys-title">Keys</h2>
+      <dl class="keys">${all.map(([key, said]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${said}</dd></div>`)}</dl>
+      <button type="button" onClick=${() => dialog.current.close()}>Close</button>
+    </dialog>`
+}
+
+const PLACES = [['', 'Runs'], ['leaderboard', 'Leaderboard']]
 
 function App() {
+  const { parts, parameters } = parsed(useHash())
+  const skip = event => {
+    event.preventDefault()
+    document.querySelector('main').focus()
+  }
   return html`
-    <a class="skip" href="#main" onClick=${event => { event.preventDefault(); document.querySelector('main').focus() }}>Skip to the content</a>
+    <a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
     <header class="bar-top">
       <a class="brand" href="#/">winobench</a>
-      <nav aria-label="Main"><a href="#/">Runs</a><a href=${link(['leaderboard'])}>Leaderboard</a></nav>
-      <${ThemeButton} />
+      <nav aria-label="Main">${PLACES.map(([name, said]) => html`<a href=${link([name])} aria-current=${parts[0] === name ? 'page' : undefined}>${said}</a>`)}</nav>
+      <span class="tools"><${KeyList} /><${ThemeButton} /></span>
     </header>
-    <main id="main" tabindex="-1"><${Page} /></main>`
+    <main id="main" tabindex="-1"><${Page} parts=${parts} parameters=${parameters} /></main>`
 }
 
-render(html`<${App} />`, document.getElementById('app'))
+const root = document.getElementById('app')
+root.replaceChildren()
+render(html`<${App} />`, root)

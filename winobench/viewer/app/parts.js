@@ -4,32 +4,15 @@ import { html, useData, useEffect, useRef, useState } from './base.js'
 import { VERDICTS, cellName, signed, textOf, verdict } from './answers.js'
 import * as source from './source.js'
 
+export { useKeys, useTitle } from './base.js'
+
 export const SHOWN_RUNS = 6
 const TYPING_MILLISECONDS = 200
-
-export function useTitle(title) {
-  useEffect(() => { document.title = `${title} · winobench` }, [title])
-}
 
 // Goes to an address of the app. Typing replaces the last address, so that "back" leaves the page.
 export function go(address, { replaces = false } = {}) {
   if (replaces) location.replace(address)
   else location.hash = address
-}
-
-// Keys of a page, unless a field has the focus.
-export function useKeys(actions) {
-  useEffect(() => {
-    const pressed = event => {
-      if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.('input, select, textarea, dialog')) return
-      const action = actions[event.key]
-      if (!action) return
-      event.preventDefault()
-      action()
-    }
-    addEventListener('keydown', pressed)
-    return () => removeEventListener('keydown', pressed)
-  })
 }
 
 // A field for words. It answers while one types, after a short wait.

@@ -9,49 +9,93 @@ export function download(name, content, type) {
   setTimeout(() => URL.revokeObjectURL(address), 10_000)
 }
 
-// Saves a table of tables.js as "csv", "parquet" or "tex".
-export async function save(format, { columns, rows, caption, name, valueOf }) {
-  const values = rows.map(row => columns.map(column => valueOf(column, row)))
-  const labels = columns.map(({ label, key }) => (typeof label === 'string' ? label : key))
-  if (format === 'csv') download(`${name}.csv`, csv(labels, values), 'text/csv;charset=utf-8')
-  else if (format === 'tex') download(`${name}.tex`, latex(labels, values, columns, caption), 'application/x-tex')
-  else download(`${name}.parquet`, await parquet(columns, values), 'application/vnd.apache.parquet')
+// A content as three files. keys and data (a list a row) become CSV and Parquet, labels and texts LaTeX.
+// A row of texts with one text is a heading. left is the number of columns that LaTeX aligns to the left.
+export async function save(format, name, { keys, data, labels, texts, left, caption }) {
+  if (format === 'csv') download(`${name}.csv`, csv(keys, data), 'text/csv;charset=utf-8')
+  else if (format === 'tex') download(`${name}.tex`, latex(labels, texts, left, caption), 'application/x-tex')
+  else download(`${name}.parquet`, await parquet(keys, data), 'application/vnd.apache.parquet')
 }
 
-// Texts that a spreadsheet would compute as formulas get a quotation mark ahead of them.
-function csv(labels, values) {
-  const cell = value => {
-    if (value === null || value === undefined) return ''
-    const text = typeof value === 'string' && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value)
-    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
+// The content of a table of tables.js: its columns, with their parts, and rows.
+export function contentOf(columns, rows, caption) {
+  const all = columns.filter(({ isForReading }) => !isForReading).flatMap(column => [column, ...Object.entries(column.parts ?? {}).map(([key, value]) => ({ key, value }))])
+  return {
+    keys: all.map(({ key }) => key),
+    data: rows.map(row => all.map(column => valueOf(column, row))),
+    labels: columns.map(({ label, key }) => (typeof label === 'string' ? label : key)),
+    texts: rows.map(row => columns.map(column => textOf(column, row))),
+    left: columns.findIndex(({ isNumber }) => isNumber),
+    caption,
   }
-  return [labels, ...values].map(row => row.map(cell).join(',')).join('\r\n') + '\r\n'
 }
 
-const ESCAPES = {
-  '\\': '\\textbackslash{}', '&': '\\&', '%': '\\%', $: '\\$', '#': '\\#', _: '\\_', '{': '\\{', '}': '\\}',
-  '~': '\\textasciitilde{}', '^': '\\textasciicircum{}', '−': '$-$', '–': '--',
+// The content of records: objects with the same keys.
+export function contentOfRecords(records) {
+  const keys = Object.keys(records[0] ?? {})
+  const data = records.map(record => keys.map(key => record[key]))
+  return { keys, data, labels: keys, texts: data.map(row => row.map(textOfValue)), left: 1 }
 }
 
-function latex(labels, values, columns, caption) {
-  const cell = value => (value === null || value === undefined ? '' : String(value)).replace(/[\\&%$#_{}~^−–]/g, letter => ESCAPES[letter]).replace(/\s+/g, ' ')
-  const line = row => `${row.map(cell).join(' & ')} \\\\`
+export const valueOf = (column, row) => (column.value ? column.value(row) : row[column.key])
+
+const textOf = (column, row) => textOfValue(column.text ? column.text(row) : valueOf(column, row))
+const textOfValue = value => (value === null || value === undefined ? '' : String(value))
+
+// As winobench.base.csv_cells: texts that a spreadsheet would compute get an apostrophe, and numbers stay.
+const FORMULA = /^'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/
+const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/
+
+export function csv(keys, data) {
+  const cell = value => {
+    const text = typeof value === 'boolean' ? (value ? 'True' : 'False') : textOfValue(value)
+    const safe = typeof value === 'string' && FORMULA.test(value) && !NUMBER.test(value) ? `'${text}` : text
+    return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe
+  }
+  return [keys, ...data].map(row => `${row.map(cell).join(',')}\r\n`).join('')
+}
+
+const LATEX = {
+  '#': '\\#', $: '\\$', '%': '\\%', '&': '\\&', _: '\\_', '{': '\\{', '}': '\\}', '\\': '\\textbackslash{}',
+  '~': '\\textasciitilde{}', '^': '\\textasciicircum{}', '<': '\\textless{}', '>': '\\textgreater{}', '|': '\\textbar{}',
+  '−': '$-$', '–': '--', '—': '---', '…': '\\ldots{}', '“': '``', '”': "''", '†': '\\dag{}', '‡': '\\ddag{}',
+  '●': '$\\bullet$', '○': '$\\circ$', '★': '$\\star$', '✓': '$\\surd$', '✗': '$\\times$', '·': '$\\cdot$',
+}
+
+const inOneLine = text => text.replace(/[\p{C}\p{Z}]+/gu, ' ').trim()
+
+// As winobench.base.text_tables: a tabular that needs the package booktabs.
+export function latex(labels, texts, left = 1, caption = '') {
+  const width = labels.length
+  const first = left < 0 ? width : left
+  const cell = (text, isNumber) => {
+    const safe = [...inOneLine(text)].map(letter => LATEX[letter] ?? letter).join('')
+    const said = isNumber ? safe.replace(/(?<![\p{L}\p{N}_.])-(?=\p{Nd})/gu, '$$-$$') : safe
+    return /^[[*]/.test(said) ? `{}${said}` : said
+  }
+  const isHeading = row => row.length === 1 && width > 1
+  const line = row => {
+    if (isHeading(row)) return `\\multicolumn{${width}}{l}{\\textbf{${cell(row[0], false)}}} \\\\`
+    return `${row.map((text, place) => cell(text, place >= first)).join(' & ')} \\\\`
+  }
+  const body = texts.flatMap((row, place) => (isHeading(row) && place ? ['\\addlinespace', line(row)] : [line(row)]))
+  const places = labels.map((_, place) => (place < first ? 'l' : 'r')).join('')
+  const title = inOneLine(caption ?? '')
   return [
-    ...(caption ? [`% ${caption.replace(/\s+/g, ' ')}`] : []),
-    `\\begin{tabular}{${columns.map(({ isNumber }) => (isNumber ? 'r' : 'l')).join('')}}`,
-    '\\toprule', line(labels), '\\midrule', ...values.map(line), '\\bottomrule', '\\end{tabular}', '',
+    ...(title ? [`% ${title}`] : []),
+    `\\begin{tabular}{${places}}`, '\\toprule', line(labels), '\\midrule', ...body, '\\bottomrule', '\\end{tabular}', '',
   ].join('\n')
 }
 
-async function parquet(columns, values) {
+async function parquet(keys, data) {
   const { parquetWriteBuffer } = await import('hyparquet-writer')
   return new Blob([parquetWriteBuffer({
-    columnData: columns.map(({ key }, place) => {
-      const data = values.map(row => row[place] ?? null)
-      const isNumber = data.every(value => value === null || typeof value === 'number')
-      const isBoolean = data.every(value => value === null || typeof value === 'boolean')
-      const type = isNumber ? 'DOUBLE' : isBoolean ? 'BOOLEAN' : 'STRING'
-      return { name: key, data: type === 'STRING' ? data.map(value => (value === null ? null : String(value))) : data, type, nullable: true }
+    columnData: keys.map((name, place) => {
+      const values = data.map(row => row[place] ?? null)
+      const has = kind => values.every(value => value === null || typeof value === kind)
+      if (has('number')) return { name, data: values, type: 'DOUBLE', nullable: true }
+      if (has('boolean')) return { name, data: values, type: 'BOOLEAN', nullable: true }
+      return { name, data: values.map(value => (value === null ? null : String(value))), type: 'STRING', nullable: true }
     }),
   })])
 }

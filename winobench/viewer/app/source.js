@@ -66,11 +66,15 @@ async function readJson(address) {
       continue
     }
     if (!response.ok) throw await failure(response, address)
+    let found
     try {
-      return await response.json()
+      found = await response.json()
     } catch {
       throw new Error(`${decodeURIComponent(address)} is not valid JSON.`)
     }
+    // A bundle has a sentence in place of what could not be made.
+    if (typeof found?.error === 'string') throw new Error(found.error)
+    return found
   }
 }
 
@@ -83,7 +87,6 @@ export function forget() {
 }
 
 export const site = () => document_('site.json')
-export const runs = () => readJson(at('runs.json'))
 export const run = slug => document_('runs', slug, 'run.json')
 export const results = slug => document_('runs', slug, 'results.json')
 export const config = slug => document_('runs', slug, 'config.json')
@@ -98,12 +101,14 @@ export async function pair(baseline, other) {
   if (!(await site()).bundle) return document_('pairs', name)
   const [first, second] = [baseline, other].sort()
   const found = await document_('pairs', `${first}~${second}.json`)
-  return first === baseline ? found : { ...found, rows: found.rows.map(turned) }
+  return first === baseline ? found : { ...found, first: found.second, second: found.first, rows: found.rows.map(turned) }
 }
 
 function turned(row) {
   return {
     ...row,
+    first: row.second,
+    second: row.first,
     difference: -row.difference,
     low: -row.high,
     high: -row.low,
@@ -267,4 +272,29 @@ export async function image(slug, task, sha256) {
   if (place === undefined) return null
   const { jpeg } = await table.row(place, ['jpeg'])
   return new Blob([jpeg], { type: 'image/jpeg' })
+}
+
+let listed = {}
+
+// All runs, as they are now. An answer that is the same as before is the same object. isFixed: it never changes.
+export async function runs() {
+  const isFixed = (await site()).bundle
+  const response = await request(at('runs.json'), listed.version && { headers: { 'If-None-Match': listed.version } })
+  if (response.status === 304) return listed.answer
+  if (!response.ok) throw await failure(response, at('runs.json'))
+  listed = { version: response.headers.get('ETag'), answer: { ...(await response.json()), isFixed } }
+  return listed.answer
+}
+
+// The numbers of all finished runs, by task.
+export const leaderboard = () => readJson(at('leaderboard.json'))
+
+export const raw = (slug, name) => at('runs', slug, name)
+
+// Forgets a run's documents, so that they are read again.
+export function forgetRun(slug) {
+  const mark = `runs/${encodeURIComponent(slug)}/`
+  for (const recent of [documents, tables]) {
+    for (const key of [...recent.entries.keys()]) if (key.includes(mark)) recent.entries.delete(key)
+  }
 }

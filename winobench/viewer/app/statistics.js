@@ -1,0 +1,35 @@
+// Numbers that depend on what a page shows.
+
+// P-values adjusted for their number (Y. Benjamini and Y. Hochberg, JRSS B 57, 1995).
+export function falseDiscoveryRates(values) {
+  const order = values.map((value, place) => [value, place]).sort(([one], [other]) => other - one)
+  const adjusted = new Array(values.length)
+  let least = 1
+  order.forEach(([value, place], fromLast) => {
+    least = Math.min(least, (value * values.length) / (values.length - fromLast))
+    adjusted[place] = least
+  })
+  return adjusted
+}
+
+// The places that each interval may have in a ranking: 1 + the number that are surely better, and those that may be.
+export function ranks(intervals, isRising = false) {
+  const ends = intervals.map(({ low, high }) => (isRising ? [-high, -low] : [low, high]))
+  const lows = ends.map(([low]) => low).sort((one, other) => one - other)
+  const highs = ends.map(([, high]) => high).sort((one, other) => one - other)
+  return ends.map(([low, high]) => ({
+    first: 1 + lows.length - firstPlace(lows, value => value > high),
+    last: intervals.length - firstPlace(highs, value => value >= low),
+  }))
+}
+
+// The first place of a sorted list where a condition holds.
+function firstPlace(sorted, holds) {
+  let [low, high] = [0, sorted.length]
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if (holds(sorted[middle])) high = middle
+    else low = middle + 1
+  }
+  return low
+}

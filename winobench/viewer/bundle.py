@@ -1,0 +1,213 @@
+"""The viewer as files: the application, and what is at each of its addresses, for any web host."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from winobench.base import files, json_files, progress
+from winobench.base.errors import InputError
+from winobench.viewer import library, site
+from winobench.viewer.server import APP
+from winobench.viewer.worker import Crash, Worker
+
+_DATA, _SITE = "data", "site.json"
+_SECONDS = 900.0  # that a document may take
+
+
+def write(
+    paths: Sequence[str | os.PathLike[str]], folder: str | os.PathLike[str], reproduce: str | None = None
+) -> None:
+    """Writes the application and everything that it shows of some runs into a folder: all of it, or nothing.
+
+    What cannot be made has a sentence in its place, which the page shows, and a line on stderr.
+
+    Args:
+      paths: folders of runs, or ones that hold runs.
+      folder: new, empty, or a former bundle, which is replaced.
+      reproduce: a function, as ``module:name``, from a run to the command by which it is made again.
+
+    Raises:
+      InputError: the folder holds other files (``not-empty``), it cannot be written, or there is no run.
+    """
+    target = pathlib.Path(os.path.abspath(files.user_path(folder)))
+    _check(target)
+    found = library.Library(paths)
+    if not found.places():
+        raise InputError("there is no run in these folders: name others", code="nothing-named")
+    with files.writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as temporary:
+            new = pathlib.Path(temporary) / "new"
+            with Worker("winobench.viewer.tasks") as worker:
+                _Bundle(new, found, site.Site(found, reproduce), worker).write()
+            _check(target)  # again: it took a while
+            if target.exists():
+                target.rename(pathlib.Path(temporary) / "old")
+            new.rename(target)
+
+
+def _check(target: pathlib.Path) -> None:
+    """Refuses a folder with files that no bundle has written."""
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return
+    with contextlib.suppress(OSError, InputError):
+        if json_files.load(target / _DATA / _SITE)["bundle"] is True and (target / "index.html").is_file():
+            return
+    raise InputError(f"{target} holds other files than a bundle: name a new folder", code="not-empty")
+
+
+class _Bundle:
+    """The files of a bundle, while they are written."""
+
+    def __init__(self, folder: pathlib.Path, found: library.Library, addresses: site.Site, worker: Worker):
+        self._folder, self._library, self._site, self._worker = folder, found, addresses, worker
+        self._said: set[str] = set()
+
+    def write(self) -> None:
+        _copy_app(self._folder)
+        (self._folder / ".nojekyll").touch()  # GitHub's pages would leave out names that begin with _
+        places = {place.slug: place for place in self._library.places()}
+        runs = [run for run in self._library.runs() if run["slug"] in places]
+        finished = [run for run in runs if run["status"] == library.FINISHED and run["kind"] != library.GENERATED]
+        documents = [*_reports(finished), *_pairs(finished)]
+        with progress.counting(len(runs) + len(documents), label="writing", unit="runs and comparisons") as advance:
+            for run in runs:
+                run["folder"] = places[run["slug"]].folder.name  # where it was is nobody's business
+                self._write_run(run, places[run["slug"]])
+                advance(1)
+            for address in documents:
+                self._document(address)
+                advance(1)
+        self._json("runs.json", {"runs": runs})
+        self._document("leaderboard.json")
+        self._json(_SITE, self._site.find(_SITE).value | {"bundle": True})
+
+    def _write_run(self, run: dict[str, Any], place: library.Place) -> None:
+        at = f"runs/{run['slug']}"
+        self._copy(f"{at}/config.json")
+        if run["kind"] == library.GENERATED:
+            drawn = self._document(f"{at}/drawn.json")
+            for image in drawn.get("images", ()):
+                for name in filter(None, (image["file"], image["thumbnail"])):
+                    self._copy(f"{at}/{name}")
+            return
+        if not self._copy(f"{at}/results.json"):
+            return
+        document = self._document(f"{at}/run.json")
+        if "error" in document:
+            run |= {"status": library.UNREADABLE, "reason": document["error"]}
+            return
+        for task, entry in document["tasks"].items():
+            for folder in ("examples", "gallery"):
+                self._copy(f"{at}/{folder}/{task}.parquet")
+            entry["has_errors"] = entry["has_errors"] and self._write_errors(f"{at}/errors/{task}.parquet", place, task)
+        document["facts"] = [fact for fact in document["facts"] if fact[0] != "folder"]
+        document["exports"] = [name for name in document["exports"] if self._document(f"{at}/export/{name}")]
+        self._json(f"{at}/run.json", document)
+
+    def _write_errors(self, address: str, place: library.Place, task: str) -> bool:
+        """Whether a task's errors are there."""
+        try:
+            content = self._made("errors", {"path": place.root, "task": task}, library.stamps(place.root))
+        except (InputError, Crash) as error:
+            self._say(address, error)
+            return False
+        if content:
+            self._file(address, content)
+        return bool(content)
+
+    def _document(self, address: str) -> Any:
+        """Writes what is at an address. Returns the value of JSON, which is a sentence where it cannot be made.
+
+        Otherwise, whether it is there.
+        """
+        is_json = address.endswith(".json")
+        try:
+            found = self._site.find(address)
+            if isinstance(found, site.Document):
+                content = json.dumps(found.value, ensure_ascii=False, allow_nan=False).encode()
+            else:
+                content = self._made(found.function, found.arguments, found.version)
+            self._file(address, content)
+        except (site.Missing, InputError, Crash, OSError, ValueError) as error:
+            said = self._say(address, error)
+            if not is_json:
+                return False
+            content = json.dumps({"error": said}).encode()
+            with contextlib.suppress(OSError):
+                self._file(address, content)
+        return json.loads(content) if is_json else True
+
+    def _made(self, function: str, arguments: Any, version: Any) -> bytes:
+        path = self._worker.find(function, arguments, version, wait=_SECONDS)
+        if path is None:
+            raise Crash("it took too long")
+        return path.read_bytes()
+
+    def _copy(self, address: str) -> bool:
+        """Copies a file of a run. Whether it is there."""
+        try:
+            descriptor = site.open_file(self._site.find(address))
+        except (site.Missing, InputError):
+            return False
+        with open(descriptor, "rb") as source, self._place(address).open("wb") as file:
+            shutil.copyfileobj(source, file, 2**20)
+        return True
+
+    def _json(self, address: str, value: Any) -> None:
+        self._file(address, json.dumps(value, ensure_ascii=False, allow_nan=False).encode())
+
+    def _file(self, address: str, content: bytes) -> None:
+        self._place(address).write_bytes(content)
+
+    def _say(self, address: str, error: Exception) -> str:
+        """Prints why something was not made, each reason once, and returns the sentence."""
+        said = " ".join(str(error).split()).rstrip(".")
+        said = f"{said[:1].upper()}{said[1:]}."
+        if said not in self._said:
+            progress.say(f"{address}: {said}")
+        self._said.add(said)
+        return said
+
+    def _place(self, address: str) -> pathlib.Path:
+        path = self._folder / _DATA / address
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+
+def _copy_app(folder: pathlib.Path) -> None:
+    """Copies the application's files, but not what stands in for a server while it is developed."""
+    shutil.copytree(
+        APP,
+        folder,
+        ignore=lambda place, names: {
+            name for name in names if name == _DATA or os.path.islink(os.path.join(place, name))
+        },
+        copy_function=shutil.copyfile,
+    )
+
+
+def _reports(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """The addresses of the reports: each run alone, and all of a kind together."""
+    for run in runs:
+        yield f"report/{run['slug']}.json"
+    for kind in (library.IMAGES, library.TEXT):
+        slugs = [run["slug"] for run in runs if run["kind"] == kind]
+        if 2 <= len(slugs) <= site.MOST_RUNS:
+            yield f"report/{'~'.join(slugs)}.json"
+
+
+def _pairs(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """The addresses of the pairs of runs of one kind, in one order of each."""
+    for one, other in itertools.combinations(runs, 2):
+        if one["kind"] == other["kind"]:
+            first, second = sorted((one["slug"], other["slug"]))
+            yield f"pairs/{first}~{second}.json"
