@@ -60,7 +60,7 @@ export function Figure({ title, name, make, keys, width, help, numbers }) {
 // The numbers of a figure, made when they are opened.
 function Numbers({ title, name, columns, rows }) {
   const [isOpen, setOpen] = useState(false)
-  return html`<details onToggle=${event => setOpen(event.currentTarget.open)}><summary>Numbers<span class="hidden"> of ${title}</span></summary>
+  return html`<details onToggle=${event => setOpen(event.currentTarget.open)}><summary>Numbers<span class="unseen"> of ${title}</span></summary>
     ${isOpen && html`<${Table} caption=${`${title}: numbers`} name=${name} columns=${columns} rows=${rows} />`}
   </details>`
 }
@@ -98,10 +98,13 @@ const LEFT = 56
 async function drawn(width, description, options) {
   const Plot = await plotting()
   const marks = options.marks(Plot)
-  return Plot.plot({
+  const figure = Plot.plot({
     width: Math.max(280, Math.min(width, 720)), height: 260, marginLeft: LEFT, marginRight: 16, marginTop: 24, marginBottom: 38,
     ariaLabel: description, ...options, marks, style: { background: 'none', color: 'var(--ink)', fontFamily: 'inherit', fontSize: '12px' },
   })
+  figure.setAttribute('role', 'img')
+  for (const part of figure.querySelectorAll('[aria-label]')) part.removeAttribute('aria-label')
+  return figure
 }
 
 // The colours' meanings, in one line above the figure, so that saved files have it, too.

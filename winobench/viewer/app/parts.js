@@ -1,40 +1,16 @@
 // Parts that the pages on questions share.
 
-import { html, useData, useEffect, useRef, useState } from './base.js'
+import { html, useData, useEffect, useState } from './base.js'
 import { VERDICTS, cellName, signed, textOf, verdict } from './answers.js'
 import * as source from './source.js'
 
-export { useKeys, useTitle } from './base.js'
-
 export const SHOWN_RUNS = 6
-const TYPING_MILLISECONDS = 200
 
-// Goes to an address of the app. Typing replaces the last address, so that "back" leaves the page.
-export function go(address, { replaces = false } = {}) {
-  if (replaces) location.replace(address)
-  else location.hash = address
-}
+// The number of a list's page in an address, from 0. The first page has none.
+export const pageOf = ({ page }) => Math.max(1, Number.parseInt(page, 10) || 1) - 1
 
-// A field for words. It answers while one types, after a short wait.
 export function Search({ label, value, onSearch }) {
-  const [text, setText] = useState(value)
-  const timer = useRef()
-  const sent = useRef(value)
-  useEffect(() => {
-    if (value !== sent.current) setText(value)
-    sent.current = value
-  }, [value])
-  useEffect(() => () => clearTimeout(timer.current), [])
-  const typed = event => {
-    setText(event.target.value)
-    const found = event.target.value.trim()
-    clearTimeout(timer.current)
-    timer.current = setTimeout(() => {
-      sent.current = found
-      onSearch(found)
-    }, TYPING_MILLISECONDS)
-  }
-  return html`<label class="wide">${label}<input type="search" value=${text} onInput=${typed} autocomplete="off" spellcheck=${false} /></label>`
+  return html`<label class="wide">${label}<input type="search" value=${value} onInput=${event => onSearch(event.target.value)} autocomplete="off" spellcheck=${false} /></label>`
 }
 
 export function Select({ label, value, choices, onChange }) {
@@ -62,7 +38,7 @@ export function Verdict({ row, withWords }) {
   const said = verdict(row)
   if (!said) return null
   const [sign, words] = VERDICTS[said]
-  return html`<span class=${`verdict ${said}`} title=${words}><span aria-hidden="true">${sign}</span><span class=${withWords ? '' : 'hidden'}> ${words}</span></span>`
+  return html`<span class=${`outcome ${said}`} title=${words}><span aria-hidden="true">${sign}</span><span class=${withWords ? '' : 'unseen'}> ${words}</span></span>`
 }
 
 // An image that the run has kept, by the SHA-256 of its pixels.
