@@ -113,7 +113,7 @@ function legend(Plot, entries) {
   return entries.map(([mark, text]) => {
     const dx = offset
     offset += 7 * text.length + 18
-    return Plot.text([`● ${text}`], { frameAnchor: 'top-left', textAnchor: 'start', dx: dx - LEFT + 4, dy: -16, fill: COLOURS[mark], fontWeight: 600 })
+    return Plot.text([`● ${text}`], { frameAnchor: 'top-left', textAnchor: 'start', dx: dx - LEFT + 4, dy: -20, fill: COLOURS[mark], fontWeight: 600 })
   })
 }
 
@@ -206,7 +206,7 @@ export function ByTimestep({ series, names, timesteps, title, label, zero, name 
     make=${width => drawn(width, description, {
       x: { label: 'timestep', ticks: width < 500 ? 5 : 8 },
       y: { label, grid: true, nice: true },
-      ...(names && { marginTop: 44, height: 280 }),
+      ...(names && { marginTop: 50, height: 286 }),
       marks: Plot => [
         ...legend(Plot, legendOf(names, series)),
         ...(zero ? [Plot.ruleY([0], { stroke: 'var(--muted)' })] : []),
@@ -232,7 +232,7 @@ export function Running({ series, names, name }) {
     make=${width => drawn(width, description, {
       x: { label: 'samples', ticks: width < 500 ? 5 : 10, tickFormat: 'd' },
       y: { label: 'less the right one', grid: true, nice: true },
-      marginTop: 44, height: 280,
+      marginTop: 50, height: 286,
       marks: Plot => [
         ...legend(Plot, legendOf(names, series)),
         Plot.ruleY([0], { stroke: COLOURS.right, strokeWidth: 2 }),

@@ -43,7 +43,7 @@ export function Verdict({ row, withWords }) {
 
 // An image that the run has kept, by the SHA-256 of its pixels.
 export function Picture({ slug, task, sha256, about, name, large }) {
-  const state = useData(() => (about.has_pictures === false ? null : source.image(slug, task, sha256).catch(() => null)), [slug, task, sha256])
+  const state = useData(() => (about.has_gallery === false ? null : source.image(slug, task, sha256).catch(() => null)), [slug, task, sha256])
   const [address, setAddress] = useState(null)
   useEffect(() => {
     if (!state.value) return setAddress(null)
@@ -67,15 +67,15 @@ export function cellText(asked, cell) {
 
 // Columns of lists of questions in files. Rows: { place, asked, margin, others: [{ label, asked }] }.
 export const listColumns = (labels = []) => [
-  { key: 'row', label: 'row', value: ({ place }) => place, isNumber: true },
   { key: 'id', label: 'id', value: ({ asked }) => asked.id },
   { key: 'groups', label: 'groups', value: ({ asked }) => (asked.groups ?? []).join('; ') },
   { key: 'question', label: 'question', value: ({ asked }) => textOf(asked) },
   { key: 'right', label: 'right answer', value: ({ asked }) => cellText(asked, asked.target) },
   { key: 'chosen', label: 'answer', value: ({ asked }) => cellText(asked, asked.chosen) },
   { key: 'verdict', label: 'verdict', value: ({ asked }) => verdict(asked) },
-  { key: 'margin', label: 'margin', value: ({ margin }) => margin, isNumber: true },
   ...labels.map((label, number) => ({ key: `verdict_${number + 1}`, label, value: ({ others }) => others[number] && verdict(others[number]) })),
+  { key: 'margin', label: 'margin', value: ({ margin }) => margin, isNumber: true },
+  { key: 'row', label: 'row', value: ({ place }) => place, isNumber: true },
 ]
 
 export const marginText = value => (value === null || value === undefined || Number.isNaN(value) ? null : html`<span class="margin" title="margin">${signed(value)}</span>`)

@@ -61,13 +61,13 @@ function Found({ found: { rows, counts }, both, slugs, tasks, parameters }) {
     <ol class="questions">${shown.slice(page * SIZE, (page + 1) * SIZE).map(row => html`<li class="question" key=${`${row.task} ${row.row}`}><div class="asked">
       <a class="question-link" data-step href=${link(['question', slugs[0], row.task, row.row], { with: slugs[1] })}>${row.text || row.id}</a>
       <p class="about"><span class=${`outcome ${row.way === 'first' ? 'right' : 'wrong'}`}>${ways[row.way]}</span>
-        <span>${both[0].label} ${signed(row.first)}</span><span>${both[1].label} ${signed(row.second)}</span>
+        ${Number.isFinite(row.first) && html`<span title=${`Margins of ${both[0].label} and ${both[1].label}`}>${signed(row.first)} against ${signed(row.second)}</span>`}
         <span>${labels[row.task]}</span>${(row.groups ?? []).map(group => html`<span>${words(group)}</span>`)}<span>${row.id}</span></p>
     </div></li>`)}</ol>
     ${!shown.length && html`<p class="empty">${rows.length ? 'No flip passes the filters.' : 'There is none: both runs have the same questions right.'}</p>`}
     <${Pages} total=${shown.length} size=${SIZE} page=${page} onPage=${next => change({ page: next ? next + 1 : '' })} />
     ${shown.length > 0 && html`<${SaveTable} caption=${`Flips between ${both[0].label} and ${both[1].label}`} name="flips" columns=${columns(both, ways, labels)} rows=${shown} />
-      <p class="note">The surest flips come first. Numbers are margins: the score of the right answer less that of the best wrong one. For the order, each margin is divided by the median size of the margins of its run and task, and both sizes are added.</p>`}
+      <p class="note">The surest flips come first. “+2 against −1” are the margins of ${both[0].label} and ${both[1].label}: the score of the right answer less that of the best wrong one. For the order, each margin is divided by the median size of the margins of its run and task, and both sizes are added.</p>`}
     <h2>By task and group</h2>
     <${Table} caption="Flips by task and group" name="flips-by-group" rows=${table.filter(({ task }) => !filters.task || task === filters.task)} rowKey=${({ task, group }) => `${task} ${group}`} columns=${[
       { key: 'task', label: 'task', value: ({ task }) => labels[task] },
