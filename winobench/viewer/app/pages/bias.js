@@ -91,7 +91,7 @@ function Images({ slug, task }) {
         <label>Group <select value=${group} onChange=${event => choose({ group: event.target.value })}>${[...groups.keys()].map(name => html`<option>${name}</option>`)}</select></label>
         <label>Text <select value=${text} onChange=${event => choose({ text: event.target.value })}>${texts.map(name => html`<option>${name}</option>`)}</select></label>
         <span class="counted">${count(rows.length)} images, the best match with the text first</span></div>
-      <ul class="thumbs">${rows.slice(page * A_PAGE, (page + 1) * A_PAGE).map(row => html`<${Thumb} key=${row.sha256 + text} slug=${slug} task=${task} row=${row} score=${row.scores.get(text)} />`)}</ul>
+      <ul class="thumbnails">${rows.slice(page * A_PAGE, (page + 1) * A_PAGE).map(row => html`<${Thumb} key=${row.sha256 + text} slug=${slug} task=${task} row=${row} score=${row.scores.get(text)} />`)}</ul>
       <${Pages} total=${rows.length} size=${A_PAGE} page=${page} onPage=${setPage} />`
   }}<//>`
 }

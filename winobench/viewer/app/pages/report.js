@@ -85,7 +85,7 @@ const named = (key, number) => (number ? `${key}-table-${number + 1}` : key)
 // What is folded is made when it is opened.
 export function Fold({ title, names, isOpen = false, children }) {
   const [wasOpened, setOpened] = useState(isOpen)
-  return html`<details open=${isOpen} onToggle=${event => event.currentTarget.open && setOpened(true)}>
+  return html`<details class="folded" open=${isOpen} onToggle=${event => event.currentTarget.open && setOpened(true)}>
     <summary>${title}${names && html` <span>${names}</span>`}</summary>
     ${wasOpened && children()}
   </details>`

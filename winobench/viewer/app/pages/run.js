@@ -160,7 +160,7 @@ const EXPORTS = [
   ['report.html', 'HTML', 'report in one file'],
   ['model-card.md', 'Markdown', 'part of a model card'],
   ['eval_results.yaml', 'YAML', 'Hugging Face evaluation results'],
-  ['inspect.json', 'JSON', 'log for inspect view'],
+  ['inspect.zip', 'ZIP', 'logs for inspect view, one a task'],
 ]
 
 function Files({ slug }) {
