@@ -242,11 +242,13 @@ class Visit:
 
     def wait(self) -> None:
         """Waits until the page is complete."""
-        quiet = 0
+        quiet, deadline = 0, time.monotonic() + MILLISECONDS / 1_000
         while quiet < _QUIET_FRAMES:
             self.page.wait_for_function(_IS_COMPLETE)
             self.page.evaluate(_FRAMES)
             quiet = quiet + 1 if not self._asked and self.page.evaluate(_IS_COMPLETE) else 0
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"requests without an end: {[request.url for request in self._asked][:3]}")
 
     def document(self, name: str) -> Any:
         """A document of the viewer."""
