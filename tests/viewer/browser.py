@@ -287,6 +287,8 @@ class Visit:
             self._note(f"request failed: {request.url} ({request.failure})")
 
     def _heed_response(self, response: Any) -> None:
+        if response.status == 202:  # whose content the page does not read, so that it has no end
+            self._asked.discard(response.request)
         if response.status >= 400:
             self._note(f"status {response.status}: {response.url}")
 
