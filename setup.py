@@ -158,6 +158,10 @@ setuptools.setup(
         "diffusers": [DIFFUSERS],
         "torch": TORCH,
         "docs": DOCS,
+        # Logs of inspect_ai (winobench export --format=inspect), and experiment trackers (--log).
+        "inspect": ["inspect-ai>=0.3.285,<0.4"],
+        "trackio": ["trackio>=0.43,<1"],
+        "wandb": ["wandb>=0.31,<1"],
         # The tagger behind ARO's order tasks; its model: python -m spacy download en_core_web_sm
         "order": ["spacy>=3.8,<4"],
         # The published code's shuffles need NLTK as well, and its data: python -m nltk.downloader punkt_tab

@@ -7,8 +7,7 @@ from absl import flags
 from winobench.base.errors import InputError
 from winobench.report import exports
 
-from . import configuration
-from .report import eval_command
+from . import configuration, reproduce
 
 USAGE = """
 Writes the results of finished runs of winobench eval for papers, model cards and other programs. It reads what the runs
@@ -31,7 +30,7 @@ _GROUPS = flags.DEFINE_bool("groups", False, "Tables with the rows of sub-tasks,
 _DATASET = flags.DEFINE_string(
     "dataset",
     None,
-    "With --format=eval-results: a benchmark on the hub, OWNER/NAME, whose leaderboard gets the numbers.",
+    "With --format=eval-results: a benchmark on the hub, OWNER/NAME, that has the tasks.",
 )
 
 
@@ -47,7 +46,7 @@ def main(words: list[str]) -> None:
         _OUT.value,
         groups=_GROUPS.value,
         dataset=_DATASET.value,
-        reproduce=eval_command,
+        reproduce=reproduce.eval_command,
     )
     print(_OUT.value) if text is None else print(text, end="")
 

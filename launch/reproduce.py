@@ -1,4 +1,4 @@
-"""The command by which a run is made again."""
+"""The command that makes a finished run again."""
 
 from __future__ import annotations
 

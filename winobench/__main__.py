@@ -15,6 +15,7 @@ COMMANDS = {
     "eval": "evaluate a text-to-image model, a baseline or a language model",
     "view": "show runs in the browser: comparisons, questions and their errors",
     "report": "make one page of tables, figures and examples from finished runs",
+    "export": "write tables, model cards, hub metadata and logs of inspect_ai",
     "prepare": "get and prepare the data of a task or a training set",
     "plan": "memory, time and cost of a config on accelerators you do not have",
     "cloud": "write a job for a cluster or a cloud, and submit it",

@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import http.server
 import importlib.util
+import itertools
 import json
 import pathlib
 import queue
@@ -26,14 +27,14 @@ import tempfile
 import threading
 import time
 import urllib.parse
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tests import launching
 
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
 SCHEMES = ("light", "dark")
-MILLISECONDS = 60_000
+MILLISECONDS = 30_000
 """How long a page may take, on a machine that does other things too. What it takes is measured elsewhere."""
 
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
@@ -44,7 +45,7 @@ _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\S*")
 
 _IS_COMPLETE = """() => {
   const isThere = document.querySelector("main h1, main [role=alert]") !== null;
-  return isThere && document.querySelector('.waiting, [aria-busy="true"]') === null;
+  return isThere && document.querySelector('main :is(.waiting, [aria-busy="true"])') === null;
 }"""
 
 _FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))"
@@ -132,7 +133,12 @@ def serving(*words: object, **more: Any) -> Iterator[tuple[str, subprocess.Popen
             text=True,
         )
         lines: queue.Queue[str] = queue.Queue()
-        reader = threading.Thread(target=lambda: [lines.put(line) for line in (*process.stdout, "")], daemon=True)
+
+        def read() -> None:
+            for line in itertools.chain(process.stdout, [""]):
+                lines.put(line)
+
+        reader = threading.Thread(target=read, daemon=True)
         reader.start()
         try:
             printed = ""
@@ -283,40 +289,41 @@ class Visit:
             self._note(f"status {response.status}: {response.url}")
 
 
-def routes(visit: Visit, *, a_kind: int = 2) -> list[str]:
-    """Every kind of page, of these runs. Of what there is much, some."""
-    runs = visit.document("runs.json")["runs"]
-    found = ["#/", "#/leaderboard"]
-    whole = [run for run in runs if run["status"] in ("finished", "interrupted", "running") and run["tasks"]]
-    for run in runs:
+def routes(visit: Visit) -> list[str]:
+    """Every kind of page. Of runs of the same kind and tasks, the first one has them all."""
+    found, alike = ["#/", "#/leaderboard"], {}
+    for run in visit.document("runs.json")["runs"]:
         slug = urllib.parse.quote(run["slug"])
-        if run["kind"] == "generated":
-            found += [f"#/run/{slug}", f"#/images/{slug}"]
-            continue
         found.append(f"#/run/{slug}")
-        if run not in whole or run["status"] != "finished":
-            continue
-        found.append(f"#/run/{slug}/report")
-        described = visit.document(f"runs/{slug}/run.json")["tasks"]
-        if any(task["kind"] == "bias" for task in described.values()):
-            found.append(f"#/bias/{slug}")
-        asked = [name for name, task in described.items() if task["rows"]]
-        for name in asked[:a_kind] + [name for name in asked[a_kind:] if described[name]["kind"] != "answers"]:
-            task = urllib.parse.quote(name)
-            last = described[name]["rows"] - 1
-            found += [f"#/questions/{slug}/{task}", f"#/question/{slug}/{task}/0", f"#/question/{slug}/{task}/{last}"]
-    for kind in dict.fromkeys(run["kind"] for run in whole):
-        finished = [run["slug"] for run in whole if run["kind"] == kind and run["status"] == "finished"]
-        if kind == "generated" or len(finished) < 2:
-            continue
-        first, second, *_ = finished
-        found += [f"#/compare/{first}/{','.join(finished[1:6])}", f"#/flips/{first}/{second}"]
-        tasks = visit.document(f"runs/{first}/run.json")["tasks"]
-        common = [name for name in visit.document(f"runs/{second}/run.json")["tasks"] if name in tasks]
-        if common:
-            task = urllib.parse.quote(common[0])
-            found += [f"#/flips/{first}/{second}?task={task}", f"#/question/{first}/{task}/1?with={second}"]
+        if run["status"] == "finished":
+            alike.setdefault((run["kind"], *sorted(run["tasks"])), []).append(slug)
+        if run["kind"] == "generated":
+            found.append(f"#/images/{slug}")
+    for (kind, *_), slugs in alike.items():
+        if kind != "generated":
+            found += _pages_of(visit, slugs)
     return list(dict.fromkeys(found))
+
+
+def _pages_of(visit: Visit, slugs: Sequence[str]) -> Iterator[str]:
+    """Of the first run, and of its comparisons with the others."""
+    slug, *others = slugs
+    yield f"#/run/{slug}/report"
+    tasks = visit.document(f"runs/{slug}/run.json")["tasks"]
+    if any(task["kind"] == "bias" for task in tasks.values()):
+        yield f"#/bias/{slug}"
+    if others:
+        yield f"#/compare/{slug}/{','.join(others[:5])}"
+        yield f"#/flips/{slug}/{others[0]}"
+    for name, described in tasks.items():
+        if described["rows"]:
+            task = urllib.parse.quote(name, safe="")
+            yield f"#/questions/{slug}/{task}"
+            for row in dict.fromkeys((0, described["rows"] - 1)):
+                yield f"#/question/{slug}/{task}/{row}"
+            for other in others[:1]:
+                yield f"#/question/{slug}/{task}/1?with={other}"
+                yield f"#/flips/{slug}/{other}?task={task}"
 
 
 def check_page(visit: Visit, route: str, *, axe: bool = True) -> list[str]:
@@ -341,6 +348,8 @@ def _faults(visit: Visit) -> Iterator[str]:
         yield f"{count} headings h1"
     if not page.title().strip():
         yield "no title"
+    for waiting in page.locator(".waiting:visible").all_inner_texts():
+        yield f"it still says: {waiting}"
     for alert in page.locator("main [role=alert]:visible").all_inner_texts():
         yield f"alert: {alert}"
 
@@ -444,13 +453,21 @@ class Round:
         return f"{self.host}, {self.size}, {self.scheme}"
 
 
-def walk(browser: Any, address: str, round: Round, folder: pathlib.Path | None = None) -> dict[str, list[str]]:
+def walk(
+    browser: Any,
+    address: str,
+    round: Round,
+    folder: pathlib.Path | None = None,
+    tell: Callable[[str], object] = lambda line: None,
+) -> dict[str, list[str]]:
     """Checks every page. Returns route -> problems, of pages that have some."""
     found = {}
     with Visit(browser, address, round.size, round.scheme) as visit:
         for number, route in enumerate(routes(visit)):
             if problems := check_page(visit, route, axe=round.axe):
                 found[route] = problems
+            for problem in problems:
+                tell(f"{round}: {route}: {problem}")
             if folder is not None:
                 called = re.sub(r"[^A-Za-z0-9.]+", "-", route).strip("-") or "runs"
                 place = folder / f"{round.host}-{round.size}-{round.scheme}"
@@ -493,9 +510,7 @@ def _main() -> None:
                     for scheme in options.schemes.split(","):
                         begun = time.monotonic()
                         round = Round(host, size, scheme)
-                        for route, problems in walk(found, address, round, options.screenshots).items():
-                            for problem in problems:
-                                print(f"{round}: {route}: {problem}", flush=True)
+                        walk(found, address, round, options.screenshots, tell=functools.partial(print, flush=True))
                         print(f"{round}: {time.monotonic() - begun:.0f} s", flush=True)
                 if host in ("given", "server"):
                     with Visit(found, address) as visit:

@@ -5,18 +5,21 @@ The tables of the terminal are here, too, and the papers' numbers that stand nex
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from winobench.report.exports import eval_results, model_card
+    from winobench.report.inspect_logs import inspect_log
     from winobench.report.page import write_report
 
-__all__ = ["write_report"]
+_HOME = {"eval_results": "exports", "inspect_log": "inspect_logs", "model_card": "exports", "write_report": "page"}
+
+__all__ = ["eval_results", "inspect_log", "model_card", "write_report"]
 
 
 def __getattr__(name: str) -> Any:
     # Late: a table in the terminal needs no Matplotlib.
-    if name == "write_report":
-        from winobench.report.page import write_report
-
-        return write_report
+    if name in _HOME:
+        return getattr(importlib.import_module(f"winobench.report.{_HOME[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

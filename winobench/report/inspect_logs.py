@@ -129,7 +129,7 @@ def _header(run: Run, task: str) -> EvalLog:
             task_display_name=task_label(task),
             task_version=(identity.get("tasks") or {}).get(task, {}).get("version", 0),
             dataset=EvalDataset(name=task, samples=count),
-            model=run.model,
+            model=str(run.config.get("model") or run.model),
             config=EvalConfig(epochs=1),
             packages={"winobench": str((versions.get("winobench") or {}).get("version") or winobench.__version__)},
             metadata={"winobench": how | {"label": run.label}},
@@ -224,19 +224,20 @@ def _example(record: TaskRun, examples: Examples, row: int, name: str, pictures:
         flat = scores.ravel()
         is_sure = target is not None and np.sum(flat == flat.max()) == 1
         answer = _letter(int(flat.argmax())) if is_sure else None
-        right = {metric: bool(outcome.correct[row]) for metric, outcome in record.judged.items()}
-        found = {
-            metric: _score(value, answer) for metric, value in (right or {"correct": examples.correct[row]}).items()
-        }
+        outcomes = {metric: outcome.correct for metric, outcome in record.judged.items()}
+        outcomes = outcomes or {"correct": examples.correct}
+        found = {metric: _score(right[row], answer) for metric, right in outcomes.items()}
     else:
         found = {"score": Score(value=scores.ravel().tolist() if scores.size > 1 else float(scores.ravel()[0]))}
     compete = texts if len(texts) > 1 else labels
+    asked = _asked(labels, texts, record, [pictures.get(image) for image in images])
     return EvalSample(
         id=name,
         epoch=1,
-        input=_asked(labels, texts, record, [pictures.get(image) for image in images]),
+        input=asked,
         choices=compete if target is not None else None,
         target=_letter(target) if target is not None else (texts if record.has_answers else ""),
+        messages=asked if isinstance(asked, list) else [],
         scores=found,
         metadata={"groups": examples.groups[row], "images": images, "texts": texts, "scores": scores.tolist()},
     )

@@ -64,11 +64,11 @@ def _number(record: TaskRun, value: float) -> str:
     return f"{value:.{2 if record.is_bias else 3}f}" if _has_numbers(record) else text_tables.percent(value)
 
 
-def _rows(run: Run, groups: bool) -> Iterator[tuple[TaskRun, str, Mapping[str, Any]]]:
-    for record in run.tasks.values():
+def _rows(run: Run, groups: bool) -> Iterator[tuple[tuple[str, str], TaskRun, Mapping[str, Any]]]:
+    for task, record in run.tasks.items():
         for name, entry in record.results.items():
             if groups or "/" not in name:
-                yield record, name, entry
+                yield (task, name), record, entry
 
 
 def records(tasks: Mapping[str, Mapping[str, Any]], groups: bool) -> list[dict[str, Any]]:
@@ -95,9 +95,9 @@ def _cells(runs: Sequence[Run], groups: bool) -> tuple[list[str], list[list[str]
     is_mixed = any(_has_numbers(record) for run in runs for record in run.tasks.values())
     found: dict[tuple[str, str], list[tuple[str, ...] | None]] = {}
     for place, run in enumerate(runs):
-        for record, name, entry in _rows(run, groups):
-            cells = found.setdefault((record.name, name), [None] * len(runs))
-            cells[place] = _row(record, entry, "%" if is_mixed and not _has_numbers(record) else "")
+        for key, record, entry in _rows(run, groups):
+            unit = "%" if is_mixed and not _has_numbers(record) else ""
+            found.setdefault(key, [None] * len(runs))[place] = _row(record, entry, unit)
     rows = []
     for key, cells in found.items():
         _, _, *others = zip(*filter(None, cells), strict=True)

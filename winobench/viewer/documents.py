@@ -52,7 +52,7 @@ def run_document(
         "label": label or run.label,
         "model": run.model,
         "kind": "text" if run.is_text else "images",
-        "facts": what_was_run.run_facts(run),
+        "facts": [list(fact) for fact in what_was_run.run_facts(run)],
         "command": reproduce(run),
         "notes": notes,
         "failed": dict(run.failed),

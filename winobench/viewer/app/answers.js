@@ -63,7 +63,22 @@ export function closest(asked, metric) {
 }
 
 // The score of the right answer less that of the best wrong one: positive where the answer is right, 0 for a tie.
-export const margin = (asked, metric) => closest(asked, metric)?.margin ?? null
+export function margin(asked, metric) {
+  const { target, scores } = asked
+  if (target === null || metric === 'all_true') return closest(asked, metric)?.margin ?? null
+  // The common case without lists, for whole tables.
+  if (!scores?.length) return null
+  let [own, best, cell] = [NaN, -Infinity, 0]
+  for (const line of scores) {
+    for (const score of line) {
+      if (!Number.isFinite(score)) return null
+      if (cell === target) own = score
+      else if (score > best) best = score
+      cell += 1
+    }
+  }
+  return cell > 1 ? own - best : null
+}
 
 export const MARGIN = 'The margin is the score of the right answer less that of the best wrong one. It is positive for right answers and 0 for ties. '
   + 'A square of images and texts has the smallest margin of all comparisons that its metric makes.'
@@ -89,12 +104,6 @@ export const VERDICTS = {
 export function answered(asked) {
   if (asked.target === null && !asked.isText) return null
   return asked.chosen
-}
-
-// Whether two runs gave different answers to the same question.
-export function differ(one, other) {
-  const [first, second] = [one, other].map(answered)
-  return first !== second || (first === null && verdict(one) !== verdict(other))
 }
 
 // Whether rows of two runs asked the same.

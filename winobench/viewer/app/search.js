@@ -1,5 +1,8 @@
 // Asks the worker that searches whole tables.
 
+// What `places` says of a question that a run does not have.
+export const MISSING = -1
+
 let worker
 let last = 0
 const waiting = new Map()
@@ -30,11 +33,30 @@ function ask(action, given) {
   })
 }
 
-export const find = given => ask('find', given)
+// Of some searches only the last one counts: those that wait for an earlier one of the kind give way to it.
+function latest(action) {
+  let running = false
+  let next = null
+  const start = ({ given, resolve, reject }) => {
+    running = true
+    ask(action, given).then(resolve, reject).finally(() => {
+      running = false
+      const waits = next
+      next = null
+      if (waits) start(waits)
+    })
+  }
+  return given => new Promise((resolve, reject) => {
+    if (running) next = { given, resolve, reject }
+    else start({ given, resolve, reject })
+  })
+}
+
+export const find = latest('find')
 export const read = given => ask('read', given)
 export const places = given => ask('places', given)
 export const groups = given => ask('groups', given)
 export const nextWrong = given => ask('nextWrong', given)
 export const alike = given => ask('alike', given)
-export const similar = given => ask('similar', given)
+export const similar = latest('similar')
 export const flips = given => ask('flips', given)

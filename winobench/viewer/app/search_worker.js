@@ -1,6 +1,6 @@
 // Searches whole tables away from the page, so that typing stays smooth. Asked by search.js.
 
-import { LISTED, asksSame, differ, margin, question, textOf, verdict } from './answers.js'
+import { LISTED, margin, question, textOf, verdict } from './answers.js'
 import * as source from './source.js'
 
 const NEAR_ROWS = 400
@@ -16,16 +16,27 @@ function once(table, name, make) {
 
 const plainWords = text => text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []
 
-// Rows as questions, made of whole columns.
-async function rowsOf(table, names = LISTED) {
-  const shown = names.filter(name => table.has(name))
-  const columns = await Promise.all(shown.map(name => table.column(name)))
-  return place => question(Object.fromEntries(shown.map((name, number) => [name, columns[number][place]])))
+// Whole columns by name, those that the table has.
+async function columnsOf(table, names) {
+  const had = names.filter(name => table.has(name))
+  const values = await Promise.all(had.map(name => table.column(name)))
+  return Object.fromEntries(had.map((name, number) => [name, values[number]]))
 }
 
 const marginsOf = (table, metric) => once(table, `margins ${metric}`, async () => {
-  const at = await rowsOf(table, ['target', 'scores', 'correct', 'options', 'answer'])
-  return Float64Array.from({ length: table.rows }, (_, place) => margin(at(place), metric) ?? NaN)
+  const { scores, target, answer, correct } = await columnsOf(table, ['scores', 'target', 'answer', 'correct'])
+  const asked = { scores: null, target: null, correct: null }
+  return Float64Array.from(scores, (stored, place) => {
+    asked.scores = answer && stored?.length ? [stored] : stored
+    asked.target = (answer ?? target)[place] ?? null
+    asked.correct = correct[place]
+    return margin(asked, metric) ?? NaN
+  })
+})
+
+const verdictsOf = table => once(table, 'verdicts', async () => {
+  const { correct, tie, status } = await columnsOf(table, ['correct', 'tie', 'status'])
+  return correct.map((value, place) => verdict({ correct: value, tie: tie?.[place], status: status?.[place] }))
 })
 
 // What the text filter looks at: ids, captions, options, and the model's words.
@@ -36,32 +47,45 @@ const haystack = table => once(table, 'haystack', async () => {
   return Array.from({ length: table.rows }, (_, place) => columns.map(column => flat(column[place])).join(' ').toLowerCase())
 })
 
-// The row of another table with the same id, for each row; -1 where it has none.
-const joined = (table, other) => once(table, `joined ${other.address}`, async () => {
-  const [ids, others] = await Promise.all([table.column('id'), other.column('id')])
+// The row of another table that asks the same, for each row: the one with its id. MISSING: it has none. OTHER: its texts,
+// images or target differ.
+const MISSING = -1
+const OTHER = -2
+const ASKED = ['images', 'texts', 'target', 'options', 'answer']
+
+const matched = (table, other) => once(table, `matched ${other.address}`, async () => {
+  const [ids, others, own, theirs] = await Promise.all([table.column('id'), other.column('id'), columnsOf(table, ASKED), columnsOf(other, ASKED)])
+  const names = Object.keys(own)
   let places
-  return Int32Array.from(ids, (id, place) => {
-    if (others[place] === id) return place
-    places ??= new Map(others.map((name, number) => [name, number]))
-    return places.get(id) ?? -1
+  return Int32Array.from(ids, (id, row) => {
+    let place = row
+    if (others[row] !== id) {
+      places ??= new Map(others.map((name, number) => [name, number]))
+      place = places.get(id)
+      if (place === undefined) return MISSING
+    }
+    return names.every(name => theirs[name] && isSame(own[name][row], theirs[name][place])) ? place : OTHER
   })
 })
 
-const ANSWERS = ['id', 'groups', 'images', 'texts', 'target', 'prediction', 'correct', 'tie', 'options', 'answer', 'choice', 'status']
-
-async function differing(table, slugs, task) {
-  const at = await rowsOf(table, ANSWERS)
-  const tests = await Promise.all(slugs.map(async slug => {
-    const other = await source.examples(slug, task)
-    const [places, otherAt] = await Promise.all([joined(table, other), rowsOf(other, ANSWERS)])
-    return place => {
-      if (places[place] < 0) return false
-      const [one, two] = [at(place), otherAt(places[place])]
-      return asksSame(one, two) && differ(one, two)
-    }
-  }))
-  return place => tests.some(test => test(place))
+function isSame(one, other) {
+  if (one === other) return true
+  if (!one || !other || typeof one !== 'object' || typeof other !== 'object') return false
+  const keys = Object.keys(one)
+  return keys.length === Object.keys(other).length && keys.every(key => isSame(one[key], other[key]))
 }
+
+// Which rows another run answers otherwise.
+const differing = (table, other) => once(table, `differing ${other.address}`, async () => {
+  const names = ['prediction', 'choice', 'correct']
+  const [places, own, theirs] = await Promise.all([matched(table, other), columnsOf(table, names), columnsOf(other, names)])
+  const chosen = ({ choice, prediction }, row) => (choice ?? prediction)[row]
+  return Uint8Array.from(places, (place, row) => {
+    if (place < 0) return false
+    const [one, two] = [chosen(own, row), chosen(theirs, place)]
+    return one !== two || (one === null && own.correct[row] !== theirs.correct[place])
+  })
+})
 
 // The numbers of the rows that pass the filters, in the order asked for, and how many there are of each verdict.
 async function find({ slug, task, metric, filters }) {
@@ -76,20 +100,22 @@ async function find({ slug, task, metric, filters }) {
     const groups = await table.column('groups')
     tests.push(place => groups[place]?.includes(group))
   }
-  const verdictAt = await rowsOf(table, ['correct', 'tie', 'status'])
-  const verdicts = place => verdict(verdictAt(place))
-  if (right) tests.push(place => right === (right === 'wrong' && ['tie', 'unread'].includes(verdicts(place)) ? 'wrong' : verdicts(place)))
+  const verdicts = await verdictsOf(table)
+  if (right) tests.push(place => right === verdicts[place] || (right === 'wrong' && ['tie', 'unread'].includes(verdicts[place])))
   const needsMargins = least || most || sort?.endsWith('margin')
   const margins = needsMargins ? await marginsOf(table, metric) : null
   if (least) tests.push(place => margins[place] >= Number(least))
   if (most) tests.push(place => margins[place] <= Number(most))
-  if (others) tests.push(await differing(table, others.split(','), task))
+  if (others) {
+    const marks = await Promise.all(others.split(',').map(async other => differing(table, await source.examples(other, task))))
+    tests.push(place => marks.some(mark => mark[place]))
+  }
   const rows = []
   const counts = {}
   for (let place = 0; place < table.rows; place++) {
     if (!tests.every(test => test(place))) continue
     rows.push(place)
-    const said = verdicts(place)
+    const said = verdicts[place]
     counts[said] = (counts[said] ?? 0) + 1
   }
   if (sort?.endsWith('margin')) {
@@ -107,18 +133,18 @@ async function read({ slug, task, rows, columns = LISTED }) {
   const [first, last] = [Math.min(...rows), Math.max(...rows)]
   if (last - first < NEAR_ROWS) {
     const near = await table.slice(first, last + 1, columns)
-    return Array.from(rows, place => near[place - first])
+    return Array.from(rows, place => near[place - first]).filter(Boolean)
   }
   const shown = columns.filter(name => table.has(name))
   const values = await Promise.all(shown.map(name => table.column(name)))
   return Array.from(rows, place => Object.fromEntries(shown.map((name, number) => [name, values[number][place]])))
 }
 
-// Where rows of one run are in others: run -> numbers, -1 where it does not have the question.
+// Where rows of one run are in others: numbers for each run, negative where it does not have the question.
 async function places({ slug, task, rows, others }) {
   const table = await source.examples(slug, task)
   return Promise.all(others.map(async other => {
-    const found = await joined(table, await source.examples(other, task))
+    const found = await matched(table, await source.examples(other, task))
     return Array.from(rows, place => found[place])
   }))
 }
@@ -152,13 +178,12 @@ async function alike({ slug, task, row, column }) {
 // the questions of the group.
 async function similar({ slug, task, row, metric }) {
   const table = await source.examples(slug, task)
-  const at = await rowsOf(table, ['id', 'groups', 'texts', 'options', 'correct', 'tie', 'status'])
-  const here = at(row)
+  const { id, groups: groupsOf, texts, options, correct } = await columnsOf(table, ['id', 'groups', 'texts', 'options', 'correct'])
+  const textAt = place => textOf(question({ texts: texts[place], ...(options && { options: options[place] }) }))
+  const own = new Set(groupsOf[row])
   const members = []
-  const [groupsOf, correct] = await Promise.all([table.column('groups'), table.column('correct')])
-  const own = new Set(here.groups)
   for (let place = 0; place < table.rows; place++) if (!own.size || groupsOf[place].some(group => own.has(group))) members.push(place)
-  const saidOf = place => new Set(plainWords(textOf(at(place))))
+  const saidOf = place => new Set(plainWords(textAt(place)))
   const asked = saidOf(row)
   const frequency = new Map()
   const common = new Map()
@@ -175,7 +200,7 @@ async function similar({ slug, task, row, metric }) {
   const rare = [...common].map(([place, shared]) => ({ place, shared: shared.filter(word => frequency.get(word) < members.length / 2), score: shared.reduce((sum, word) => sum + weight(word), 0) }))
   const best = rare.sort((one, other) => other.score - one.score || one.place - other.place).slice(0, MOST_SIMILAR)
   const margins = await marginsOf(table, metric)
-  return best.map(({ place, shared }) => ({ row: place, id: at(place).id, text: textOf(at(place)), margin: margins[place], shared: shared.sort((one, other) => weight(other) - weight(one)).slice(0, 6) }))
+  return best.map(({ place, shared }) => ({ row: place, id: id[place], text: textAt(place), margin: margins[place], shared: shared.sort((one, other) => weight(other) - weight(one)).slice(0, 6) }))
 }
 
 // How far margins are from 0 as a rule: the unit in which margins of different runs are compared.
@@ -190,34 +215,31 @@ async function flips({ first, second, tasks }) {
   const counts = []
   for (const { task, metric } of tasks) {
     const tables = await Promise.all([first, second].map(slug => source.examples(slug, task)))
-    const [places, ...at] = await Promise.all([joined(...tables), ...tables.map(table => rowsOf(table))])
+    const names = ['id', 'groups', 'texts', 'options', 'correct']
+    const [places, own, theirs] = await Promise.all([matched(...tables), columnsOf(tables[0], names), columnsOf(tables[1], names)])
     const margins = await Promise.all(tables.map(table => marginsOf(table, metric)))
     const usual = await Promise.all(tables.map(table => usualMargin(table, metric)))
-    let [both, neither, other, missing] = [0, 0, 0, 0]
+    const count = { task, both: 0, neither: 0, other: 0, missing: 0 }
     for (let row = 0; row < tables[0].rows; row++) {
       const place = places[row]
-      if (place < 0) {
-        missing += 1
-        continue
-      }
-      const [one, two] = [at[0](row), at[1](place)]
-      if (!asksSame(one, two)) {
-        other += 1
-        continue
-      }
-      if (typeof one.correct !== 'boolean' || typeof two.correct !== 'boolean') continue
-      if (one.correct === two.correct) {
-        if (one.correct) both += 1
-        else neither += 1
+      if (place === MISSING) count.missing += 1
+      else if (place === OTHER) count.other += 1
+      if (place < 0) continue
+      const [one, two] = [own.correct[row], theirs.correct[place]]
+      if (typeof one !== 'boolean' || typeof two !== 'boolean') continue
+      if (one === two) {
+        count[one ? 'both' : 'neither'] += 1
         continue
       }
       const sure = Math.abs(margins[0][row]) / usual[0] + Math.abs(margins[1][place]) / usual[1]
       found.push({
-        task, row, place, way: one.correct ? 'first' : 'second', id: one.id, groups: one.groups, text: textOf(one),
+        task, row, place, way: one ? 'first' : 'second', id: own.id[row], groups: own.groups[row],
+        text: textOf(question({ texts: own.texts[row], ...(own.options && { options: own.options[row] }) })),
         first: margins[0][row], second: margins[1][place], sure: Number.isFinite(sure) ? sure : null,
       })
     }
-    counts.push({ task, both, neither, other, missing: missing + Math.max(0, tables[1].rows - (tables[0].rows - missing)) })
+    count.missing += tables[1].rows - (tables[0].rows - count.missing)
+    counts.push(count)
   }
   found.sort((one, two) => (two.sure ?? 0) - (one.sure ?? 0))
   return { rows: found, counts }

@@ -1,0 +1,47 @@
+"""winobench export from the command line."""
+
+import csv
+import functools
+import io
+
+import pytest
+
+import winobench
+from tests import launching
+from tests.evaluation import fakes
+from tests.report.conftest import Skilled, make_run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_run(Skilled(0.4), tmp_path_factory.mktemp("runs") / "one", chosen=[fakes.text_task()])
+
+
+launch = functools.partial(launching.launch, "launch.export")
+
+
+def test_text_goes_to_the_terminal_or_to_a_file(folder, tmp_path):
+    run = winobench.read_run(folder)
+    assert launch(folder, cwd=tmp_path) == (0, run.table("csv"), "")
+    status, out, _ = launch(folder, "--groups", cwd=tmp_path)
+    assert status == 0
+    assert len(list(csv.DictReader(io.StringIO(out)))) == len(run.tasks["words"].results)
+    assert launch(folder, "--format=latex", "--out=t.tex", cwd=tmp_path) == (0, "t.tex\n", "")
+    assert (tmp_path / "t.tex").read_text() == run.table("latex")
+    for name, said in (("model-card", "## Evaluation with winobench"), ("eval-results", "model-index:")):
+        status, out, _ = launch(folder, f"--format={name}", cwd=tmp_path)
+        assert (status, out.splitlines()[0]) == (0, said)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "no run is named: winobench export RUN"),
+        (["RUN", "absent"], "absent"),
+        (["RUN", "--format=excel"], "--format"),
+        (["RUN", "--format=parquet"], "--out"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_status_2(folder, tmp_path, words, said):
+    words = [folder if word == "RUN" else word for word in words]
+    launching.refuse("launch.export", *words, named=[said], cwd=tmp_path)

@@ -1,0 +1,202 @@
+"""Results in other formats, each read again by the library that it is for."""
+
+import csv
+import io
+import json
+import re
+import shutil
+import sys
+import zipfile
+
+import huggingface_hub
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+import winobench
+from tests import wscplus_files
+from tests.expectations import raises
+from tests.report.conftest import HOSTILE
+from winobench import report
+from winobench.evaluation.questions import evaluate_questions
+from winobench.report import exports, inspect_logs
+from winobench.responders.recorded import RecordedModel
+
+REASON = f"{HOSTILE} | a & b\n- c"
+
+
+@pytest.fixture(scope="module")
+def odd_run(run_folders, tmp_path_factory):
+    """A run of images of every kind whose names are hostile, with a task that failed."""
+    folder = shutil.copytree(run_folders[0], tmp_path_factory.mktemp("odd") / "run")
+    config, results = (json.loads((folder / f"{name}.json").read_text()) for name in ("config", "results"))
+    config["model"] = config["config"]["model"] = results["config"]["model"] = f"{HOSTILE}: | $x$\\"
+    results["failed"] = {"broken": REASON}
+    for name, content in (("config", config), ("results", results)):
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    return winobench.read_run(folder)
+
+
+@pytest.fixture(scope="module")
+def text_run(tmp_path_factory):
+    root = tmp_path_factory.mktemp("texts")
+    model = RecordedModel(f"recorded:{wscplus_files.write(root / 'data', said=lambda number, answer: 0)}")
+    how = {"protocol": "toe", "data_dir": str(root / "data"), "progress": False, "model": "gpt"}
+    return winobench.read_run(evaluate_questions(model, "wscplus", root / "run", **how)["workdir"])
+
+
+def test_runs_stand_side_by_side_or_one_under_the_other(run_folders, tmp_path):
+    runs = [winobench.read_run(folder) for folder in run_folders[:2]]
+    assert exports.export(runs[:1], "csv", groups=True) == runs[0].table("csv", groups=True)
+    rows = list(csv.DictReader(io.StringIO(exports.export(runs, "csv"))))
+    assert [row["run"] for row in rows] == [run.label for run in runs for _ in range(len(rows) // 2)]
+    assert exports.export(runs, "parquet", tmp_path / "t.parquet") is None
+    table = pq.read_table(tmp_path / "t.parquet")
+    assert [
+        {name: "" if cell is None else str(cell) for name, cell in row.items()} for row in table.to_pylist()
+    ] == rows
+    heading, _, first, *_ = exports.export(runs, "markdown").splitlines()
+    for run in runs:
+        assert f"{run.label}, value (95% interval)" in heading
+        entry = run.tasks["clevr"].results["accuracy"]
+        value, low, high = (f"{100 * entry[key]:.1f}" for key in ("value", "low", "high"))
+        assert f"| {value}% ({low} to {high}) |" in first
+
+
+def test_a_model_card_has_the_table_the_command_and_the_papers(odd_run, text_run):
+    card = report.model_card(odd_run, "winobench eval --config.model='```x'")
+    assert odd_run.table("markdown") in card
+    assert "````bash\n" in card
+    assert "arXiv:2305.16397" in card
+    assert not re.search(r"(?<!\\)[<&]", card)
+    assert str(odd_run.path) not in card
+    (failed,) = (line for line in card.splitlines() if "gave no numbers" in line)
+    assert r"\| a \& b - c" in failed
+    assert "arXiv:2401.17703" in report.model_card(text_run)
+
+
+@pytest.mark.parametrize("name", ["odd_run", "text_run"])
+def test_the_hub_reads_its_metadata(request, name):
+    run = request.getfixturevalue(name)
+    text = report.eval_results(run)
+    data = huggingface_hub.ModelCard(f"---\n{text}---\n").data
+    assert data.model_name == run.label
+    found = {
+        (result.dataset_type.removeprefix("winobench-"), result.metric_type): result for result in data.eval_results
+    }
+    wanted = {(task, row): entry for task, record in run.tasks.items() for row, entry in record.results.items()}
+    assert {key: result.metric_value for key, result in found.items()} == {
+        key: entry["value"] for key, entry in wanted.items() if "/" not in key[1]
+    }
+    assert all(result.metric_args["low"] == wanted[key]["low"] for key, result in found.items())
+    entries = huggingface_hub.parse_eval_result_entries(yaml.safe_load(report.eval_results(run, "owner/name")))
+    assert {(entry.dataset_id, entry.task_id): entry.value for entry in entries} == {
+        ("owner/name", task): record.results[record.shown[0]]["value"] for task, record in run.tasks.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "arguments"),
+    [
+        ("unknown-name", "excel", {"format": "excel"}),
+        ("nothing-named", "--out", {"format": "parquet"}),
+        ("nothing-named", "--out", {"format": "inspect"}),
+        ("option-of-others", "eval-results", {"format": "csv", "dataset": "a/b"}),
+        ("bad-name", "OWNER/NAME", {"format": "eval-results", "dataset": "a"}),
+        ("too-many-runs", "2", {"format": "eval-results", "runs": 2}),
+        ("cannot-write", "t.csv", {"format": "csv", "out": "/nowhere/t.csv"}),
+    ],
+)
+def test_what_no_format_can_is_refused(text_run, code, said, arguments):
+    arguments = dict(arguments)
+    runs = [text_run] * arguments.pop("runs", 1)
+    with raises(code, said):
+        exports.export(runs, **arguments)
+
+
+def test_logs_need_a_package(text_run, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "inspect_ai", None)
+    with raises("missing-package", "winobench[inspect]"):
+        report.inspect_log(text_run, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def logs(odd_run, text_run, tmp_path_factory):
+    """Task -> its log, read by the library."""
+    read = pytest.importorskip("inspect_ai.log").read_eval_log
+    folder = tmp_path_factory.mktemp("logs")
+    paths = report.inspect_log(odd_run, folder) + report.inspect_log(text_run, folder)
+    found = [read(str(path)) for path in paths]
+    return {log.eval.task: log for log in found}
+
+
+def test_a_log_has_the_numbers_and_the_samples(logs, odd_run, text_run):
+    from inspect_ai.log import list_eval_logs
+
+    assert set(logs) == {*odd_run.tasks, "broken", *text_run.tasks}
+    folder = next(iter(logs.values())).location.rpartition("/")[0]
+    assert {info.task for info in list_eval_logs(folder)} == {task.replace("_", "-") for task in logs}
+    for run in (odd_run, text_run):
+        for task, record in run.tasks.items():
+            log = logs[task]
+            assert {score.name: score.metrics["value"].value for score in log.results.scores} == {
+                row: entry["value"] for row, entry in record.results.items()
+            }
+            assert {sample.id for sample in log.samples} == set(record.examples.ids)
+            if record.has_answers:
+                right = sum(sample.scores[record.shown[0]].value == "C" for sample in log.samples)
+                assert right == record.examples.correct.sum()
+    assert (logs["broken"].status, logs["broken"].error.message) == ("error", REASON)
+
+
+def test_a_sample_has_what_was_asked_and_answered(logs, odd_run, text_run):
+    by_id = {sample.id: sample for sample in logs["clevr"].samples}
+    examples = odd_run.tasks["clevr"].examples
+    for name, scores, target in zip(examples.ids, examples.scores, examples.targets, strict=True):
+        sample = by_id[name]
+        assert (sample.target, sample.scores["accuracy"].answer) == ("AB"[target], "AB"[scores.argmax()])
+        assert sample.metadata["scores"] == scores.tolist()
+        assert sample.choices == list(examples.texts[examples.ids.index(name)])
+    questions = text_run.tasks["wscplus"].examples
+    sample = next(one for one in logs["wscplus"].samples if one.id == questions.ids[0])
+    assert sample.output.completion == questions.responses[0][0]
+    assert sample.choices == list(questions.options[0])
+    assert questions.named[0]["statement"] in sample.input
+    assert logs["square"].samples[0].target == list(odd_run.tasks["square"].examples.texts[0])
+    assert set(logs["square"].samples[0].scores) == {"text", "image", "group"}
+    assert HOSTILE in logs["retrieval"].samples[0].messages[0].text
+    assert len(logs["mmbias"].samples[0].scores["score"].value) == 4
+
+
+def test_the_archive_is_like_the_librarys_own(logs, tmp_path):
+    from inspect_ai.log import write_eval_log
+
+    for task in ("relations", "broken", "wscplus"):
+        write_eval_log(logs[task], str(tmp_path / "again.eval"))
+        ours, theirs = (zipfile.ZipFile(path) for path in (logs[task].location, tmp_path / "again.eval"))
+        names = {name for name in theirs.namelist() if not name.startswith("_journal/summaries")}
+        assert set(ours.namelist()) == names
+        for name in names:
+            one, other = (json.loads(archive.read(name)) for archive in (ours, theirs))
+            if isinstance(one, list):
+                one, other = (sorted(some, key=lambda row: row["id"]) for some in (one, other))
+            elif name == "header.json" or name.startswith("_journal"):
+                other["eval"]["dataset"].pop("sample_ids", None)
+            else:  # images are moved into attachments
+                one, other = (
+                    {key: row.get(key) for key in ("id", "target", "scores", "metadata")} for row in (one, other)
+                )
+            assert one == other
+
+
+def test_logs_in_one_file_and_samples_of_odd_names(text_run, tmp_path):
+    pytest.importorskip("inspect_ai")
+    (path,) = report.inspect_log(text_run, tmp_path / "logs.zip")
+    (name,) = zipfile.ZipFile(path).namelist()
+    assert name.endswith(".eval")
+    assert list(tmp_path.iterdir()) == [path]
+    odd = ["a\0b", "../../up", "", "x" * 300]
+    assert [inspect_logs._id(row, name) for row, name in enumerate(["fine/1", *odd])] == [
+        "fine/1",
+        *(f"row {row}" for row in range(1, 5)),
+    ]
