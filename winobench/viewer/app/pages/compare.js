@@ -107,7 +107,7 @@ function Said({ rows, pair }) {
     <small>● clear: p, adjusted for ${rows.length === 1 ? 'this difference' : `these ${count(rows.length)} differences`}, is at most ${percent(pair.clear_below, 0)}%, and the runs differ on at least ${pair.few_clusters} independent ${what}. ○ the interval excludes 0, but the difference is not clear.${rows.some(({ mark }) => mark.includes('‡')) && ' ‡ the interval lacks the noise of the samples.'}</small></p>`
 }
 
-const signed = value => (value > 0 ? '+' : '') + percent(value)
+const signed = value => percent(value, 1, true)
 const measureOf = ({ label, group, metric }) => [label, group && words(group), metric !== 'accuracy' && words(metric)].filter(Boolean).join(', ')
 
 function columnsOf(slugs, names, rows, pair) {

@@ -169,7 +169,7 @@ function Square({ square }) {
 
 function Candidate({ one }) {
   const isPicture = one.text === null
-  const kinds = ['candidate', one.is_right && 'is-right', one.is_chosen && 'is-chosen', isPicture && 'picture'].filter(Boolean)
+  const kinds = ['candidate', one.is_right && 'is-right', one.is_chosen && 'is-chosen', isPicture && 'is-picture'].filter(Boolean)
   return html`<li class=${kinds.join(' ')}>
     ${isPicture ? html`<${Picture} address=${one.picture} words=${`candidate ${one.number}`} />` : html`<span class="words">${one.text}</span>`}
     ${one.edited && html`<figure class="edit"><img src=${one.edited} alt=${`candidate ${one.number}, edited towards the text`} loading="lazy" decoding="async" /><figcaption>${one.edit}</figcaption></figure>`}

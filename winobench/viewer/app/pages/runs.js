@@ -85,7 +85,7 @@ const COLUMNS = [
     style: 'name',
   },
   { key: 'status', label: 'status', cell: run => html`<${Status} run=${run} />`, style: 'status' },
-  { key: 'first_task', label: 'first result', value: run => first(run).task, cell: run => first(run).task && metricText(first(run)), style: 'first-result' },
+  { key: 'first_task', label: 'first result', value: run => first(run).task, cell: run => (first(run).task ? metricText(first(run)) : run.kind === 'generated' && run.progress ? statusText(run.progress) : ''), style: 'first-result' },
   {
     key: 'first_value',
     label: 'value',
