@@ -205,7 +205,7 @@ def _task(run: Run, record: TaskRun, notes: list[str]) -> dict[str, Any]:
         "metric": record.metric,
         "best": record.best,
         "shown": list(record.shown),
-        "kind": _kind(run, record),
+        "kind": task_kind(run, record),
         "deterministic": record.deterministic,
         "num_samples": record.num_samples,
         "timesteps": None if record.timesteps is None else record.timesteps.tolist(),
@@ -229,7 +229,7 @@ def _task(run: Run, record: TaskRun, notes: list[str]) -> dict[str, Any]:
     }
 
 
-def _kind(run: Run, record: TaskRun) -> str:
+def task_kind(run: Run, record: TaskRun) -> str:
     if run.is_text:
         return "text"
     if record.is_bias:

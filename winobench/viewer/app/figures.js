@@ -60,7 +60,7 @@ export function Figure({ title, name, make, keys, width, help, numbers }) {
 // The numbers of a figure, made when they are opened.
 function Numbers({ title, name, columns, rows }) {
   const [isOpen, setOpen] = useState(false)
-  return html`<details onToggle=${event => setOpen(event.currentTarget.open)}><summary>Numbers<span class="hidden"> of ${title}</span></summary>
+  return html`<details onToggle=${event => setOpen(event.currentTarget.open)}><summary>Numbers<span class="unseen"> of ${title}</span></summary>
     ${isOpen && html`<${Table} caption=${`${title}: numbers`} name=${name} columns=${columns} rows=${rows} />`}
   </details>`
 }
@@ -98,10 +98,13 @@ const LEFT = 56
 async function drawn(width, description, options) {
   const Plot = await plotting()
   const marks = options.marks(Plot)
-  return Plot.plot({
+  const figure = Plot.plot({
     width: Math.max(280, Math.min(width, 720)), height: 260, marginLeft: LEFT, marginRight: 16, marginTop: 24, marginBottom: 38,
     ariaLabel: description, ...options, marks, style: { background: 'none', color: 'var(--ink)', fontFamily: 'inherit', fontSize: '12px' },
   })
+  figure.setAttribute('role', 'img')
+  for (const part of figure.querySelectorAll('[aria-label]')) part.removeAttribute('aria-label')
+  return figure
 }
 
 // The colours' meanings, in one line above the figure, so that saved files have it, too.
@@ -110,7 +113,7 @@ function legend(Plot, entries) {
   return entries.map(([mark, text]) => {
     const dx = offset
     offset += 7 * text.length + 18
-    return Plot.text([`● ${text}`], { frameAnchor: 'top-left', textAnchor: 'start', dx: dx - LEFT + 4, dy: -16, fill: COLOURS[mark], fontWeight: 600 })
+    return Plot.text([`● ${text}`], { frameAnchor: 'top-left', textAnchor: 'start', dx: dx - LEFT + 4, dy: -20, fill: COLOURS[mark], fontWeight: 600 })
   })
 }
 
@@ -203,7 +206,7 @@ export function ByTimestep({ series, names, timesteps, title, label, zero, name 
     make=${width => drawn(width, description, {
       x: { label: 'timestep', ticks: width < 500 ? 5 : 8 },
       y: { label, grid: true, nice: true },
-      ...(names && { marginTop: 44, height: 280 }),
+      ...(names && { marginTop: 50, height: 286 }),
       marks: Plot => [
         ...legend(Plot, legendOf(names, series)),
         ...(zero ? [Plot.ruleY([0], { stroke: 'var(--muted)' })] : []),
@@ -229,7 +232,7 @@ export function Running({ series, names, name }) {
     make=${width => drawn(width, description, {
       x: { label: 'samples', ticks: width < 500 ? 5 : 10, tickFormat: 'd' },
       y: { label: 'less the right one', grid: true, nice: true },
-      marginTop: 44, height: 280,
+      marginTop: 50, height: 286,
       marks: Plot => [
         ...legend(Plot, legendOf(names, series)),
         Plot.ruleY([0], { stroke: COLOURS.right, strokeWidth: 2 }),

@@ -1,40 +1,16 @@
 // Parts that the pages on questions share.
 
-import { html, useData, useEffect, useRef, useState } from './base.js'
+import { html, useData, useEffect, useState } from './base.js'
 import { VERDICTS, cellName, signed, textOf, verdict } from './answers.js'
 import * as source from './source.js'
 
-export { useKeys, useTitle } from './base.js'
-
 export const SHOWN_RUNS = 6
-const TYPING_MILLISECONDS = 200
 
-// Goes to an address of the app. Typing replaces the last address, so that "back" leaves the page.
-export function go(address, { replaces = false } = {}) {
-  if (replaces) location.replace(address)
-  else location.hash = address
-}
+// The number of a list's page in an address, from 0. The first page has none.
+export const pageOf = ({ page }) => Math.max(1, Number.parseInt(page, 10) || 1) - 1
 
-// A field for words. It answers while one types, after a short wait.
 export function Search({ label, value, onSearch }) {
-  const [text, setText] = useState(value)
-  const timer = useRef()
-  const sent = useRef(value)
-  useEffect(() => {
-    if (value !== sent.current) setText(value)
-    sent.current = value
-  }, [value])
-  useEffect(() => () => clearTimeout(timer.current), [])
-  const typed = event => {
-    setText(event.target.value)
-    const found = event.target.value.trim()
-    clearTimeout(timer.current)
-    timer.current = setTimeout(() => {
-      sent.current = found
-      onSearch(found)
-    }, TYPING_MILLISECONDS)
-  }
-  return html`<label class="wide">${label}<input type="search" value=${text} onInput=${typed} autocomplete="off" spellcheck=${false} /></label>`
+  return html`<label class="wide">${label}<input type="search" value=${value} onInput=${event => onSearch(event.target.value)} autocomplete="off" spellcheck=${false} /></label>`
 }
 
 export function Select({ label, value, choices, onChange }) {
@@ -62,12 +38,12 @@ export function Verdict({ row, withWords }) {
   const said = verdict(row)
   if (!said) return null
   const [sign, words] = VERDICTS[said]
-  return html`<span class=${`verdict ${said}`} title=${words}><span aria-hidden="true">${sign}</span><span class=${withWords ? '' : 'hidden'}> ${words}</span></span>`
+  return html`<span class=${`outcome ${said}`} title=${words}><span aria-hidden="true">${sign}</span><span class=${withWords ? '' : 'unseen'}> ${words}</span></span>`
 }
 
 // An image that the run has kept, by the SHA-256 of its pixels.
 export function Picture({ slug, task, sha256, about, name, large }) {
-  const state = useData(() => (about.has_pictures === false ? null : source.image(slug, task, sha256).catch(() => null)), [slug, task, sha256])
+  const state = useData(() => (about.has_gallery === false ? null : source.image(slug, task, sha256).catch(() => null)), [slug, task, sha256])
   const [address, setAddress] = useState(null)
   useEffect(() => {
     if (!state.value) return setAddress(null)
@@ -91,15 +67,15 @@ export function cellText(asked, cell) {
 
 // Columns of lists of questions in files. Rows: { place, asked, margin, others: [{ label, asked }] }.
 export const listColumns = (labels = []) => [
-  { key: 'row', label: 'row', value: ({ place }) => place, isNumber: true },
   { key: 'id', label: 'id', value: ({ asked }) => asked.id },
   { key: 'groups', label: 'groups', value: ({ asked }) => (asked.groups ?? []).join('; ') },
   { key: 'question', label: 'question', value: ({ asked }) => textOf(asked) },
   { key: 'right', label: 'right answer', value: ({ asked }) => cellText(asked, asked.target) },
   { key: 'chosen', label: 'answer', value: ({ asked }) => cellText(asked, asked.chosen) },
   { key: 'verdict', label: 'verdict', value: ({ asked }) => verdict(asked) },
-  { key: 'margin', label: 'margin', value: ({ margin }) => margin, isNumber: true },
   ...labels.map((label, number) => ({ key: `verdict_${number + 1}`, label, value: ({ others }) => others[number] && verdict(others[number]) })),
+  { key: 'margin', label: 'margin', value: ({ margin }) => margin, isNumber: true },
+  { key: 'row', label: 'row', value: ({ place }) => place, isNumber: true },
 ]
 
 export const marginText = value => (value === null || value === undefined || Number.isNaN(value) ? null : html`<span class="margin" title="margin">${signed(value)}</span>`)

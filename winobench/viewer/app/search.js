@@ -1,5 +1,8 @@
 // Asks the worker that searches whole tables.
 
+// What `places` says of a question that a run does not have.
+export const MISSING = -1
+
 let worker
 let last = 0
 const waiting = new Map()

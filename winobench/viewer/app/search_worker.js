@@ -133,7 +133,7 @@ async function read({ slug, task, rows, columns = LISTED }) {
   const [first, last] = [Math.min(...rows), Math.max(...rows)]
   if (last - first < NEAR_ROWS) {
     const near = await table.slice(first, last + 1, columns)
-    return Array.from(rows, place => near[place - first])
+    return Array.from(rows, place => near[place - first]).filter(Boolean)
   }
   const shown = columns.filter(name => table.has(name))
   const values = await Promise.all(shown.map(name => table.column(name)))

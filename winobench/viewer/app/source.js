@@ -3,7 +3,7 @@
 import { parquetMetadataAsync, parquetRead, parquetReadObjects } from './vendor/hyparquet/src/index.js'
 import { decompress } from './vendor/fzstd/index.mjs'
 
-const KEPT_COLUMNS = 12
+const KEPT_COLUMNS = 24
 const KEPT_DOCUMENTS = 40
 const FOOTER_BYTES = 2 ** 17
 const POLL_MILLISECONDS = 400
@@ -91,7 +91,13 @@ export const run = slug => document_('runs', slug, 'run.json')
 export const results = slug => document_('runs', slug, 'results.json')
 export const config = slug => document_('runs', slug, 'config.json')
 export const drawn = slug => document_('runs', slug, 'drawn.json')
-export const report = slugs => document_('report', `${slugs.join('~')}.json`)
+// The report on some runs. A bundle has several runs in the order of its list only.
+export async function report(slugs) {
+  const isFixed = slugs.length > 1 && (await site()).bundle
+  const inOrder = isFixed ? (await runs()).runs.map(({ slug }) => slug).filter(slug => slugs.includes(slug)) : slugs
+  return document_('report', `${inOrder.join('~')}.json`)
+}
+
 export const picture = (slug, file) => `data/runs/${encodeURIComponent(slug)}/${file.split('/').map(encodeURIComponent).join('/')}`
 export const exported = (slug, name) => at('runs', slug, 'export', name)
 
@@ -184,9 +190,20 @@ class Table {
     })
   }
 
-  // Some rows as objects, by ranges of the pages that hold them.
+  // Whether pages can be read by themselves. Tables of earlier versions cannot.
+  get isIndexed() {
+    return this.metadata.row_groups.every(group => group.columns.every(({ offset_index_offset: index }) => index))
+  }
+
+  // Some rows as objects, by ranges of the pages that hold them, or from whole columns where there are no ranges.
   async slice(from, to, columns = this.names) {
-    return (await this.objects({ columns: columns.filter(name => this.has(name)), rowStart: from, rowEnd: Math.min(to, this.rows), useOffsetIndex: true })).map(plainValue)
+    const names = columns.filter(name => this.has(name))
+    if (!this.isIndexed) {
+      const values = await Promise.all(names.map(name => this.column(name)))
+      const rows = Math.max(0, Math.min(to, this.rows) - from)
+      return Array.from({ length: rows }, (_, place) => Object.fromEntries(names.map((name, number) => [name, values[number][from + place]])))
+    }
+    return (await this.objects({ columns: names, rowStart: from, rowEnd: Math.min(to, this.rows), useOffsetIndex: true })).map(plainValue)
   }
 
   async row(place, columns = this.names) {

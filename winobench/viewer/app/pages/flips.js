@@ -1,8 +1,8 @@
 // Questions that exactly one of two runs has right.
 
-import { count, html, link, Loaded, number, useData, useMemo, words } from '../base.js'
+import { count, html, link, Loaded, number, useData, useMemo, useQuery, useTitle, words } from '../base.js'
 import { signed } from '../answers.js'
-import { Search, Select, go, useTitle } from '../parts.js'
+import { Search, Select, pageOf } from '../parts.js'
 import * as search from '../search.js'
 import * as source from '../source.js'
 import { Pages, SaveTable, Table } from '../tables.js'
@@ -30,9 +30,10 @@ function Compared({ both, tasks, slugs, parameters }) {
 }
 
 function Found({ found: { rows, counts }, both, slugs, tasks, parameters }) {
-  const filters = Object.fromEntries(FILTERS.map(name => [name, parameters[name] ?? '']))
-  const page = Math.max(1, Number.parseInt(parameters.page, 10) || 1) - 1
-  const change = (values, replaces) => go(link(['flips', ...slugs], { ...filters, ...values }), { replaces })
+  const [values, write] = useQuery(['flips', ...slugs], parameters)
+  const filters = Object.fromEntries(FILTERS.map(name => [name, values[name] ?? '']))
+  const page = pageOf(values)
+  const change = some => write({ page: '', ...some })
   const ways = { first: `only ${both[0].label}`, second: `only ${both[1].label}` }
   const labels = Object.fromEntries(tasks.map(task => [task, both[0].tasks[task].label]))
   const table = useMemo(() => byGroup(rows), [rows])
@@ -44,29 +45,29 @@ function Found({ found: { rows, counts }, both, slugs, tasks, parameters }) {
   const groups = [...new Set(table.filter(({ task, group }) => group && (!filters.task || task === filters.task)).map(({ group }) => group))]
   const total = way => count(shown.filter(row => row.way === way).length)
   const problems = counts.flatMap(({ task, other, missing }) => [
-    ...(other ? [`${count(other)} questions of ${labels[task]} have the same id in both runs, but other texts, images or targets. They are left out.`] : []),
-    ...(missing ? [`${count(missing)} questions of ${labels[task]} are in one run only.`] : []),
+    ...(other ? [`Left out of ${labels[task]}: questions with the same id in both runs, but other texts, images or targets (${count(other)}).`] : []),
+    ...(missing ? [`Left out of ${labels[task]}: questions that one run only has (${count(missing)}).`] : []),
   ])
   return html`
     <p>Questions that exactly one of both runs has right. <a href=${link(['compare', slugs[0], slugs[1]])}>Differences with intervals</a></p>
     ${problems.map(text => html`<p class="problem">${text}</p>`)}
     <form class="filters" role="search" onSubmit=${event => event.preventDefault()}>
-      <${Search} label="Words in texts and ids" value=${filters.text} onSearch=${text => change({ text }, true)} />
+      <${Search} label="Words in texts and ids" value=${filters.text} onSearch=${text => change({ text })} />
       <${Select} label="Task" value=${filters.task} choices=${[['', 'all'], ...tasks.map(task => [task, labels[task]])]} onChange=${task => change({ task, group: '' })} />
       ${groups.length > 0 && html`<${Select} label="Group" value=${filters.group} choices=${[['', 'all'], ...groups.map(group => [group, words(group)])]} onChange=${group => change({ group })} />`}
       <${Select} label="Right" value=${filters.way} choices=${[['', 'either'], ...Object.entries(ways)]} onChange=${way => change({ way })} />
     </form>
     <p class="count" role="status">${count(shown.length)} of ${count(rows.length)} flips: ${total('first')} that ${ways.first} has right, ${total('second')} that ${ways.second} has right.</p>
     <ol class="questions">${shown.slice(page * SIZE, (page + 1) * SIZE).map(row => html`<li class="question" key=${`${row.task} ${row.row}`}><div class="asked">
-      <a class="question-link" href=${link(['question', slugs[0], row.task, row.row], { with: slugs[1] })}>${row.text || row.id}</a>
-      <p class="about"><span class=${`verdict ${row.way === 'first' ? 'right' : 'wrong'}`}>${ways[row.way]}</span>
-        <span>${both[0].label} ${signed(row.first)}</span><span>${both[1].label} ${signed(row.second)}</span>
+      <a class="question-link" data-step href=${link(['question', slugs[0], row.task, row.row], { with: slugs[1] })}>${row.text || row.id}</a>
+      <p class="about"><span class=${`outcome ${row.way === 'first' ? 'right' : 'wrong'}`}>${ways[row.way]}</span>
+        ${Number.isFinite(row.first) && html`<span title=${`Margins of ${both[0].label} and ${both[1].label}`}>${signed(row.first)} against ${signed(row.second)}</span>`}
         <span>${labels[row.task]}</span>${(row.groups ?? []).map(group => html`<span>${words(group)}</span>`)}<span>${row.id}</span></p>
     </div></li>`)}</ol>
     ${!shown.length && html`<p class="empty">${rows.length ? 'No flip passes the filters.' : 'There is none: both runs have the same questions right.'}</p>`}
     <${Pages} total=${shown.length} size=${SIZE} page=${page} onPage=${next => change({ page: next ? next + 1 : '' })} />
     ${shown.length > 0 && html`<${SaveTable} caption=${`Flips between ${both[0].label} and ${both[1].label}`} name="flips" columns=${columns(both, ways, labels)} rows=${shown} />
-      <p class="note">The surest flips come first. Numbers are margins: the score of the right answer less that of the best wrong one. For the order, each margin is divided by the median size of the margins of its run and task, and both sizes are added.</p>`}
+      <p class="note">The surest flips come first. “+2 against −1” are the margins of ${both[0].label} and ${both[1].label}: the score of the right answer less that of the best wrong one. For the order, each margin is divided by the median size of the margins of its run and task, and both sizes are added.</p>`}
     <h2>By task and group</h2>
     <${Table} caption="Flips by task and group" name="flips-by-group" rows=${table.filter(({ task }) => !filters.task || task === filters.task)} rowKey=${({ task, group }) => `${task} ${group}`} columns=${[
       { key: 'task', label: 'task', value: ({ task }) => labels[task] },

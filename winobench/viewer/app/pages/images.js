@@ -1,7 +1,7 @@
 // Generated images with their prompts, verdicts and judgements.
 
-import { count, html, link, Loaded, number, percent, useData, useEffect, useMemo, useRef, words } from '../base.js'
-import { Search, Select, go, useTitle } from '../parts.js'
+import { count, html, link, Loaded, number, percent, useData, useEffect, useMemo, useQuery, useRef, useTitle, words } from '../base.js'
+import { Search, Select, pageOf } from '../parts.js'
 import * as source from '../source.js'
 import { Pages, SaveTable, Table } from '../tables.js'
 
@@ -20,10 +20,10 @@ const verdictOf = ({ verdict }) => (verdict ? (verdict.correct ? 'right' : 'wron
 const labelOf = model => model.label ?? model.name ?? model
 
 function Gallery({ drawn, slug, parameters }) {
-  const filters = Object.fromEntries(FILTERS.map(name => [name, parameters[name] ?? '']))
-  const page = Math.max(1, Number.parseInt(parameters.page, 10) || 1) - 1
-  const address = values => link(['images', slug], { ...filters, ...values })
-  const change = (values, replaces) => go(address(values), { replaces })
+  const [values, write] = useQuery(['images', slug], parameters)
+  const filters = Object.fromEntries(FILTERS.map(name => [name, values[name] ?? '']))
+  const page = pageOf(values)
+  const change = some => write({ page: '', open: '', ...some })
   const prompts = useMemo(() => byPrompt(drawn.images), [drawn])
   const models = drawn.models.map(labelOf)
   const categories = [...new Set(drawn.images.map(({ category }) => category))].filter(Boolean)
@@ -34,14 +34,14 @@ function Gallery({ drawn, slug, parameters }) {
       .filter(({ text, category, images }) => images.length && (!filters.category || category === filters.category) && asked.every(word => text.toLowerCase().includes(word)))
   }, [prompts, ...Object.values(filters)])
   const images = shown.flatMap(prompt => prompt.images)
-  const open = images.findIndex(({ file }) => file === parameters.open)
-  const show = place => go(address({ page: parameters.page, open: images[place]?.file }), { replaces: open >= 0 })
+  const open = images.findIndex(({ file }) => file === values.open)
+  const show = place => write({ open: images[place]?.file })
   const pick = (name, label, choices) => html`<${Select} label=${label} value=${filters[name]} choices=${choices} onChange=${value => change({ [name]: value })} />`
   const same = values => [['', 'all'], ...values.map(value => [String(value), String(value)])]
   return html`
     ${drawn.status && drawn.status !== 'finished' && html`<p class="problem">The run has the status “${drawn.status}”: these are the images that it has.</p>`}
     <form class="filters" role="search" onSubmit=${event => event.preventDefault()}>
-      <${Search} label="Words in prompts" value=${filters.text} onSearch=${text => change({ text }, true)} />
+      <${Search} label="Words in prompts" value=${filters.text} onSearch=${text => change({ text })} />
       ${categories.length > 1 && pick('category', 'Category', [['', 'all'], ...categories.map(name => [name, words(name)])])}
       ${models.length > 1 && pick('model', 'Model', same(models))}
       ${drawn.seeds.length > 1 && pick('seed', 'Seed', same(drawn.seeds))}
@@ -50,7 +50,7 @@ function Gallery({ drawn, slug, parameters }) {
     <p class="count" role="status">${count(images.length)} images of ${count(shown.length)} prompts.</p>
     <div class="gallery">${shown.slice(page * SIZE, (page + 1) * SIZE).map(prompt => html`<section class="prompt" key=${prompt.number}>
       <div><h2>${prompt.text}</h2>
-      <p class="about"><span>number ${prompt.number}</span>${prompt.category && html`<a href=${address({ category: prompt.category })}>${words(prompt.category)}</a>`}</p></div>
+      <p class="about"><span>number ${prompt.number}</span>${prompt.category && html`<a href=${link(['images', slug], { category: prompt.category })}>${words(prompt.category)}</a>`}</p></div>
       <div class="seeds">${seedsOf(prompt).map(([seed, some]) => html`<div class="drawn" key=${seed}>${some.map(image => html`<${Drawn} key=${image.file} image=${image} slug=${slug} onOpen=${() => show(images.indexOf(image))} />`)}</div>`)}</div>
     </section>`)}</div>
     ${!shown.length && html`<p class="empty">No image passes the filters. <a href=${link(['images', slug])}>Show all images.</a></p>`}
@@ -80,7 +80,7 @@ function seedsOf({ images }) {
 
 const people = ({ images }) => [...new Set(images.flatMap(({ judgements }) => Object.keys(judgements ?? {})))].sort()
 
-const sign = image => ({ right: html`<span class="verdict right">✓ right</span>`, wrong: html`<span class="verdict wrong">✗ wrong</span>`, none: null })[verdictOf(image)]
+const sign = image => ({ right: html`<span class="outcome right">✓ right</span>`, wrong: html`<span class="outcome wrong">✗ wrong</span>`, none: null })[verdictOf(image)]
 
 function Drawn({ image, slug, onOpen }) {
   return html`<figure>

@@ -1,20 +1,23 @@
 // One question: its candidates and scores, the evidence behind them, and what other runs answered.
 
-import { count, html, link, Loaded, number, useData, useState, words } from '../base.js'
-import { LISTED, MARGIN, amount, answered, asksSame, belongs, cellName, closest, comparisons, margin, question, scored, signed, textOf } from '../answers.js'
+import { count, html, link, Loaded, number, useData, useKeys, useState, useTitle, words } from '../base.js'
+import { MARGIN, amount, answered, asksSame, belongs, cellName, closest, comparisons, margin, question, scored, signed, textOf } from '../answers.js'
 import { cellsOf, comparedCells, decisions, isReproduced, less, mean, raced, shownCells } from '../evidence.js'
 import { ByTimestep, Decisions, Differences, Running, Strips } from '../figures.js'
-import { Picture, SHOWN_RUNS, Verdict, cellText, go, othersWith, taskOf, useKeys, useTitle } from '../parts.js'
+import { Picture, SHOWN_RUNS, Verdict, cellText, othersWith, taskOf } from '../parts.js'
 import * as search from '../search.js'
 import * as source from '../source.js'
 import { Table } from '../tables.js'
+
+const go = address => { location.hash = address }
 
 const FIRST_CANDIDATES = 10
 const DRAWN_CANDIDATES = 6
 
 export default function Question({ slug, task, row, parameters }) {
-  const place = /^\d+$/.test(row ?? '') ? Number(row) : -1
+  const place = /^\d{1,9}$/.test(row ?? '') ? Number(row) : null
   const state = useData(async () => {
+    if (place === null) throw new Error(`“${row ?? ''}” is no number of a question: the first one is 0.`)
     const [run, stored] = await Promise.all([source.run(slug), source.examples(slug, task).then(table => table.row(place)).catch(error => ({ error }))])
     const about = taskOf(run, task)
     if (stored.error) throw stored.error
@@ -62,7 +65,11 @@ function Steps({ slug, task, place, rows, carried, hasWrong }) {
     row => (row === null ? setProblem('No other question of the task is wrong.') : go(to(row))),
     error => setProblem(error.message),
   )
-  useKeys({ j: () => place + 1 < rows && go(to(place + 1)), k: () => place > 0 && go(to(place - 1)), ...(hasWrong && { n: wrong }) })
+  useKeys({
+    j: { said: 'Next question', act: () => place + 1 < rows && go(to(place + 1)) },
+    k: { said: 'Previous question', act: () => place > 0 && go(to(place - 1)) },
+    ...(hasWrong && { n: { said: 'Next wrong question', act: wrong } }),
+  })
   return html`<nav class="steps" aria-label="Questions">
     ${place > 0 && html`<a href=${to(place - 1)} rel="prev">Previous<kbd>k</kbd></a>`}
     ${place + 1 < rows && html`<a href=${to(place + 1)} rel="next">Next<kbd>j</kbd></a>`}
@@ -89,11 +96,11 @@ function Candidates({ asked, slug, task, about }) {
     { key: 'place', label: 'place', value: ({ cell }) => cell + 1, isNumber: true, help: 'The place in the question' },
     { key: 'score', label: 'score', value: ({ score }) => score, cell: ({ score }) => scored(score), isNumber: true, help: 'As stored. Higher is a better match' },
     { key: 'behind', label: 'from the best', value: ({ behind }) => behind, cell: ({ behind }) => (behind === 0 ? 'best' : signed(behind)), isNumber: true },
-    { key: 'share', label: 'between worst and best', value: ({ share }) => share, cell: ({ cell, share }) => html`<span class=${cell === asked.target ? 'is-right' : ''}><span class="share" role="img" aria-label=${`${number(100 * share, 0)}%`}><span style=${`width: ${100 * share}%`}></span></span></span>`, isNumber: true },
+    { key: 'share', label: 'between worst and best', value: ({ share }) => share, cell: ({ cell, share }) => html`<span class=${cell === asked.target ? 'is-right' : ''}><span class="worth" role="img" aria-label=${`${number(100 * share, 0)}%`}><span style=${`width: ${100 * share}%`}></span></span></span>`, isNumber: true },
     ...(asked.ratings ? [{ key: 'rating', label: 'rating', value: ({ rating }) => rating, isNumber: true, help: 'What people said' }] : []),
   ]
   return html`
-    <div class="query">${textsCompete ? asked.images.map((_, image) => picture(image)) : html`<blockquote>${asked.texts[0]}</blockquote>`}</div>
+    <div class="given">${textsCompete ? asked.images.map((_, image) => picture(image)) : html`<blockquote>${asked.texts[0]}</blockquote>`}</div>
     <div class="wrap"><${Table} caption=${textsCompete ? 'Texts' : 'Images'} name="candidates" rows=${rows} columns=${columns} rowKey=${({ cell }) => cell} /></div>
     ${shown.length < order.length && html`<button type="button" onClick=${() => setShowsAll(true)}>Show all ${count(order.length)} candidates</button>`}`
 }
@@ -104,7 +111,7 @@ function Square({ asked, metric, picture }) {
   const lost = comparisons(asked, metric).filter(([right, wrong]) => !(scores.flat()[right] > scores.flat()[wrong]))
   const parts = Object.keys(asked).filter(name => name.startsWith('correct_'))
   return html`
-    <div class="scroll" role="region" tabindex="0" aria-label="Scores of images and texts"><table class="square">
+    <div class="scroll" role="region" tabindex="0" aria-label="Scores of images and texts"><table class="matrix">
       <caption>Scores of images and texts: as stored, and from the best</caption>
       <thead><tr><td></td>${asked.texts.map(text => html`<th scope="col" class="long">${text}</th>`)}</tr></thead>
       <tbody>${scores.map((line, image) => html`<tr><th scope="row">${picture(image)}</th>${line.map((score, text) => {
@@ -133,20 +140,21 @@ function Evidence({ found, cells, isExact, asked, about, name }) {
   }))
   return html`
     <${Taken} cells=${cells} isExact=${isExact} asked=${asked} about=${about} compared=${compared} budget=${timesteps?.length ?? about.num_samples ?? found.samples} />
-    <div class="figures">
+    ${found.samples > 1 && html`<div class="figures">
       <${Strips} series=${series} name=${name} />
       ${near && ahead.some(value => value !== null) && html`<${Differences} values=${ahead} names=${names} name=${name} />`}
       ${hasTimes && html`<${ByTimestep} title="Error by timestep" label="error" series=${series} names=${names} timesteps=${timesteps} name=${`${name}-timesteps`} />`}
       ${hasTimes && near && html`<${ByTimestep} title="Right less best wrong, by timestep" label="difference of scores" zero series=${[{ name: `${names.right} less ${names.wrong}`, mark: 'right', values: ahead }]} timesteps=${timesteps} name=${`${name}-timestep-differences`} />`}
       ${near && html`<${Running} series=${behind} names=${names} name=${name} />`}
       ${shares && html`<${Decisions} shares=${shares} name=${name} />`}
-    </div>
+    </div>`}
     <${Terms} found=${found} cells=${cells} asked=${asked} about=${about} />`
 }
 
 // How many samples there are, and from which on the answer stays.
 function Taken({ cells, isExact, asked, about, compared, budget }) {
   const most = Math.max(...cells.map(({ taken }) => taken))
+  if (most === 1 && !about.raced) return html`<p>One sample for each candidate.</p>`
   if (!isExact) return html`<p>A race, of up to ${count(budget)} samples. These are all recorded samples of the pairs: other questions may have taken some of them.</p>`
   if (about.raced) {
     const least = Math.min(...cells.map(({ taken }) => taken))
@@ -213,17 +221,21 @@ async function readOthers({ slug, task, place, asked, named }) {
   return { runs, answers }
 
   async function rowOf(other) {
-    const table = await source.examples(other, task)
-    const read = async row => question(await table.row(row, [...LISTED, 'texts', 'responses']))
-    let [row, theirs] = [place, place < table.rows ? await read(place) : null]
+    const read = async row => {
+      const [found] = await search.read({ slug: other, task, rows: [row] })
+      return found && question(found)
+    }
+    let [row, theirs] = [place, await read(place)]
     if (theirs?.id !== asked.id) {
-      row = (await table.column('id')).indexOf(asked.id)
-      if (row < 0) return { problem: 'It does not have this question.' }
+      [[row]] = await search.places({ slug, task, rows: [place], others: [other] })
+      if (row < 0) return { problem: row === search.MISSING ? 'It does not have this question.' : ASKS_OTHERWISE }
       theirs = await read(row)
     }
-    return asksSame(asked, theirs) ? { row, asked: theirs } : { row, problem: 'It has a question of this id with other texts, images or another target.' }
+    return asksSame(asked, theirs) ? { row, asked: theirs } : { problem: ASKS_OTHERWISE }
   }
 }
+
+const ASKS_OTHERWISE = 'It has a question of this id with other texts, images or another target.'
 
 function Others({ found: { runs, answers }, own, slug, task, place }) {
   if (!runs.length) return html`<p class="empty">No other run that is shown has this task.</p>`
@@ -239,7 +251,7 @@ function Others({ found: { runs, answers }, own, slug, task, place }) {
   ]
   return html`<div class="wrap"><${Table} caption="Answers of all runs" name="answers" columns=${columns} rows=${rows} rowKey=${({ run }) => run.slug} /></div>
     ${rest.length > 0 && html`<p class="filters"><label>${answers.length < SHOWN_RUNS ? 'Add a run' : `At most ${SHOWN_RUNS} runs at once. Show instead of the last`}
-      <select onChange=${event => event.target.value && go(shows([...slugs.slice(0, SHOWN_RUNS - 1), event.target.value]), { replaces: true })}>
+      <select onChange=${event => event.target.value && go(shows([...slugs.slice(0, SHOWN_RUNS - 1), event.target.value]))}>
         <option value="">choose</option>${rest.map(run => html`<option value=${run.slug}>${run.label}</option>`)}
       </select></label></p>`}
     <p>${answers.filter(({ asked }) => asked).map(({ run }, number) => html`${number ? ' · ' : 'All questions with another answer: '}<a href=${link(['questions', slug, task], { with: run.slug })}>${run.label}</a>`)}</p>`
@@ -266,7 +278,7 @@ function Words({ asked, slug, task, about, place, isComplete }) {
     ] : []),
   ]
   return html`
-    ${asked.pictures?.length > 0 && html`<div class="query">${asked.pictures.map((sha256, number) => html`<figure><${Picture} large slug=${slug} task=${task} sha256=${sha256} about=${about} name=${`image ${number + 1}`} /><figcaption>${asked.captions?.[number]}</figcaption></figure>`)}</div>`}
+    ${asked.pictures?.length > 0 && html`<div class="given">${asked.pictures.map((sha256, number) => html`<figure><${Picture} large slug=${slug} task=${task} sha256=${sha256} about=${about} name=${`image ${number + 1}`} /><figcaption>${asked.captions?.[number]}</figcaption></figure>`)}</div>`}
     <dl class="named">${asked.named.map(([name, text]) => html`<dt>${words(name)}</dt><dd>${text}</dd>`)}</dl>
     <div class="wrap"><${Table} caption="Options" name="options" rows=${rows} columns=${columns} /></div>
     ${asked.status !== 'answered' && html`<p class="problem">${asked.status === 'failed' ? 'The call failed, so the question does not count.' : 'No answer could be read from the model\'s words, so the question counts as wrong.'} Status: ${asked.status}.</p>`}
@@ -280,8 +292,8 @@ function Response({ text, title, choice, options, hasChoice }) {
     ${title && html`<h3>${title}</h3>`}
     ${hasChoice && html`<p class="about">Choice: ${choice === null ? 'none that could be read' : options[choice]}</p>`}
     ${text === null ? html`<p class="empty">A response without a text.</p>` : thoughts(text).map(({ isThought, part }) => (isThought
-      ? html`<details><summary>Thoughts (${count(part.length)} letters)</summary><div class="said">${part}</div></details>`
-      : html`<div class="said" tabindex="0" role="region" aria-label="The model's words">${part}</div>`))}
+      ? html`<details><summary>Thoughts (${count(part.length)} letters)</summary><div class="quoted">${part}</div></details>`
+      : html`<div class="quoted" tabindex="0" role="region" aria-label="The model's words">${part}</div>`))}
   </section>`
 }
 
@@ -313,5 +325,5 @@ function Row({ stored, id }) {
       <button type="button" onClick=${() => copy(id, 'the id')}>Copy the id</button>
       <button type="button" onClick=${() => copy(text, 'the row')}>Copy the row as JSON</button>
       <span role="status">${said}</span></p>
-    <details><summary>The row as JSON</summary><pre class="said" tabindex="0">${text}</pre></details>`
+    <details><summary>The row as JSON</summary><pre class="quoted" tabindex="0">${text}</pre></details>`
 }

@@ -1,8 +1,8 @@
 // The questions of a task: a list with filters. All of its state is in the address.
 
-import { count, html, link, Loaded, useData, words } from '../base.js'
+import { count, html, link, Loaded, useData, useQuery, useTitle, words } from '../base.js'
 import { LISTED, MARGIN, answered, margin, question, textOf } from '../answers.js'
-import { Picture, Search, Select, Verdict, go, listColumns, marginText, othersWith, taskOf, useKeys, useTitle } from '../parts.js'
+import { Picture, Search, Select, Verdict, pageOf, listColumns, marginText, othersWith, taskOf } from '../parts.js'
 import * as search from '../search.js'
 import * as source from '../source.js'
 import { Pages, SaveTable } from '../tables.js'
@@ -45,20 +45,19 @@ async function readRows({ slug, task, metric, rows, others }) {
 
 function List({ run, about, slug, task, parameters }) {
   const { metric } = about
-  const filters = Object.fromEntries(FILTERS.map(name => [name, parameters[name] ?? '']))
-  const page = Math.max(1, Number.parseInt(parameters.page, 10) || 1) - 1
+  const [values, change] = useQuery(['questions', slug, task], parameters)
+  const filters = Object.fromEntries(FILTERS.map(name => [name, values[name] ?? '']))
+  const page = pageOf(values)
   const others = filters.with ? filters.with.split(',') : []
   const list = useData(() => found({ slug, task, metric, filters, total: about.rows }), [slug, task, JSON.stringify(filters)])
   const shown = useData(async () => list.value && readRows({ slug, task, metric, rows: list.value.at(page * SIZE, (page + 1) * SIZE), others }), [list.value, page])
   const hasRows = Boolean(shown.value)
   const more = useData(async () => hasRows && { groups: await search.groups({ slug, task }), runs: await othersWith(slug, task, others) }, [hasRows])
-  const change = (values, replaces) => go(link(['questions', slug, task], { ...filters, page: '', ...values }), { replaces })
-  useKeys({ j: () => step(1), k: () => step(-1) })
   const label = other => more.value?.runs?.find(({ slug: name }) => name === other)?.label ?? other
   return html`
     <p class="path"><a href=${link(['run', slug])}>${run.label}</a></p>
     <h1>Questions of ${about.label}</h1>
-    <${Filters} filters=${filters} about=${about} more=${more.value || {}} change=${change} />
+    <${Filters} filters=${filters} about=${about} more=${more.value || {}} change=${some => change({ ...some, page: '' })} />
     <p class="count" role="status">${list.error ? null : said(list, filters)}</p>
     ${list.error && html`<p class="problem" role="alert">${list.error.message}</p>`}
     ${!list.error && html`<${Loaded} state=${shown} what="the questions">${rows => rows && (rows.length
@@ -67,7 +66,7 @@ function List({ run, about, slug, task, parameters }) {
     <${Pages} total=${list.value?.length ?? 0} size=${SIZE} page=${page} onPage=${next => change({ page: next ? next + 1 : '' })} />
     ${list.value?.length > 0 && html`<${SaveTable} caption=${`Questions of ${about.label}, ${run.label}`} name=${`questions-${task}`} columns=${listColumns(others.map(label))}
       rows=${() => readRows({ slug, task, metric, rows: list.value.at(0, list.value.length), others })} />`}`}
-    <p class="note">${about.kind === 'answers' && MARGIN} Keys: j and k go to the next and previous question of the list.</p>`
+    <p class="note">${about.kind === 'answers' && MARGIN}</p>`
 }
 
 function said({ value, loading }) {
@@ -79,12 +78,6 @@ function said({ value, loading }) {
   return `${count(length)} of ${count(total)} questions${parts.length ? `: ${parts.join(', ')}` : ''}.${loading ? ' Searching…' : ''}`
 }
 
-function step(by) {
-  const links = [...document.querySelectorAll('.questions a.question-link')]
-  const place = links.indexOf(document.activeElement)
-  links[Math.max(0, Math.min(links.length - 1, place + by))]?.focus()
-}
-
 function Filters({ filters, about, more, change }) {
   const select = (name, label, choices) => html`<${Select} label=${label} value=${filters[name]} choices=${choices} onChange=${value => change({ [name]: value })} />`
   const groups = more.groups ?? (filters.group ? [[filters.group, null]] : [])
@@ -93,7 +86,7 @@ function Filters({ filters, about, more, change }) {
   const isAnswered = !['bias', 'rated'].includes(about.kind)
   const limit = (name, label) => html`<label>${label}<input type="number" step="any" inputmode="decimal" value=${filters[name]} onChange=${event => change({ [name]: event.target.value })} /></label>`
   return html`<form class="filters" role="search" onSubmit=${event => event.preventDefault()}>
-    <${Search} label="Words in texts and ids" value=${filters.text} onSearch=${text => change({ text }, true)} />
+    <${Search} label="Words in texts and ids" value=${filters.text} onSearch=${text => change({ text })} />
     ${groups.length > 0 && select('group', 'Group', [['', 'all'], ...groups.map(([name, number]) => [name, number === null ? words(name) : `${words(name)} (${count(number)})`])])}
     ${isAnswered && html`
       ${select('right', 'Answer', verdicts)}
@@ -111,10 +104,10 @@ function Item({ row: { place, asked, margin: by, others }, slug, task, about, la
   const candidate = (text, number) => html`<span class=${number === asked.target ? 'right-one' : ''}>${text}${number === asked.target && html`<span class="tag">right</span>`}${number === chosen && html`<span class="tag chosen">chosen</span>`}</span>`
   const imagesCompete = !asked.isText && asked.images.length > 1 && asked.target !== null
   return html`<li class="question">
-    <div class="thumbs">${(asked.isText ? asked.pictures ?? [] : asked.images).slice(0, 4).map((sha256, number) => html`
+    <div class="shots">${(asked.isText ? asked.pictures ?? [] : asked.images).slice(0, 4).map((sha256, number) => html`
       <span class=${imagesCompete && number === asked.target ? 'is-right' : imagesCompete && number === chosen ? 'is-chosen' : ''}><${Picture} slug=${slug} task=${task} sha256=${sha256} about=${about} name=${`image ${number + 1}`} /></span>`)}</div>
     <div class="asked">
-      <a class="question-link" href=${link(['question', slug, task, place], { with: filters.with })}>${texts ? asked.id : textOf(asked) || asked.id}</a>
+      <a class="question-link" data-step href=${link(['question', slug, task, place], { with: filters.with })}>${texts ? asked.id : textOf(asked) || asked.id}</a>
       ${texts && html`<p class="candidates">${texts.slice(0, 6).map(candidate)}${texts.length > 6 && html`<span class="muted">and ${texts.length - 6} more</span>`}</p>`}
       ${asked.isText && html`<p class="candidates">${asked.options.map(candidate)}</p>`}
       <p class="about"><${Verdict} row=${asked} withWords /> ${marginText(by)} ${!texts && html`<span>${asked.id}</span>`} ${(asked.groups ?? []).map(group => html`<a href=${link(['questions', slug, task], { group })}>${words(group)}</a>`)}
