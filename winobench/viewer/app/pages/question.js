@@ -24,7 +24,7 @@ export default function Question({ slug, task, row, parameters }) {
     return { run, about, stored, asked: question(stored) }
   }, [slug, task, place])
   useTitle(`Question ${row} of ${task}, ${state.value?.run.label ?? slug}`)
-  return html`<${Loaded} state=${state} what="the question">${found => html`<${Shown} ...${found} slug=${slug} task=${task} place=${place} parameters=${parameters} />`}<//>`
+  return html`${state.error && html`<h1>Question ${row} of ${task}</h1>`}<${Loaded} state=${state} what="the question">${found => html`<${Shown} ...${found} slug=${slug} task=${task} place=${place} parameters=${parameters} />`}<//>`
 }
 
 function Shown({ run, about, stored, asked, slug, task, place, parameters }) {
