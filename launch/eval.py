@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 import winobench
-from winobench.base import options, registry
+from winobench.base import options, registry, trackers
 from winobench.base.errors import InputError
 from winobench.base.registry import ModelRef
 from winobench.runs import settings
@@ -63,6 +63,9 @@ _PROCESSES = flags.DEFINE_string(
     "Join a run of several processes that share the work and --workdir: auto (TPU pod, SLURM, Open MPI), or"
     " host:port,count,number.",
 )
+_LOG = flags.DEFINE_string(
+    "log", "", f"Experiment trackers that follow the run, with commas: {', '.join(trackers.NAMES)}."
+)
 _LIST_TASKS = flags.DEFINE_flag(
     configuration.WordFlag(
         "list_tasks", "List the tasks; with =WORD those with the word in name, group or description, and their data."
@@ -83,6 +86,7 @@ def main(config: ml_collections.ConfigDict) -> None:
     if _LIST_MODELS.value is not None:
         print(listing.models(_LIST_MODELS.value))
         return
+    trackers.read(_LOG.value)
     models: list[ModelRef] = []
     if config.kind != "ask":
         configuration.require(config, configuration.flat(configuration.load(DEFAULT_CONFIG)))
@@ -102,6 +106,7 @@ def main(config: ml_collections.ConfigDict) -> None:
             workdir=_WORKDIR.value,
             overwrite=_OVERWRITE.value,
             reuse=_REUSE.value,
+            log=_LOG.value,
         )
         return
     _evaluate_models(config, models)
@@ -173,6 +178,7 @@ def _evaluate_model(
             model=_display_name(model, config, label),
             name="-".join([_label(flags.FLAGS.config or DEFAULT_CONFIG), label, *_lora(config)]),
             config=configuration.plain(config) | {"model": model.name},
+            log=_LOG.value,
         ),
     )
     if hasattr(scorer, "spent"):

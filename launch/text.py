@@ -29,7 +29,13 @@ INCOMPLETE = 2
 
 
 def main(
-    config: ml_collections.ConfigDict, *, spec: str, workdir: str | None, overwrite: bool, reuse: bool
+    config: ml_collections.ConfigDict,
+    *,
+    spec: str,
+    workdir: str | None,
+    overwrite: bool,
+    reuse: bool,
+    log: str = "",
 ) -> list[str]:
     about_pictures = bool(config.get("pictures") or config.get("drawer"))
     # Every config that asks models has wscplus's fields. Fields about images come with winoviz.
@@ -80,6 +86,7 @@ def main(
                     name="-".join([spec, label, *([protocol] if protocol else [])]),
                     model=display_name(model.name),
                     config=configuration.plain(config) | {"model": model.name, "protocol": protocol},
+                    log=log,
                 ),
                 pictures,
                 captioner,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from winobench.base import options
+from winobench.base import options, trackers
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 
@@ -50,6 +50,12 @@ _PROCESSES = flags.DEFINE_string(
     "Join a run of several processes that train together and share --workdir: auto (TPU pod, SLURM, Open MPI), or"
     " host:port,count,number.",
 )
+_LOG = flags.DEFINE_string(
+    "log",
+    "",
+    f"Experiment trackers that follow the run, with commas: {', '.join(trackers.NAMES)}. By default, fine-tuning writes"
+    " for TensorBoard.",
+)
 
 
 def main(config: ml_collections.ConfigDict) -> None:
@@ -58,6 +64,7 @@ def main(config: ml_collections.ConfigDict) -> None:
 
     configuration.require(config, ["recipe"])
     options.number(0, 1e9).or_none().check("--max_minutes", _MAX_MINUTES.value)
+    log = trackers.read(_LOG.value)
     recipe = recipes.load(config.recipe)
     if _PROCESSES.value:
         if config.recipe in recipes.EMBEDDED:
@@ -73,7 +80,7 @@ def main(config: ml_collections.ConfigDict) -> None:
     alone = not _PROCESSES.value or parallel.is_main_process()
     with recipes.run_folder(values, workdir, free=free, alone=alone):
         minutes = _MAX_MINUTES.value
-        report = recipe.run(config, workdir, max_seconds=None if minutes is None else 60.0 * minutes)
+        report = recipe.run(config, workdir, max_seconds=None if minutes is None else 60.0 * minutes, log=log)
         if parallel.is_main_process():
             print(report)
 

@@ -21,7 +21,7 @@ import jinja2
 import ml_collections
 
 import winobench
-from winobench.base import registry
+from winobench.base import options, registry, trackers
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 from winobench.training import recipes
@@ -79,6 +79,7 @@ class Request:
     package: str | None = None
     python: str | None = None
     secrets: Sequence[str] = ()
+    log: str = ""
     max_restarts: int = 10
     infra: str | None = None
     partition: str | None = None
@@ -104,6 +105,7 @@ def make(request: Request) -> Job:
     _check_words(request)
     launcher = _launcher(request)
     config = configuration.load(request.config, request.overrides, launcher)
+    _check_log(request, launcher)
     accelerator = accelerators.parse(request.accelerator or _DEFAULT_ACCELERATORS[request.target])
     _check_accelerator(request, accelerator)
     slice_ = accelerator if isinstance(accelerator, accelerators.Slice) else None
@@ -137,7 +139,7 @@ def make(request: Request) -> Job:
         "label": f"winobench {launcher} --config={request.config}",
         "mount": MOUNT,
         "name": name,
-        "setup": _setup(request, _extras(config, accelerator), takes_checkout),
+        "setup": _setup(request, _extras(config, accelerator, request.log), takes_checkout),
         "slice": slice_,
         "store_url": is_url(request.store),
         "store_volume": request.store is not None and not is_url(request.store),
@@ -187,6 +189,7 @@ def _command(request: Request, launcher: str, takes_checkout: bool, workdir: str
             f"--config={_config_spec(request, takes_checkout)}",
             *(shlex.quote(f"--config.{field}={text}") for field, text in request.overrides),
             f"--workdir={workdir}",
+            *([f"--log={request.log}"] if request.log else []),
             *([] if processes is None else [processes]),
         ]
     )
@@ -257,7 +260,17 @@ def _check_accelerator(request: Request, accelerator: accelerators.Gpus | accele
         raise InputError(f"{given} names no kind of GPU: write H100:{accelerator.count}, for instance.")
 
 
-def _extras(config: ml_collections.ConfigDict, accelerator: accelerators.Gpus | accelerators.Slice | None) -> str:
+def _check_log(request: Request, launcher: str) -> None:
+    """Refuses trackers that there are not, and those of a launcher that has none. The machines have their packages."""
+    if request.log and launcher == "draw":
+        raise InputError("--log is for winobench eval and train: leave it out.", code="option-of-others")
+    if request.log:
+        options.words(*trackers.NAMES).check("--log", request.log)
+
+
+def _extras(
+    config: ml_collections.ConfigDict, accelerator: accelerators.Gpus | accelerators.Slice | None, log: str
+) -> str:
     """The extras of our package that the job needs, such as ``[cuda,api]``."""
     extras = []
     if accelerator is not None:
@@ -267,6 +280,7 @@ def _extras(config: ml_collections.ConfigDict, accelerator: accelerators.Gpus | 
     extras += dict.fromkeys(registry.apis()[api].extra for api in apis if api)
     by_torch = [name.strip() for name in names if registry.is_by_torch(name.strip())]
     extras += ["torch"] if by_torch or config.get("backend") == "torch" else []
+    extras += [name for name in options.comma_separated(log) if name != trackers.TENSORBOARD]
     return f"[{','.join(extras)}]" if extras else ""
 
 

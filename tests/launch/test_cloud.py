@@ -164,6 +164,8 @@ def test_a_wrong_config_is_told_of_as_by_the_launcher_itself(config, overrides):
             for time in ("-1", "abc", "1:2:3:4", "1-", "12:60")
         ),
         ("slurm", {"config": "winoviz"}, "one process runs --config=winoviz"),
+        ("slurm", {"log": "mlflow"}, "--log is 'mlflow', but it must be one or more of tensorboard"),
+        ("slurm", {"log": "wandb", "config": "pictures"}, "--log is for winobench eval and train"),
     ],
 )
 def test_what_a_target_cannot_do_is_said(target, options, message):
@@ -449,6 +451,13 @@ def test_a_wheel_and_a_config_from_here_are_sent(tmp_path, monkeypatch, programs
 )
 def test_a_hosted_model_brings_its_client_wherever_it_stands(model):
     assert "'.[cuda,api]'" in jobs.make(request("skypilot", overrides=(("model", model),))).text
+
+
+def test_trackers_come_with_their_packages_and_change_no_name():
+    job, without = (jobs.make(request("skypilot", log=log)) for log in ("wandb,tensorboard", ""))
+    assert "'.[cuda,wandb]'" in job.text
+    assert "--log=wandb,tensorboard" in job.text
+    assert job.submit == without.submit
 
 
 @pytest.mark.parametrize(

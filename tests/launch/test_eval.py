@@ -23,13 +23,17 @@ def test_from_the_command_line_to_the_folder(tiny_pipeline, tmp_path):
         *("--config.tasks=clevr", "--config.sampling.num_samples=1"),
     ]
     status, out, err = launch(*words, cwd=tmp_path)
-    assert status == 0, err
+    status_of_log, *_ = launch(*words, "--log=tensorboard", "--workdir=logged", cwd=tmp_path)
+    assert (status, status_of_log) == (0, 0), err
     (workdir,) = (tmp_path / "runs").iterdir()
     assert re.fullmatch(r"gdbench-debug-.*-[0-9a-f]{8}", workdir.name)
     assert {path.name for path in workdir.iterdir()} == {"config.json", "errors", "examples", "gallery", "results.json"}
 
     results = json.loads((workdir / "results.json").read_text())
     assert list(results["tasks"]) == ["clevr"]
+    logged = json.loads((tmp_path / "logged" / "results.json").read_text())
+    assert [logged[name] for name in ("tasks", "config")] == [results[name] for name in ("tasks", "config")]
+    assert any(path.name.startswith("events") for path in (tmp_path / "logged" / "tensorboard").iterdir())
     assert results["config"]["limit"] == 1
     assert results["config"]["model"] == str(tiny_pipeline)
     assert len(results["versions"]["weights"]) == 64
@@ -65,6 +69,7 @@ def test_tasks_that_are_not_evaluated_are_one_line_before_the_table(tiny_pipelin
         (["--config.model={empty}"], "{empty}"),
         (["--config.tasks=clevrr"], "clevrr"),
         (["--config.tasks="], "no task is chosen"),
+        (["--log=mlflow"], "log is 'mlflow', but it must be one or more of tensorboard"),
         (["--config.error=l3", "--config.model={tiny}"], "error is 'l3'"),
         (["--config.lora=none.safetensors", "--config.model={tiny}"], "none.safetensors does not exist"),
     ],

@@ -51,6 +51,7 @@ def test_from_the_command_line_to_the_adapters(tiny_pipeline, tmp_path):
         (["--config=hardneg:quick"], "hardneg comes as clevr, paper, debug, not 'quick'."),
         (["--config=clevr_tiny", "--processes=auto"], "--processes is not for --config=clevr_tiny"),
         (["--config=hardneg", "--processes=here"], "'here' is neither auto nor host:port,count,number"),
+        (["--config=clevr_tiny", "--log=mlflow"], "log is 'mlflow', but it must be one or more of tensorboard"),
         (["--config=hardneg:paper"], "coco_hardneg_train"),
     ],
 )

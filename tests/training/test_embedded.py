@@ -12,6 +12,7 @@ from configs import clevr_tiny as clevr_tiny_config
 from tests.expectations import names
 from tests.parity.torch_copy import QUICK_COMPILATION
 from tests.training import toy_run
+from tests.training.test_writers import events
 from winobench.base.errors import InputError
 from winobench.checkpoints import tokenizer_files
 from winobench.clevr import captions, questions, renderer
@@ -166,7 +167,9 @@ def test_whole_recipe_resumes_and_exports_a_folder_that_loads(recipe, config, sc
     config.autoencoder.num_steps, config.autoencoder.decay_steps = 2, 1
     config.denoiser.num_steps, config.denoiser.decay_steps = 1, 1
     config.autoencoder.batch_size = config.denoiser.batch_size = 4
-    recipe.run(config, folder)
+    recipe.run(config, folder, log=["tensorboard"])
+    for stage in ("autoencoder", "denoiser"):
+        assert {tag for _, _, tag, _ in events(folder / stage / "tensorboard")[0]} >= {"loss"}
     lengths = [1]
     if recipe.NAME == "clevr_flow":
         config.denoiser.num_steps = 2

@@ -7,6 +7,7 @@ import types
 import pytest
 
 from tests.expectations import names, raises
+from winobench.base import trackers
 from winobench.base.errors import InputError
 from winobench.training import writers
 
@@ -50,9 +51,9 @@ def events(folder):
 
 
 def test_tensorboard_gets_points_and_forgets_later_ones(tmp_path):
-    fill(writers.TensorBoard(tmp_path), 0, [1, 2, 3])
+    fill(trackers.TensorBoard(tmp_path), 0, [1, 2, 3])
     assert events(tmp_path) == ([(0, step, "loss", pytest.approx(step / 10)) for step in (1, 2, 3)], [])
-    fill(writers.TensorBoard(tmp_path), 2, [3])
+    fill(trackers.TensorBoard(tmp_path), 2, [3])
     scalars, purges = events(tmp_path)
     assert [scalar[1] for scalar in scalars] == [1, 2, 3, 3]
     assert purges == [3]
@@ -77,7 +78,7 @@ def wandb(monkeypatch):
 
 def test_weights_and_biases_goes_on_under_its_id(tmp_path, wandb):
     for start in (0, 2):
-        fill(writers.WeightsAndBiases(tmp_path / "run", "mine", {"seed": 1}), start, [start + 1])
+        fill(trackers.WeightsAndBiases(tmp_path / "run", "mine", {"seed": 1}), start, [start + 1])
     (_, first), log, finish, (_, second), _, _ = wandb
     assert first == second
     assert first["project"] == "mine"
@@ -85,7 +86,7 @@ def test_weights_and_biases_goes_on_under_its_id(tmp_path, wandb):
     assert first["config"] == {"seed": 1}
     assert log == ("log", 1, {"loss": 0.1})
     assert finish == ("finish",)
-    fill(writers.WeightsAndBiases(tmp_path / "other", None, {}), 0, [])
+    fill(trackers.WeightsAndBiases(tmp_path / "other", None, {}), 0, [])
     assert wandb[-2][1]["id"] != first["id"]
 
 
@@ -96,13 +97,17 @@ def no_wandb_variables(monkeypatch):
 
 
 def test_weights_and_biases_where_it_is_wanted(tmp_path, wandb, monkeypatch):
-    def kinds(project):
-        return [type(writer).__name__ for writer in writers.for_run(tmp_path, project=project, config={})]
+    def kinds(project, **more):
+        made = writers.for_run(tmp_path, project=project, config={}, **more)
+        return [type(writer.tracker).__name__ for writer in made]
 
     assert kinds(None) == ["TensorBoard"]
     assert kinds("mine") == ["TensorBoard", "WeightsAndBiases"]
     monkeypatch.setenv("WANDB_MODE", "offline")
     assert kinds(None) == ["TensorBoard", "WeightsAndBiases"]
+    assert kinds(None, log=["trackio"]) == ["Trackio"]
+    assert kinds("mine", log=["wandb", "tensorboard"]) == ["WeightsAndBiases", "TensorBoard"]
+    assert kinds("mine", log=["tensorboard"]) == ["TensorBoard", "WeightsAndBiases"]
 
 
 def test_a_project_without_the_library_is_refused(tmp_path, monkeypatch):

@@ -27,14 +27,14 @@ import tempfile
 import threading
 import time
 import urllib.parse
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tests import launching
 
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
 SCHEMES = ("light", "dark")
-MILLISECONDS = 60_000
+MILLISECONDS = 30_000
 """How long a page may take, on a machine that does other things too. What it takes is measured elsewhere."""
 
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
@@ -242,11 +242,13 @@ class Visit:
 
     def wait(self) -> None:
         """Waits until the page is complete."""
-        quiet = 0
+        quiet, deadline = 0, time.monotonic() + MILLISECONDS / 1_000
         while quiet < _QUIET_FRAMES:
             self.page.wait_for_function(_IS_COMPLETE)
             self.page.evaluate(_FRAMES)
             quiet = quiet + 1 if not self._asked and self.page.evaluate(_IS_COMPLETE) else 0
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"requests without an end: {[request.url for request in self._asked][:3]}")
 
     def document(self, name: str) -> Any:
         """A document of the viewer."""
@@ -285,6 +287,8 @@ class Visit:
             self._note(f"request failed: {request.url} ({request.failure})")
 
     def _heed_response(self, response: Any) -> None:
+        if response.status == 202:  # whose content the page does not read, so that it has no end
+            self._asked.discard(response.request)
         if response.status >= 400:
             self._note(f"status {response.status}: {response.url}")
 
@@ -453,13 +457,21 @@ class Round:
         return f"{self.host}, {self.size}, {self.scheme}"
 
 
-def walk(browser: Any, address: str, round: Round, folder: pathlib.Path | None = None) -> dict[str, list[str]]:
+def walk(
+    browser: Any,
+    address: str,
+    round: Round,
+    folder: pathlib.Path | None = None,
+    tell: Callable[[str], object] = lambda line: None,
+) -> dict[str, list[str]]:
     """Checks every page. Returns route -> problems, of pages that have some."""
     found = {}
     with Visit(browser, address, round.size, round.scheme) as visit:
         for number, route in enumerate(routes(visit)):
             if problems := check_page(visit, route, axe=round.axe):
                 found[route] = problems
+            for problem in problems:
+                tell(f"{round}: {route}: {problem}")
             if folder is not None:
                 called = re.sub(r"[^A-Za-z0-9.]+", "-", route).strip("-") or "runs"
                 place = folder / f"{round.host}-{round.size}-{round.scheme}"
@@ -502,12 +514,7 @@ def _main() -> None:
                     for scheme in options.schemes.split(","):
                         begun = time.monotonic()
                         round = Round(host, size, scheme)
-                        told: dict[str, list[str]] = {}
-                        for route, problems in walk(found, address, round, options.screenshots).items():
-                            for problem in problems:
-                                told.setdefault(problem, []).append(route)
-                        for problem, where in told.items():
-                            print(f"{round}: {problem}: {len(where)} pages, such as {where[:2]}", flush=True)
+                        walk(found, address, round, options.screenshots, tell=functools.partial(print, flush=True))
                         print(f"{round}: {time.monotonic() - begun:.0f} s", flush=True)
                 if host in ("given", "server"):
                     with Visit(found, address) as visit:

@@ -6,10 +6,14 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import rich.console
 import rich.progress
 import rich.text
+
+if TYPE_CHECKING:
+    from winobench.base.trackers import Watch
 
 SECONDS_BETWEEN_LINES = 30.0
 """Where the output is not a terminal: a line after this much time."""
@@ -107,12 +111,26 @@ class Progress:
 
 @contextlib.contextmanager
 def counting(
-    total: int, done: int = 0, *, label: str = "scoring", unit: str = "passes", enabled: bool = True
+    total: int,
+    done: int = 0,
+    *,
+    label: str = "scoring",
+    unit: str = "passes",
+    enabled: bool = True,
+    watch: Watch | None = None,
 ) -> Iterator[Callable[[int], None]]:
-    """A `Progress` of one count. Yields a function of the number of further ones."""
+    """A `Progress` of one count, which a watch is told as well. Yields a function of the number of further ones."""
+
+    def advance(count: int) -> None:
+        shown.advance(count)
+        if watch is not None:
+            watch.advance(count)
+
     with Progress(label, unit, enabled=enabled) as shown:
         shown.start(total, done)
-        yield shown.advance
+        if watch is not None:
+            watch.begin(done, total)
+        yield advance
 
 
 def say(line: str, console: rich.console.Console | None = None) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from winobench import metrics, parallel
-from winobench.base import options
+from winobench.base import options, trackers
 from winobench.base.errors import InputError
 from winobench.evaluation import contracts, gallery, importance, race, runner, sample_groups, summary
 from winobench.evaluation.sample_groups import SampleGroup
@@ -76,6 +76,7 @@ def evaluate(
     # Identity and errors are of the same weights, even if the model changes in the meantime.
     started, scorer = time.monotonic(), holding.hold(base.for_evaluation(scorer))
     sampling, settings, recording = of_runs.with_options(more, sampling, settings, recording)
+    trackers.read(recording.log)
     chosen = choose_tasks(tasks, settings.data_dir)
     contracts.check_questions(chosen, scorer)
     options.text().or_none().check("model", recording.model)
@@ -121,9 +122,11 @@ def evaluate(
         parallel.broadcast_from_host0(lambda: folder.open(description, overwrite=recording.overwrite))
         if hasattr(scorer, "set_cache_folder"):
             scorer.set_cache_folder(folder.path, reuse=recording.reuse)
-        how = {"reuse": recording.reuse, "progress": recording.progress}
-        work = runner.Runner(scorer, groups, folder, description["versions"], own, **how)
-        results = _score_and_summarise(work, usable, failed, description, started)
+        with lifecycle.watched(recording, folder, description, "passes") as watch:
+            how = {"reuse": recording.reuse, "progress": recording.progress, "watch": watch}
+            work = runner.Runner(scorer, groups, folder, description["versions"], own, **how)
+            results = _score_and_summarise(work, usable, failed, description, started)
+            lifecycle.tell_results(watch, results)
     return {**results, "workdir": str(folder.path)}
 
 

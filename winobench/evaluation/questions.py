@@ -14,6 +14,7 @@ import jax
 import pyarrow as pa
 
 from winobench import parallel
+from winobench.base import trackers
 from winobench.base.errors import InputError
 from winobench.base.texts import LONGEST_PROMPT, check_texts
 from winobench.evaluation import contracts, protocols, question_images
@@ -104,6 +105,7 @@ def evaluate_questions(
     """
     started = time.monotonic()
     settings, recording = of_runs.with_options(more, settings, recording)
+    trackers.read(recording.log)
     _check_arguments(responder, workdir, settings)
     settings = of_runs.checked(settings)
     protocol, data_dir, limit, config = settings.protocol, settings.data_dir, settings.limit, recording.config
@@ -151,6 +153,7 @@ def evaluate_questions(
         contextlib.closing(folder),
         lifecycle.recording(folder, description, lambda: bool(len(store) or answers.failed)),
         contextlib.closing(store),
+        lifecycle.watched(recording, folder, description, "requests") as watch,
     ):
         if recording.progress:
             lifecycle.say_where(responder, folder.path)
@@ -158,7 +161,7 @@ def evaluate_questions(
         for one in everybody:
             if hasattr(one, "log_attempts"):
                 one.log_attempts(folder.records_path / ATTEMPTS)
-        how = {"reuse": recording.reuse, "progress": recording.progress}
+        how = {"reuse": recording.reuse, "progress": recording.progress, "watch": watch}
         workloads, asked_of = _ask(responder, captions, workloads, fingerprint, store, answers, **how)
         results = _results(workloads, answers, folder, failed, identity["protocol"])
         requests = sum(len(wanted) for _, wanted in asked_of)
@@ -166,6 +169,7 @@ def evaluate_questions(
         results["seconds"] = round(answers.seconds + time.monotonic() - started, 3)
         results |= _spent(asked_of, answers)
         records.write_json(folder.results_path, results)
+        lifecycle.tell_results(watch, results)
     return {**results, "workdir": str(folder.path)}
 
 

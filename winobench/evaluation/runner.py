@@ -28,6 +28,7 @@ from winobench.runs import error_parts, records
 from winobench.scorers import base, samples
 
 if TYPE_CHECKING:
+    from winobench.base.trackers import Watch
     from winobench.scorers.session import Session
 
 RACE_OVER_PROCESSES = "a race needs a mesh of one process's devices: leave mesh out, or use mode='fixed'"
@@ -56,6 +57,7 @@ class Runner:
         *,
         reuse: bool,
         progress: bool,
+        watch: Watch | None = None,
     ):
         self.scorer = scorer
         self.groups = groups
@@ -64,6 +66,7 @@ class Runner:
         self.reuse = reuse
         self.progress = progress and parallel.is_main_process()
         self._fingerprint = fingerprint
+        self._watch = watch
 
     def check_alike(self, identity: Mapping[str, Any]) -> None:
         """Makes sure that all processes see the folder and have equal arguments, before any of them does anything."""
@@ -216,7 +219,8 @@ class Runner:
             progress_bars.say(f"{left:,} passes for {num_processes} processes. This one's share:")
         # Of several processes the first one shows its own part.
         whole, done = (total, total - left) if num_processes == 1 else (len(flat_indices), 0)
-        with progress_bars.counting(whole, done, enabled=self.progress and len(flat_indices) > 0) as advance:
+        shown = {"enabled": self.progress and len(flat_indices) > 0, "watch": self._watch}
+        with progress_bars.counting(whole, done, **shown) as advance:
             _score(group, flat_indices, range(total), self._iter_errors(group), writer, advance)
 
     def _race_share(
@@ -228,6 +232,9 @@ class Runner:
                 self.folder, group.scores, group.plan.image_hashes, group.plan.text_hashes, group.plan.pairs
             )
         flat, budget = group.errors.reshape(-1), group.errors.shape[1]
+        if self._watch is not None:
+            recorded = int(np.count_nonzero(~np.isnan(flat)))
+            self._watch.begin(recorded, recorded)
         session = self._session(group)
         competition = group.race(process=process, num_processes=num_processes, rows=session.capacity)
 
@@ -239,7 +246,8 @@ class Runner:
                     f"race: {competition.undecided:,} of {competition.num_questions:,} questions are open after {first}"
                     f" samples. To {end}: {len(missing):,} passes"
                 )
-            with progress_bars.counting(len(missing), enabled=self.progress and len(missing) > 0) as advance:
+            shown = {"enabled": self.progress and len(missing) > 0, "watch": self._watch}
+            with progress_bars.counting(len(missing), **shown) as advance:
                 _score(group, missing, flat_indices, session.iter_errors, writer, advance)
 
         competition.run(group.errors, score)

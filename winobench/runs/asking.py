@@ -6,12 +6,16 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from winobench.base import json_files, options
 from winobench.base import progress as progress_bars
 from winobench.base.errors import InputError
 from winobench.runs import responses
 from winobench.runs.requests import FINISHED, Raw, Request, Responder, Response
+
+if TYPE_CHECKING:
+    from winobench.base.trackers import Watch
 
 
 @dataclasses.dataclass
@@ -34,6 +38,7 @@ def ask(
     progress: bool = True,
     label: str = "asking",
     received: Callable[[str, Response], None] | None = None,
+    watch: Watch | None = None,
 ) -> None:
     """Reads the store, takes answers of the runs next to it, and asks for the rest, incomplete answers included.
 
@@ -43,7 +48,7 @@ def ask(
         calls = {key: request for key, request in wanted.items() if key not in parts}
         for own in parts.values():
             calls |= own
-        ask(responder, store, calls, answers, reuse=reuse, progress=progress)
+        ask(responder, store, calls, answers, reuse=reuse, progress=progress, watch=watch)
         _combine(responder, wanted, parts, answers)
         return
     if reuse:
@@ -64,7 +69,7 @@ def ask(
             answers.seconds += stored.seconds
     missing = {key: request for key, request in wanted.items() if key not in answers.read}
     answers.asked += len(missing)
-    _ask(responder, store, missing, answers, len(wanted), label if progress else None, received)
+    _ask(responder, store, missing, answers, len(wanted), label if progress else None, received, watch)
 
 
 def _ask(
@@ -75,16 +80,19 @@ def _ask(
     total: int,
     label: str | None,
     received: Callable[[str, Response], None] | None,
+    watch: Watch | None,
 ) -> None:
     """Asks for the missing answers. Without a label, nothing is shown."""
     keys, requests = list(missing), list(missing.values())
     if not requests:
+        if watch is not None:
+            watch.begin(total, total)
         if label is not None:
             progress_bars.say(f"all {total:,} responses are recorded: nothing to ask")
         return
     left = set(range(len(keys)))
     bar = progress_bars.counting(
-        total, total - len(keys), enabled=label is not None, label=label or "", unit="requests"
+        total, total - len(keys), enabled=label is not None, label=label or "", unit="requests", watch=watch
     )
     with bar as advance, contextlib.closing(_iterator(responder.ask(requests))) as incoming:
         last = time.monotonic()

@@ -43,8 +43,7 @@ class Batch:
 class ErrorStore:
     """Per-sample errors of (image, text) pairs that were scored in the same way."""
 
-    def __init__(self, table: pa.Table, timesteps: bytes = b""):
-        self._timesteps = timesteps  # JSON; empty where the parts do not say
+    def __init__(self, table: pa.Table):
         self._images, image_codes = parquet_files.encoded(table["image"])
         self._texts, text_codes = parquet_files.encoded(table["text"])
         errors = table["errors"].combine_chunks()
@@ -97,13 +96,13 @@ class ErrorStore:
         ]
         return None if batches is None or None in found else found
 
-    def raced_batches(self, examples: Examples, timesteps: np.ndarray) -> list[Batch] | None:
-        """The errors of a race with these timesteps, NaN where it never computed a sample. Scores are not compared."""
-        if json_files.parse(self._timesteps or b"[]") != timesteps.tolist():
-            return None
-        batches = self._batches(examples, len(timesteps), PLAIN, partly=True)
+    def raced_batches(self, examples: Examples, num_samples: int) -> list[Batch] | None:
+        """The errors of a race, NaN where it never computed a sample. Scores, which are of a race, are not compared."""
+        batches = self._batches(examples, num_samples, PLAIN, partly=True)
         terms = tuple(normalization.TERMS[name] for name in examples.terms or (normalization.OWN.name,))
-        return None if batches is None else [dataclasses.replace(batch, terms=terms) for batch in batches]
+        if batches is None or any(term.name not in batch.errors for batch in batches for term in terms):
+            return None
+        return [dataclasses.replace(batch, terms=terms) for batch in batches]
 
     def _batches(
         self, examples: Examples, num_samples: int | None, mean: SampleMean, *, partly: bool = False
@@ -153,18 +152,59 @@ def mean_scores(batch: Batch) -> np.ndarray:
 
 def read_error_stores(folder: pathlib.Path) -> list[ErrorStore]:
     """The parts in a run's ``errors`` folder, those that were scored in the same way together."""
-    tables: dict[tuple[bytes, ...], list[pa.Table]] = {}
+    return [ErrorStore(table) for table in _read_tables(folder).values()]
+
+
+def read_race_store(folder: pathlib.Path, timesteps: Sequence[float]) -> ErrorStore | None:
+    """The parts in a run's ``errors`` folder of a race with these timesteps; None without any."""
+    return race_store(_read_tables(folder), timesteps)
+
+
+def race_store(tables: Mapping[tuple[bytes, ...], pa.Table], timesteps: Sequence[float]) -> ErrorStore | None:
+    """The errors of a race with these timesteps, out of tables by `SAME_SCORING`; None without any.
+
+    A race that learns its timesteps, or is resumed with others, uses again what earlier parts have of the same ones.
+    """
+    given = {scoring: json_files.parse(scoring[1] or b"[]") for scoring in tables}
+    wanted = {(scores, error) for (scores, _, error), there in given.items() if there == list(timesteps)}
+    found = [
+        _of_samples(table, given[scoring], timesteps)
+        for scoring, table in tables.items()
+        if (scoring[0], scoring[2]) in wanted
+    ]
+    return ErrorStore(pa.concat_tables(found)) if found else None
+
+
+def _read_tables(folder: pathlib.Path) -> dict[tuple[bytes, ...], pa.Table]:
+    """The parts in a folder, in tables by `SAME_SCORING`."""
+    parts: dict[tuple[bytes, ...], list[pa.Table]] = {}
     for path in sorted(folder.glob("part-*.parquet")):
         try:
             table = error_parts.read_part(path)
         except (InputError, error_parts.DamagedPartError) as error:
             error_parts.refuse(path, error)
         scoring = tuple(table.schema.metadata.get(key, b"") for key in SAME_SCORING)
-        tables.setdefault(scoring, []).append(table)
-    return [
-        ErrorStore(pa.concat_tables([part.replace_schema_metadata(None) for part in parts]), scoring[1])
-        for scoring, parts in tables.items()
-    ]
+        parts.setdefault(scoring, []).append(table.replace_schema_metadata(None))
+    return {scoring: pa.concat_tables(tables) for scoring, tables in parts.items()}
+
+
+def _of_samples(table: pa.Table, there: Sequence[float], wanted: Sequence[float]) -> pa.Table:
+    """The errors of those samples that have the wanted timesteps, a row a sample where that is not all of them."""
+    same = np.array([one == other for one, other in zip(there, wanted, strict=False)], bool)
+    same = np.append(same, np.zeros(max(0, len(there) - len(same)), bool))
+    if same.all():
+        return table
+    errors = table["errors"].combine_chunks()
+    offsets = errors.offsets.to_numpy().astype(np.int64)
+    lengths = np.diff(offsets)
+    samples = parquet_files.ranges(table["first_sample"].to_numpy().astype(np.int64), lengths)
+    kept = np.flatnonzero(same[samples])
+    rows = np.repeat(np.arange(table.num_rows), lengths)[kept]
+    flat = errors.values.take(pa.array(parquet_files.ranges(offsets[:-1], lengths)[kept]))
+    columns = {"first_sample": pa.array(samples[kept].astype(np.int32))}
+    columns["errors"] = pa.ListArray.from_arrays(np.arange(len(kept) + 1, dtype=np.int32), flat)
+    found = {name: table[name].take(pa.array(rows)) for name in ("image", "text")} | columns
+    return pa.table({name: found[name] for name in table.column_names}, table.schema)
 
 
 def _reproducing(batch: Batch, stored: np.ndarray, said: tuple[str, ...] | None) -> Batch | None:

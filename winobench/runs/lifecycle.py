@@ -12,9 +12,11 @@ from typing import Any
 import jax
 
 from winobench import parallel
+from winobench.base import json_files, trackers
 from winobench.base import progress as progress_bars
 from winobench.base.errors import InputError
-from winobench.runs import provenance, records
+from winobench.runs import provenance, records, run_tables
+from winobench.runs.settings import Recording
 
 
 def versions_of(identity: Mapping[str, Any], *, on_this_machine: bool, **more: Any) -> dict[str, Any]:
@@ -61,6 +63,36 @@ def folder_for(
 
 
 @contextlib.contextmanager
+def watched(
+    recording: Recording, folder: records.RunFolder, description: Mapping[str, Any], unit: str
+) -> Iterator[trackers.Watch]:
+    """What tells the trackers of an open run how far it is. The first process does this."""
+    names = trackers.read(recording.log) if _is_first() else []
+    if recording.overwrite and _is_first():
+        trackers.forget(folder.path)
+    told = json_files.as_json({name: description[name] for name in ("model", "config", "identity", "versions")})
+    made = trackers.of_names(names, folder.path, told)
+    with contextlib.closing(trackers.Watch(made, unit)) as watch:
+        yield watch
+
+
+def tell_results(watch: trackers.Watch, results: Mapping[str, Any]) -> None:
+    """Tells the trackers the values of whole tasks with their intervals, and a table of all numbers."""
+    rows = run_tables.records(results["tasks"], groups=True)
+    values = {
+        f"{row['task']}/{row['metric']}{end}": row[column]
+        for row in rows
+        for column, end in (("value", ""), ("low", "/low"), ("high", "/high"))
+        if not row["group"]
+    }
+    watch.summarise(values, rows)
+
+
+def _is_first() -> bool:
+    return not (jax.distributed.is_initialized() and parallel.num_processes() > 1) or parallel.is_main_process()
+
+
+@contextlib.contextmanager
 def recording(
     folder: records.RunFolder, description: Mapping[str, Any], has_records: Callable[[], bool], done: str = "finished"
 ) -> Iterator[None]:
@@ -69,7 +101,7 @@ def recording(
     The folder of a run that ends before anything was recorded is taken away.
     """
     has_others = jax.distributed.is_initialized() and parallel.num_processes() > 1
-    is_first = not has_others or parallel.is_main_process()
+    is_first = _is_first()
     try:
         yield
         if is_first:

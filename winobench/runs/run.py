@@ -16,7 +16,7 @@ from winobench.base.text_tables import TableFormat
 from winobench.metrics.sample_mean import PLAIN, SampleMean
 from winobench.runs import run_tables
 from winobench.runs.columns import columns, read_table
-from winobench.runs.error_store import Batch, ErrorStore, read_error_stores
+from winobench.runs.error_store import Batch, ErrorStore, read_error_stores, read_race_store
 from winobench.runs.examples import Examples
 
 _PICTURE_COLUMNS = columns(image=pa.string(), jpeg=pa.binary())
@@ -172,8 +172,8 @@ class Run:
         record = self.tasks[task]
         if not self.has_raced(task) or record.examples is None or record.timesteps is None:
             return self.batches(task)
-        found = (store.raced_batches(record.examples, record.timesteps) for store in self.errors)
-        return next((batches for batches in found if batches is not None), None)
+        store = read_race_store(self.path / "errors", record.timesteps.tolist())
+        return None if store is None else store.raced_batches(record.examples, len(record.timesteps))
 
     def pictures(self, task: str) -> dict[str, bytes]:
         """SHA-256 of an image -> a small JPEG of it, for the examples that the run kept images of."""

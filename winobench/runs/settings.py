@@ -177,6 +177,8 @@ class Recording:
       name: begins the default folder's name.
       model: what reports call the scorer or responder.
       config: recorded in the results as it is, instead of the arguments.
+      log: experiment trackers that are told how far the run is and its results: ``tensorboard``, ``wandb`` or
+        ``trackio``, several with commas or in a list. One that fails is left out.
     """
 
     overwrite: bool = False
@@ -185,6 +187,7 @@ class Recording:
     name: str = "evaluation"
     model: str | None = None
     config: Mapping[str, Any] | None = None
+    log: str | Sequence[str] = ()
 
 
 def with_options(given: Mapping[str, Any], *parts: Any) -> list[Any]:

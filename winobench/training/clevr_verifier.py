@@ -55,11 +55,17 @@ def free_fields(config: ml_collections.ConfigDict) -> tuple[str, ...]:
     return embedded.free_fields("training")
 
 
-def run(config: ml_collections.ConfigDict, workdir: str | os.PathLike, *, max_seconds: float | None = None) -> str:
+def run(
+    config: ml_collections.ConfigDict,
+    workdir: str | os.PathLike,
+    *,
+    max_seconds: float | None = None,
+    log: Sequence[str] = (),
+) -> str:
     workdir = pathlib.Path(workdir)
     check(config)
     make_scenes(config, workdir)
-    state = train(config, workdir, max_seconds=max_seconds)
+    state = train(config, workdir, max_seconds=max_seconds, log=log)
     folder = export(config, workdir, state.ema)
     measured = accuracy(ClevrVerifier.from_pretrained(folder), config.data.num_held_out, config.seed)
     files.write_json(workdir / "accuracy.json", measured)
@@ -181,7 +187,11 @@ def vary(images: jax.Array, key: jax.Array) -> jax.Array:
 
 
 def train(
-    config: ml_collections.ConfigDict, workdir: pathlib.Path, *, max_seconds: float | None = None
+    config: ml_collections.ConfigDict,
+    workdir: pathlib.Path,
+    *,
+    max_seconds: float | None = None,
+    log: Sequence[str] = (),
 ) -> loop.TrainState:
     """Trains the verifier from ``scenes/``, or resumes."""
     graphdef, params = embedded.split_model(ClevrVerifier, network_config(config), config.seed)
@@ -193,9 +203,8 @@ def train(
 
     step, state = embedded.make_step(loss_fn, params, config.training, config.seed)
     source, folder = array_records.ShardSource(workdir / "scenes"), workdir / "verifier"
-    return embedded.train_stage(
-        step, state, source, _decoded, config.training, folder, config.seed, max_seconds=max_seconds
-    )
+    how = {"max_seconds": max_seconds, "log": log}
+    return embedded.train_stage(step, state, source, _decoded, config.training, folder, config.seed, **how)
 
 
 def export(config: ml_collections.ConfigDict, workdir: str | os.PathLike, params: loop.Params) -> pathlib.Path:

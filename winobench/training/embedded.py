@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from winobench.base import memory, random_numbers, registry
+from winobench.base import memory, random_numbers, registry, trackers
 from winobench.base.errors import InputError
 from winobench.checkpoints import tokenizer_files
 from winobench.data import array_records
@@ -89,13 +89,18 @@ class Recipe(abc.ABC):
         return default_name(config, spec, digest)
 
     def run(
-        self, config: ml_collections.ConfigDict, workdir: str | os.PathLike, *, max_seconds: float | None = None
+        self,
+        config: ml_collections.ConfigDict,
+        workdir: str | os.PathLike,
+        *,
+        max_seconds: float | None = None,
+        log: Sequence[str] = (),
     ) -> str:
         workdir = pathlib.Path(workdir)
         self.check(config)
         self.make_scenes(config, workdir)
-        self.make_latents(config, workdir)
-        state = self.train_denoiser(config, workdir, max_seconds=max_seconds)
+        self.make_latents(config, workdir, log=log)
+        state = self.train_denoiser(config, workdir, max_seconds=max_seconds, log=log)
         folder = self.export(config, workdir, state.ema)
         return f"exported {folder}: judge it with winobench eval --config=gdbench --config.model={folder}"
 
@@ -172,7 +177,9 @@ class Recipe(abc.ABC):
             }
         )
 
-    def train_autoencoder(self, config: ml_collections.ConfigDict, workdir: pathlib.Path) -> loop.Params:
+    def train_autoencoder(
+        self, config: ml_collections.ConfigDict, workdir: pathlib.Path, *, log: Sequence[str] = ()
+    ) -> loop.Params:
         """Trains, or resumes. Returns the averaged parameters."""
         settings = config.autoencoder
         graphdef, params = split_model(autoencoder_kl.AutoencoderKL, self.autoencoder_config(config), config.seed)
@@ -192,15 +199,18 @@ class Recipe(abc.ABC):
             sheet = np.concatenate([shown / np.float32(127.5) - 1, np.asarray(reconstruct(state.ema, shown))])
             save_pictures(sheet, folder / f"step-{int(state.step):06d}.png")
 
-        return train_stage(step, state, source, _only_image, settings, folder, config.seed, on_checkpoint=show).ema
+        how = {"on_checkpoint": show, "log": log}
+        return train_stage(step, state, source, _only_image, settings, folder, config.seed, **how).ema
 
-    def make_latents(self, config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
+    def make_latents(
+        self, config: ml_collections.ConfigDict, workdir: pathlib.Path, *, log: Sequence[str] = ()
+    ) -> None:
         """Trains the autoencoder and encodes every training image, with the scaling factor in a file of its own."""
         about = about_stage(config, "data", "autoencoder")
         if array_records.is_complete(workdir / "latents", about):
             return
         graphdef, _ = split_model(autoencoder_kl.AutoencoderKL, self.autoencoder_config(config), config.seed)
-        params = on_one_device(self.train_autoencoder(config, workdir))
+        params = on_one_device(self.train_autoencoder(config, workdir, log=log))
         encode = jax.jit(lambda images: nnx.merge(graphdef, params).encode(images.astype(jnp.float32) / 127.5 - 1.0)[0])
         source = array_records.ShardSource(workdir / "scenes")
         means, ids = [], []
@@ -248,7 +258,12 @@ class Recipe(abc.ABC):
         return make_step(loss, params, settings, config.seed)
 
     def train_denoiser(
-        self, config: ml_collections.ConfigDict, workdir: pathlib.Path, *, max_seconds: float | None = None
+        self,
+        config: ml_collections.ConfigDict,
+        workdir: pathlib.Path,
+        *,
+        max_seconds: float | None = None,
+        log: Sequence[str] = (),
     ) -> loop.TrainState:
         """Trains denoiser and text encoders from ``latents/``, or resumes. Generates images at checkpoints."""
         settings = config.denoiser
@@ -261,9 +276,8 @@ class Recipe(abc.ABC):
             generated = pipeline.generate(self.SHOWN, num_steps=25, guidance_scale=3.0, seed=0)
             save_pictures(generated / np.float32(127.5) - 1, folder / f"step-{int(state.step):06d}.png")
 
-        return train_stage(
-            step, state, source, transform, settings, folder, config.seed, on_checkpoint=show, max_seconds=max_seconds
-        )
+        how = {"on_checkpoint": show, "max_seconds": max_seconds, "log": log}
+        return train_stage(step, state, source, transform, settings, folder, config.seed, **how)
 
     def bundle(self, config: ml_collections.ConfigDict, workdir: pathlib.Path, params: loop.Params) -> Pipeline:
         factor = float(np.load(workdir / "latents" / "scaling_factor.npy"))
@@ -405,9 +419,12 @@ def train_stage(
     settings: ml_collections.ConfigDict,
     folder: pathlib.Path,
     seed: int,
+    *,
+    log: Sequence[str] = (),
     **options: Any,
 ) -> loop.TrainState:
-    """Trains one stage on a `ShardSource`, or resumes. The folder is named after it."""
+    """Trains one stage on a `ShardSource`, or resumes. The folder is named after it. Trackers have a run a stage."""
+    name = f"{folder.resolve().parent.name}-{folder.name}"
     checkpoints = Checkpoints(folder / "checkpoints")
     state = loop.train(
         step,
@@ -418,6 +435,7 @@ def train_stage(
         num_steps=settings.num_steps,
         checkpoints=checkpoints,
         metrics_file=folder / "metrics.jsonl",
+        writers=trackers.of_names(log, folder, settings.to_dict(), name=name),
         name=folder.name,
         log_every=settings.log_every,
         checkpoint_every=settings.checkpoint_every,

@@ -18,7 +18,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding
 
 from winobench import parallel
-from winobench.base import options, random_numbers
+from winobench.base import options, random_numbers, trackers
 from winobench.base.errors import InputError
 from winobench.base.progress import Progress
 from winobench.training import writers as metric_writers
@@ -213,7 +213,7 @@ def train(
     frozen: Params | None = None,
     validate: Callable[[TrainState], dict[str, float]] | None = None,
     validate_every: int | None = None,
-    writers: Sequence[metric_writers.Writer] = (),
+    writers: Sequence[trackers.Writer] = (),
     watched: str = "loss",
     explosion_factor: float | None = None,
 ) -> TrainState:
@@ -296,9 +296,7 @@ def _save(
 class _Journal:
     """The metrics of steps: left on the devices until a line is due, then fetched, checked, and written."""
 
-    def __init__(
-        self, name: str, outputs: Sequence[metric_writers.Writer], watch: _Watch, checkpoints: Checkpoints | None
-    ):
+    def __init__(self, name: str, outputs: Sequence[trackers.Writer], watch: _Watch, checkpoints: Checkpoints | None):
         self._name = name
         self._outputs = outputs
         self._watch = watch

@@ -13,8 +13,8 @@ from typing import Any
 from winobench.base import files, json_files
 from winobench.base.errors import InputError
 
-# Recipe -> module. It, or its ``RECIPE``, has ``run(config, workdir, max_seconds=...)``, which returns a report,
-# ``free_fields(config)``, which may change when a run continues, and ``default_name(config, spec, digest)``.
+# Recipe -> module. It, or its ``RECIPE``, has ``run(config, workdir, max_seconds=..., log=...)``, which returns a
+# report, ``free_fields(config)``, which may change when a run continues, and ``default_name(config, spec, digest)``.
 RECIPES = {
     "clevr_tiny": "winobench.training.clevr_tiny",
     "clevr_flow": "winobench.training.clevr_flow",

@@ -6,7 +6,7 @@ import math
 import os
 import pathlib
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from winobench import parallel
@@ -42,10 +42,18 @@ class Tuning:
 
     @classmethod
     def run(
-        cls, config: ml_collections.ConfigDict, workdir: str | os.PathLike, *, max_seconds: float | None = None
+        cls,
+        config: ml_collections.ConfigDict,
+        workdir: str | os.PathLike,
+        *,
+        max_seconds: float | None = None,
+        log: Sequence[str] = (),
     ) -> str:
         parallel.one_device_per_core()
         training = cls(config, pathlib.Path(workdir))
+        if log:
+            told = config.to_dict()
+            training._writers = writers.for_run(workdir, project=config.wandb, config=told, log=log)
         training.train(max_seconds=max_seconds)
         return training.report()
 

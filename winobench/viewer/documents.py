@@ -52,7 +52,7 @@ def run_document(
         "label": label or run.label,
         "model": run.model,
         "kind": "text" if run.is_text else "images",
-        "facts": what_was_run.run_facts(run),
+        "facts": [list(fact) for fact in what_was_run.run_facts(run)],
         "command": reproduce(run),
         "notes": notes,
         "failed": dict(run.failed),
@@ -203,7 +203,7 @@ def _task(run: Run, record: TaskRun, notes: list[str]) -> dict[str, Any]:
         "metric": record.metric,
         "best": record.best,
         "shown": list(record.shown),
-        "kind": _kind(run, record),
+        "kind": task_kind(run, record),
         "deterministic": record.deterministic,
         "num_samples": record.num_samples,
         "timesteps": None if record.timesteps is None else record.timesteps.tolist(),
@@ -227,7 +227,7 @@ def _task(run: Run, record: TaskRun, notes: list[str]) -> dict[str, Any]:
     }
 
 
-def _kind(run: Run, record: TaskRun) -> str:
+def task_kind(run: Run, record: TaskRun) -> str:
     if run.is_text:
         return "text"
     if record.is_bias:

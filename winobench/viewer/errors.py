@@ -11,7 +11,7 @@ import dataclasses
 import os
 import pathlib
 import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 from winobench.base.errors import InputError
 from winobench.base.texts import EMPTY_TEXT, text_hash
 from winobench.data.images import GRAY_IMAGE, image_hash
-from winobench.runs.error_store import SAME_SCORING, ErrorStore
+from winobench.runs.error_store import SAME_SCORING, Batch, ErrorStore, race_store
 from winobench.runs.examples import Examples, terms_of
 from winobench.runs.reading import read_numbers
-from winobench.runs.run import Run
+from winobench.runs.run import Run, TaskRun
 from winobench.viewer import library
 
 _COLUMNS = ["image", "text", "first_sample", "errors"]
@@ -72,14 +72,12 @@ class Errors:
             if record is None or run.is_text or not record.has_answers or record.metric is None:
                 return None
             example = self._example(root, task, row)
-            for index in self._indexes.get((root, *stamps), lambda: list(_indexes(root))):
-                store = index.store(example)
-                if store is None:
-                    continue
-                if run.has_raced(task) and record.timesteps is not None:
-                    batches = store.raced_batches(example, record.timesteps)
-                else:
-                    batches = store.batches(example, record.num_samples, record.mean)
+            tables = {
+                index.scoring: table
+                for index in self._indexes.get((root, *stamps), lambda: list(_indexes(root)))
+                if (table := index.table(example)) is not None
+            }
+            for batches in _batches(run, record, example, tables):
                 if batches is not None:
                     (batch,) = batches
                     return _plain(example, {term.name: batch.errors[term.name][0] for term in batch.terms})
@@ -115,18 +113,30 @@ class Errors:
         )
 
 
+def _batches(
+    run: Run, record: TaskRun, example: Examples, tables: Mapping[tuple[bytes, ...], pa.Table]
+) -> Iterator[list[Batch] | None]:
+    """The errors behind an example, out of tables by `SAME_SCORING`, where they are complete."""
+    if run.has_raced(record.name) and record.timesteps is not None:
+        store = race_store(tables, record.timesteps.tolist())
+        yield None if store is None else store.raced_batches(example, len(record.timesteps))
+        return
+    for table in tables.values():
+        yield ErrorStore(table).batches(example, record.num_samples, record.mean)
+
+
 @dataclasses.dataclass
 class _Index:
     """Where the pairs are that were scored in one way."""
 
     root: str
-    timesteps: bytes
+    scoring: tuple[bytes, ...]  # the values of `SAME_SCORING`
     groups: list[tuple[str, int]]  # part and row group
     keys: np.ndarray  # [n] uint64, sorted
     places: np.ndarray  # [n, 2] uint32: number of the row group, row in it
     tables: _Recent[pa.Table]
 
-    def store(self, example: Examples) -> ErrorStore | None:
+    def table(self, example: Examples) -> pa.Table | None:
         """The errors of all pairs that an example's scores can depend on; None without any."""
         texts = [*map(text_hash, example.texts[0]), text_hash(EMPTY_TEXT)]
         images = [*example.images[0], image_hash(GRAY_IMAGE)]
@@ -137,7 +147,7 @@ class _Index:
         if not len(places):
             return None
         found = [self._group(number).take(places[places[:, 0] == number, 1]) for number in np.unique(places[:, 0])]
-        return ErrorStore(pa.concat_tables(found), self.timesteps)
+        return pa.concat_tables(found)
 
     def _group(self, number: int) -> pa.Table:
         return self.tables.get(int(number), lambda: self._read(*self.groups[number]))
@@ -164,7 +174,7 @@ def _indexes(root: str) -> Iterator[_Index]:
     for scoring, (groups, keys, places) in found.items():
         joined = np.concatenate(keys)
         order = np.argsort(joined, kind="stable")
-        yield _Index(root, scoring[1], groups, joined[order], np.concatenate(places)[order], _Recent(_MOST_GROUPS))
+        yield _Index(root, scoring, groups, joined[order], np.concatenate(places)[order], _Recent(_MOST_GROUPS))
 
 
 def _keys(images: Sequence[str] | pa.ChunkedArray, texts: Sequence[str] | pa.ChunkedArray) -> np.ndarray:

@@ -53,6 +53,7 @@ def leaderboard(path: str) -> dict[str, Any]:
         "tasks": {
             name: {
                 "label": task_label(name),
+                "kind": documents.task_kind(found, task),
                 "metric": task.metric,
                 "best": task.best,
                 "shown": list(task.shown),

@@ -4,6 +4,7 @@ import { Component, Fragment, h, render } from 'preact'
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import htm from 'htm'
 
+export { count, number, percent, probability, words } from './wording.js'
 export { Component, Fragment, render, useEffect, useMemo, useRef, useState }
 export const html = htm.bind(h)
 
@@ -116,22 +117,6 @@ export function useKeys(own) {
   })
 }
 
-const MINUS = '−'
-
-export function percent(value, digits = 1) {
-  return number(100 * value, digits)
-}
-
-export function number(value, digits = 2) {
-  if (value === null || value === undefined || Number.isNaN(value)) return '–'
-  return value.toFixed(digits).replace('-', MINUS)
-}
-
-export const count = value => value.toLocaleString('en-GB')
-
-// A p-value with the digits that it needs.
-export const probability = value => (value === null || value === undefined ? '–' : value >= 0.001 ? value.toFixed(3) : String(Number(value.toPrecision(1))))
-
 const MOMENT = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' })
 const DATED = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', year: 'numeric' })
 const A_DAY = 86_400_000
@@ -143,6 +128,3 @@ export function Moment({ value }) {
   const isRecent = Math.abs(Date.now() - moment) < 200 * A_DAY
   return html`<time datetime=${value} title=${moment.toLocaleString('en-GB')}>${(isRecent ? MOMENT : DATED).format(moment)}</time>`
 }
-
-// A name of the results in words.
-export const words = name => name.replaceAll('_', ' ')

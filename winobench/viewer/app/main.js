@@ -50,7 +50,7 @@ class Guard extends Component {
 
   render({ children }, { error }) {
     if (!error) return children
-    return html`<p class="problem" role="alert">This page cannot be shown: ${error.message}</p>`
+    return html`<h1>No page</h1><p class="problem" role="alert">This page cannot be shown: ${error.message}</p>`
   }
 }
 
@@ -62,7 +62,7 @@ function Page({ parts, parameters }) {
     if (!name) return
     import(`./pages/${name}.js`).then(
       module => setPage({ name, show: module.default }),
-      () => setPage({ name, show: () => html`<p class="problem" role="alert">The page could not be loaded: reload it.</p>` }),
+      () => setPage({ name, show: () => html`<h1>No page</h1><p class="problem" role="alert">The page could not be loaded: reload it.</p>` }),
     )
   }, [name])
   useEffect(() => {

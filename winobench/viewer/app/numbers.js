@@ -13,7 +13,7 @@ export function NumberText({ entry, isPercent }) {
   return html`<b>${numberText(entry.value, isPercent)}</b> <small>${intervalText(entry, isPercent)}</small>`
 }
 
-export const metricText = ({ task, metric }) => `${task} ${words(metric)}`
+export const metricText = ({ task, label, metric }) => `${label ?? task} ${words(metric)}`
 
 export const statusText = ({ done, total, unit }) => `${count(done)} of ${count(total)} ${unit ?? ''}`.trim()
 

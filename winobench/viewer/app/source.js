@@ -91,7 +91,13 @@ export const run = slug => document_('runs', slug, 'run.json')
 export const results = slug => document_('runs', slug, 'results.json')
 export const config = slug => document_('runs', slug, 'config.json')
 export const drawn = slug => document_('runs', slug, 'drawn.json')
-export const report = slugs => document_('report', `${slugs.join('~')}.json`)
+// The report on some runs. A bundle has several runs in the order of its list only.
+export async function report(slugs) {
+  const isFixed = slugs.length > 1 && (await site()).bundle
+  const inOrder = isFixed ? (await runs()).runs.map(({ slug }) => slug).filter(slug => slugs.includes(slug)) : slugs
+  return document_('report', `${inOrder.join('~')}.json`)
+}
+
 export const picture = (slug, file) => `data/runs/${encodeURIComponent(slug)}/${file.split('/').map(encodeURIComponent).join('/')}`
 export const exported = (slug, name) => at('runs', slug, 'export', name)
 

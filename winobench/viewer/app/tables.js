@@ -45,7 +45,7 @@ export function Table({ columns, rows, caption, name, sorted, empty = 'Nothing t
         <tbody>${shown.map((row, place) => {
           const key = keyOf(row, place)
           const isWide = opened.has(key) || isOpen
-          const button = hasParts(row) && !isOpen && html`<button type="button" class="fold" aria-expanded=${isWide ? 'true' : 'false'} onClick=${() => toggle(key)} aria-label=${`Parts of this row`}>${isWide ? '▾' : '▸'}</button>`
+          const button = nested && !isOpen && (!hasParts(row) ? html`<span class="fold-space"></span>` : html`<button type="button" class="fold" aria-expanded=${isWide ? 'true' : 'false'} onClick=${() => toggle(key)} aria-label="Parts of this row">${isWide ? '▾' : '▸'}</button>`)
           return html`<${Fragment} key=${key}>
             ${line(row, key, button)}
             ${partsOf(row, place).map((part, number) => line(part, `${key}/${number}`, null, true))}

@@ -37,7 +37,7 @@ function Task({ slug, task, one, entries }) {
     ${pairs.length > 0 && html`<${Figure} title=${`Effect sizes of ${one.label}, 95% interval`} name=${`${task}-effect-sizes`} width=${720} keys=${[entries]} make=${() => forest(pairs.map(({ name, entry }) => ({ name: pairText(name), run: 0, ...entry })))} />`}
     <${Table} caption=${`Effect sizes of ${one.label}`} name=${`${task}-effect-sizes`} rows=${pairs} columns=${effectColumns(pairs)} rowKey=${({ name }) => name} empty="The task has no pairs of groups." />
     ${groups.length > 0 && html`<${Table} caption="Mean association of each group" name=${`${task}-groups`} rows=${groups} columns=${groupColumns()} rowKey=${({ name }) => name} />`}
-    ${one.rows > 0 && html`<${Fold} title="Images behind the numbers">${() => html`<${Images} slug=${slug} task=${task} />`}<//>`}
+    ${one.rows > 0 && html`<${Fold} title="Images behind the numbers">${() => html`<${Images} slug=${slug} task=${task} hasPictures=${one.has_gallery} />`}<//>`}
   </section>`
 }
 
@@ -74,7 +74,7 @@ function groupColumns() {
 const A_PAGE = 24
 
 // The images of a group in the order of their scores with a text.
-function Images({ slug, task }) {
+function Images({ slug, task, hasPictures }) {
   const [chosen, setChosen] = useState({})
   const [page, setPage] = useState(0)
   const state = useData(() => imagesOf(slug, task), [slug, task])
@@ -91,7 +91,7 @@ function Images({ slug, task }) {
         <label>Group <select value=${group} onChange=${event => choose({ group: event.target.value })}>${[...groups.keys()].map(name => html`<option>${name}</option>`)}</select></label>
         <label>Text <select value=${text} onChange=${event => choose({ text: event.target.value })}>${texts.map(name => html`<option>${name}</option>`)}</select></label>
         <span class="counted">${count(rows.length)} images, the best match with the text first</span></div>
-      <ul class="thumbs">${rows.slice(page * A_PAGE, (page + 1) * A_PAGE).map(row => html`<${Thumb} key=${row.sha256 + text} slug=${slug} task=${task} row=${row} score=${row.scores.get(text)} />`)}</ul>
+      <ul class="thumbnails">${rows.slice(page * A_PAGE, (page + 1) * A_PAGE).map(row => html`<${Thumb} key=${row.sha256 + text} hasPictures=${hasPictures} slug=${slug} task=${task} row=${row} score=${row.scores.get(text)} />`)}</ul>
       <${Pages} total=${rows.length} size=${A_PAGE} page=${page} onPage=${setPage} />`
   }}<//>`
 }
@@ -107,8 +107,8 @@ async function imagesOf(slug, task) {
   return { groups, texts: [...new Set(texts.flat())] }
 }
 
-function Thumb({ slug, task, row, score }) {
-  const state = useData(() => source.image(slug, task, row.sha256).catch(() => null), [row.sha256])
+function Thumb({ slug, task, row, score, hasPictures }) {
+  const state = useData(() => (hasPictures ? source.image(slug, task, row.sha256).catch(() => null) : null), [row.sha256])
   const [address, setAddress] = useState()
   useEffect(() => {
     if (!state.value) return

@@ -26,15 +26,16 @@ export default function Compare({ baseline, others = '', parameters }) {
       <${WholeReport} slugs=${slugs} parameters=${parameters} />`}<//>`
 }
 
-// The labels of runs, which are made unlike by the name of the folder, and the differences of each from the first.
+// The labels of runs, and the differences of each from the first.
 async function comparison(slugs) {
+  const kinds = new Set((await source.runs()).runs.filter(({ slug }) => slugs.includes(slug)).map(({ kind }) => kind))
+  if (kinds.size > 1) throw new Error(`The runs are of ${[...kinds].join(' and ')}: choose runs of one kind, which have tasks in common.`)
   const [runs, pairs] = await Promise.all([
     Promise.all(slugs.map(source.run)),
     Promise.all(slugs.slice(1).map(slug => source.pair(slugs[0], slug))),
   ])
-  const labels = runs.map(({ label }) => label)
   const tasks = Object.assign({}, ...runs.map(run => Object.fromEntries(Object.entries(run.tasks).map(([task, { label }]) => [task, label]))))
-  return { names: labels.map((label, place) => (labels.filter(one => one === label).length > 1 ? `${label} (${slugs[place]})` : label)), pairs: pairs.map(pair => ({ ...pair, rows: pair.rows.map(row => ({ ...row, label: isSkill(row.task) ? words(row.task.slice(1)) : tasks[row.task] ?? row.task })) })) }
+  return { names: runs.map(({ label }) => label), pairs: pairs.map(pair => ({ ...pair, rows: pair.rows.map(row => ({ ...row, label: isSkill(row.task) ? words(row.task.slice(1)) : tasks[row.task] ?? row.task })) })) }
 }
 
 function Who({ slugs, names }) {
@@ -102,11 +103,11 @@ function withMarks(rows, { clear_below: clearBelow, few_clusters: fewClusters })
 function Said({ rows, pair }) {
   const clear = rows.filter(({ isClear }) => isClear).length
   const what = pair.is_text ? 'pairs' : 'images'
-  return html`<p class="verdict" role="status"><b>${count(clear)} of ${count(rows.length)}</b> ${rows.length === 1 ? 'difference is' : 'differences are'} clear.${' '}
+  return html`<p class="clear-said" role="status"><b>${count(clear)} of ${count(rows.length)}</b> ${rows.length === 1 ? 'difference is' : 'differences are'} clear.${' '}
     <small>● clear: p, adjusted for ${rows.length === 1 ? 'this difference' : `these ${count(rows.length)} differences`}, is at most ${percent(pair.clear_below, 0)}%, and the runs differ on at least ${pair.few_clusters} independent ${what}. ○ the interval excludes 0, but the difference is not clear.${rows.some(({ mark }) => mark.includes('‡')) && ' ‡ the interval lacks the noise of the samples.'}</small></p>`
 }
 
-const signed = value => (value > 0 ? '+' : '') + percent(value)
+const signed = value => percent(value, 1, true)
 const measureOf = ({ label, group, metric }) => [label, group && words(group), metric !== 'accuracy' && words(metric)].filter(Boolean).join(', ')
 
 function columnsOf(slugs, names, rows, pair) {

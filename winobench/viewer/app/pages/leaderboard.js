@@ -116,7 +116,7 @@ function columnsOf(measures, by, ofMost, chosen, choose) {
       key: 'label',
       label: 'run',
       value: ({ run }) => run.label,
-      cell: ({ run }) => html`<a href=${link(['run', run.slug])}>${run.label}</a>${run.slug !== run.label && html`<small>${run.slug}</small>`}`,
+      cell: ({ run }) => html`<a href=${link(['run', run.slug])}>${run.label}</a>${!run.label.includes(run.slug) && html`<small>${run.slug}</small>`}`,
       parts: { slug: ({ run }) => run.slug, model: ({ run }) => run.model },
       style: 'name',
     },

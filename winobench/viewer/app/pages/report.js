@@ -85,7 +85,7 @@ const named = (key, number) => (number ? `${key}-table-${number + 1}` : key)
 // What is folded is made when it is opened.
 export function Fold({ title, names, isOpen = false, children }) {
   const [wasOpened, setOpened] = useState(isOpen)
-  return html`<details open=${isOpen} onToggle=${event => event.currentTarget.open && setOpened(true)}>
+  return html`<details class="folded" open=${isOpen} onToggle=${event => event.currentTarget.open && setOpened(true)}>
     <summary>${title}${names && html` <span>${names}</span>`}</summary>
     ${wasOpened && children()}
   </details>`
@@ -169,7 +169,7 @@ function Square({ square }) {
 
 function Candidate({ one }) {
   const isPicture = one.text === null
-  const kinds = ['candidate', one.is_right && 'is-right', one.is_chosen && 'is-chosen', isPicture && 'picture'].filter(Boolean)
+  const kinds = ['candidate', one.is_right && 'is-right', one.is_chosen && 'is-chosen', isPicture && 'is-picture'].filter(Boolean)
   return html`<li class=${kinds.join(' ')}>
     ${isPicture ? html`<${Picture} address=${one.picture} words=${`candidate ${one.number}`} />` : html`<span class="words">${one.text}</span>`}
     ${one.edited && html`<figure class="edit"><img src=${one.edited} alt=${`candidate ${one.number}, edited towards the text`} loading="lazy" decoding="async" /><figcaption>${one.edit}</figcaption></figure>`}

@@ -45,7 +45,7 @@ function Overview({ entry, parameters }) {
         ${run.notes.length > 0 && html`<ul class="notes">${run.notes.map(note => html`<li>${note}</li>`)}</ul>`}
         <${Numbers} run=${run} results=${results} parameters=${parameters} />
         <div class="two"><section><h2>Settings</h2><${Facts} facts=${run.facts} /><${Command} command=${run.command} /></section>
-        <${Files} slug=${slug} /></div>`)(found)}<//>`}`
+        <${Files} run=${run} /></div>`)(found)}<//>`}`
 }
 
 function Unfinished({ entry }) {
@@ -160,11 +160,11 @@ const EXPORTS = [
   ['report.html', 'HTML', 'report in one file'],
   ['model-card.md', 'Markdown', 'part of a model card'],
   ['eval_results.yaml', 'YAML', 'Hugging Face evaluation results'],
-  ['inspect.json', 'JSON', 'log for inspect view'],
+  ['inspect.zip', 'ZIP', 'logs for inspect view, one a task'],
 ]
 
-function Files({ slug }) {
-  return html`<section><h2>Files</h2><ul class="files">${EXPORTS.map(([name, format, said]) => html`
+function Files({ run: { slug, exports } }) {
+  return html`<section><h2>Files</h2><ul class="files">${EXPORTS.filter(([name]) => exports.includes(name)).map(([name, format, said]) => html`
     <li><a href=${source.exported(slug, name)} download=${`${slug}-${name}`}>${said}</a> <small>${name}, ${format}</small></li>`)}
     <li><a href=${source.raw(slug, 'results.json')} download=${`${slug}-results.json`}>results</a> <small>results.json, as the run wrote it</small></li>
     <li><a href=${source.raw(slug, 'config.json')} download=${`${slug}-config.json`}>configuration</a> <small>config.json</small></li></ul></section>`

@@ -80,12 +80,12 @@ const COLUMNS = [
     key: 'label',
     label: 'run',
     value: run => run.label,
-    cell: run => html`<a href=${addressOf(run)}>${run.label}</a>${run.slug !== run.label && html`<small>${run.slug}</small>`}`,
+    cell: run => html`<a href=${addressOf(run)}>${run.label}</a>${!run.label.includes(run.slug) && html`<small>${run.slug}</small>`}`,
     parts: { slug: run => run.slug, model: run => run.model },
     style: 'name',
   },
   { key: 'status', label: 'status', cell: run => html`<${Status} run=${run} />`, style: 'status' },
-  { key: 'first_task', label: 'first result', value: run => first(run).task, cell: run => first(run).task && metricText(first(run)), style: 'said' },
+  { key: 'first_task', label: 'first result', value: run => first(run).task, cell: run => (first(run).task ? metricText(first(run)) : run.kind === 'generated' && run.progress ? statusText(run.progress) : ''), style: 'first-result' },
   {
     key: 'first_value',
     label: 'value',
@@ -126,4 +126,4 @@ function Chosen({ runs, chosen, change }) {
   </aside>`
 }
 
-const named = ({ label, slug }) => (label === slug ? label : `${label} (${slug})`)
+const named = ({ label }) => label

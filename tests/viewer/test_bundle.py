@@ -1,0 +1,208 @@
+"""A bundle has what the server answers, whole or not at all, and nothing else of a run's folder."""
+
+import json
+import os
+import shutil
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.expectations import raises
+from tests.report.conftest import draw_nothing
+from winobench.base.errors import InputError
+from winobench.viewer import bundle, documents, library, site, tasks
+
+HOSTILE = "<img src=x onerror=alert(1)> & `~"
+
+
+class InThisProcess:
+    """A worker without its process, which takes seconds to start."""
+
+    def __init__(self, functions):
+        self._made = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def find(self, function, arguments, version, wait=0.0):
+        content = getattr(tasks, function)(**arguments)
+        if not isinstance(content, str | bytes):
+            content = json.dumps(content, allow_nan=False)
+        self._made += 1
+        path = self.folder / str(self._made)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch, tmp_path_factory):
+    monkeypatch.setattr(InThisProcess, "folder", tmp_path_factory.mktemp("made"), raising=False)
+    monkeypatch.setattr(bundle, "Worker", InThisProcess)
+    draw_nothing(monkeypatch)
+
+
+def load(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def files_of(folder):
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
+
+
+def test_a_bundle_is_what_the_server_answers(viewed, tmp_path):
+    """Of runs of every kind, one of which was killed."""
+    folder = tmp_path / "new" / "site"
+    chosen = [viewed[place] for place in (0, 2, 3, 5, 6)]
+    bundle.write(chosen, folder)
+    found = site.Site(library.Library(chosen))
+    data = folder / "data"
+    assert load(data / "site.json") == found.find("site.json").value | {"bundle": True}
+    runs = {run["slug"]: run for run in load(data / "runs.json")["runs"]}
+    assert {slug: run["status"] for slug, run in runs.items()} == {
+        **dict.fromkeys(("weak", "direct", "text-first", "drawn"), "finished"),
+        "killed": "interrupted",
+    }
+    expected = [run | {"folder": run["slug"]} for run in found.find("runs.json").value["runs"]]
+    assert list(runs.values()) == expected
+    assert load(data / "leaderboard.json") == found.find("leaderboard.json").value
+    names = {name for name in files_of(data) if not name.startswith("runs/")}
+    together = "~".join(slug for slug in runs if slug in ("weak", "direct"))
+    reports = {f"report/{slugs}.json" for slugs in ("weak", "direct", "text-first", together)}
+    assert names == {"site.json", "runs.json", "leaderboard.json", "pairs/direct~weak.json"} | reports
+    labels = [runs[slug]["label"] for slug in ("direct", "weak")]
+    assert load(data / "pairs" / "direct~weak.json") == documents.pair_document(viewed[2], viewed[0], labels)
+    weak, run = data / "runs" / "weak", found.find("runs/weak/run.json").value
+    assert load(weak / "run.json") == run | {
+        "exports": [name for name in run["exports"] if name != "inspect.zip" or (weak / "export" / name).exists()],
+        "facts": [fact for fact in run["facts"] if fact[0] != "folder"],
+    }
+    for name in ("config.json", "results.json", "examples/clevr.parquet", "gallery/clevr.parquet"):
+        assert (weak / name).read_bytes() == (viewed[0] / name).read_bytes()
+    assert {name for name in files_of(weak / "errors")} == {
+        f"{name}.parquet" for name in run["tasks"] if name != "mmbias"
+    }
+    table = documents.errors_table(tasks.read_run(viewed[0]), "square")
+    assert pq.read_table(weak / "errors" / "square.parquet").to_pylist() == table.to_pylist()
+    drawn = load(data / "runs" / "drawn" / "drawn.json")
+    assert drawn == documents.drawn_document(viewed[5], "drawn")
+    assert {image["file"] for image in drawn["images"]} | {"config.json", "drawn.json"} == files_of(
+        data / "runs" / "drawn"
+    )
+    assert files_of(data / "runs" / "killed") == {"config.json"}
+
+
+def test_the_application_is_there(viewed, tmp_path):
+    bundle.write([viewed[5]], tmp_path / "site")
+    app = {name for name in files_of(bundle.APP) if not name.startswith("data/")}
+    assert {name for name in files_of(tmp_path / "site") if not name.startswith("data/")} == app | {".nojekyll"}
+    assert all((tmp_path / "site" / name).read_bytes() == (bundle.APP / name).read_bytes() for name in app)
+    assert os.listdir(tmp_path) == ["site"]
+    assert os.stat(tmp_path / "site").st_mode & 0o777 == 0o777 & ~_umask()
+
+
+def _umask():
+    now = os.umask(0)
+    os.umask(now)
+    return now
+
+
+def test_a_bundle_replaces_a_bundle_and_nothing_else(viewed, tmp_path):
+    folder = tmp_path / "site"
+    folder.mkdir()
+    bundle.write([viewed[5]], folder)
+    (folder / "data" / "left.json").touch()
+    bundle.write([viewed[5]], folder)
+    assert not (folder / "data" / "left.json").exists()
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.tex").touch()
+    for place in (other, other / "thesis.tex", viewed[0]):
+        before = files_of(tmp_path)
+        with raises("not-empty"):
+            bundle.write([viewed[5]], place)
+        assert files_of(tmp_path) == before
+    with raises("nothing-named"):
+        bundle.write([tmp_path / "other"], tmp_path / "new")
+
+
+def test_nothing_is_left_of_a_bundle_that_fails(viewed, tmp_path, monkeypatch):
+    folder = tmp_path / "site"
+    bundle.write([viewed[5]], folder)
+    before = files_of(folder)
+    monkeypatch.setattr(bundle._Bundle, "_write_run", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
+    with raises("cannot-write", "No space left"):
+        bundle.write([viewed[5]], folder)
+    assert files_of(folder) == before
+    assert os.listdir(tmp_path) == ["site"]
+
+
+def test_runs_that_cannot_be_read(viewed, tmp_path, capsys):
+    """They are in the table of runs with a sentence, and each document of theirs is one. The others are written."""
+    root = tmp_path / "runs"
+    shutil.copytree(viewed[0], root / "good")
+    shutil.copytree(viewed[0], root / "broken")
+    (root / "broken" / "examples" / "clevr.parquet").write_bytes(b"PAR1 cut")
+    shutil.copytree(viewed[0], root / "lost")
+    (root / "lost" / "results.json").write_text("{}")
+    bundle.write([root], tmp_path / "site")
+    data = tmp_path / "site" / "data"
+    runs = {run["slug"]: run for run in load(data / "runs.json")["runs"]}
+    assert {slug: run["status"] for slug, run in runs.items()} == {
+        "good": "finished",
+        "broken": "finished",
+        "lost": "unreadable",
+    }
+    assert runs["lost"]["reason"]
+    for name in ("report/broken.json", "pairs/broken~good.json"):
+        assert "clevr.parquet" in load(data / name)["error"]
+    assert len(load(data / "report" / "good.json")["sections"]) > 3
+    assert "clevr.parquet" in capsys.readouterr().err
+    broken = load(data / "runs" / "broken" / "run.json")
+    assert broken["tasks"]["clevr"]["rows"] is None
+    assert broken["exports"] == []
+
+
+def test_hostile_folders(viewed, tmp_path):
+    """Names become safe, and links do not lead out of a run's folder."""
+    root = tmp_path / "runs"
+    run = shutil.copytree(viewed[0], root / HOSTILE)
+    shutil.copytree(viewed[0], root / "..weak")
+    secret = tmp_path / "secret.parquet"
+    secret.write_text("secret")
+    for name in ("examples/clevr.parquet", "gallery/clevr.parquet"):
+        (run / name).unlink()
+        (run / name).symlink_to(secret)
+    (run / "gallery" / "square.parquet").unlink()
+    os.mkfifo(run / "gallery" / "square.parquet")
+    bundle.write([root], tmp_path / "site")
+    data = tmp_path / "site" / "data"
+    slugs = os.listdir(data / "runs")
+    assert len(slugs) == 2
+    assert all(site._SLUGS.fullmatch(slug) and slug.strip(".") for slug in slugs)
+    assert not [path for path in (tmp_path / "site").rglob("*") if path.is_symlink()]
+    assert not [path for path in data.rglob("*") if path.is_file() and path.read_bytes() == b"secret"]
+    (slug,) = (slug for slug in slugs if slug.startswith("-img"))
+    assert not {"examples/clevr.parquet", "gallery/clevr.parquet", "gallery/square.parquet"} & files_of(
+        data / "runs" / slug
+    )
+    assert any(HOSTILE.split()[0] in run["folder"] for run in load(data / "runs.json")["runs"])
+
+
+def test_a_function_that_makes_the_command(viewed, tmp_path):
+    bundle.write([viewed[0]], tmp_path / "site", f"{__name__}:command_of")
+    assert load(tmp_path / "site" / "data" / "runs" / "weak" / "run.json")["command"] == "again clevr-tiny"
+
+
+def command_of(run):
+    return f"again {run.label}"
+
+
+def test_what_takes_too_long_has_a_sentence(viewed, tmp_path, monkeypatch):
+    monkeypatch.setattr(InThisProcess, "find", lambda *_, **named: None)
+    bundle.write([viewed[0]], tmp_path / "site")
+    assert load(tmp_path / "site" / "data" / "report" / "weak.json") == {"error": "It took too long."}
+    with pytest.raises(InputError):
+        bundle.write([tmp_path / "nothing"], tmp_path / "another")
