@@ -2,7 +2,7 @@
 
 import { count, html, link, Loaded, number, useData, useKeys, useState, useTitle, words } from '../base.js'
 import { MARGIN, amount, answered, asksSame, belongs, cellName, closest, comparisons, margin, question, scored, signed, textOf } from '../answers.js'
-import { cellsOf, comparedCells, decisions, isReproduced, less, mean, raced, shownCells } from '../evidence.js'
+import { cellsOf, comparedCells, decisions, isOfRace, isReproduced, less, mean, shownCells } from '../evidence.js'
 import { ByTimestep, Decisions, Differences, Running, Strips } from '../figures.js'
 import { Picture, SHOWN_RUNS, Verdict, cellText, othersWith, taskOf } from '../parts.js'
 import * as search from '../search.js'
@@ -33,9 +33,8 @@ function Shown({ run, about, stored, asked, slug, task, place, parameters }) {
   const evidence = useData(async () => {
     const found = about.has_errors && asked.scores ? await source.errors(slug, task, place) : null
     if (!found) return null
-    const recorded = cellsOf(found, about.weights)
-    const decided = about.raced ? raced(asked, recorded, about.order) : null
-    return { found, cells: decided ?? recorded, isExact: !about.raced || Boolean(decided) }
+    const cells = cellsOf(found, about.weights)
+    return { found, cells, isExact: !about.raced || isOfRace(asked, cells) }
   }, [])
   const others = useData(() => evidence.loading ? null : readOthers({ slug, task, place, asked, named: (parameters.with ?? '').split(',').filter(Boolean) }), [evidence.loading, parameters.with])
   const isComplete = Boolean(others.value || others.error)
@@ -155,7 +154,7 @@ function Evidence({ found, cells, isExact, asked, about, name }) {
 function Taken({ cells, isExact, asked, about, compared, budget }) {
   const most = Math.max(...cells.map(({ taken }) => taken))
   if (most === 1 && !about.raced) return html`<p>One sample for each candidate.</p>`
-  if (!isExact) return html`<p>A race, of up to ${count(budget)} samples. These are all recorded samples of the pairs: other questions may have taken some of them.</p>`
+  if (!isExact) return html`<p>A race decided this question after at most ${count(most)} of up to ${count(budget)} samples. The figures show all recorded samples of its pairs: other questions may have taken some of them.</p>`
   if (about.raced) {
     const least = Math.min(...cells.map(({ taken }) => taken))
     return html`<p>${most < budget
@@ -193,7 +192,7 @@ function Terms({ found, cells, asked, about }) {
   const formula = names.map((name, place) => (place ? ` + ${TERMS[name]?.[0] ?? words(name)}` : `−${TERMS[name]?.[0] ?? words(name)}`)).join('')
   const means = about.weights ? 'as weighted means over the samples' : 'as means over the samples'
   const note = isSame ? `Score = ${formula}, ${means}. The stored scores agree.`
-    : about.raced ? `Score = ${formula}. A race stores the winner's mean, and how far the others are behind on the samples that both took.`
+    : about.raced ? `Score = ${formula}. A race stores the winner's mean, and how far the others are behind on the samples that both took. It may weigh samples, so that plain means differ.`
       : `Score = ${formula}, ${means}. The stored scores differ from plain means: the run weighs its samples, or rounds its errors.`
   const columns = [
     { key: 'candidate', label: 'candidate' },
