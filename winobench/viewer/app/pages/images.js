@@ -11,8 +11,9 @@ const VERDICTS = [['', 'all'], ['right', 'right'], ['wrong', 'wrong'], ['none', 
 
 export default function Images({ slug, parameters }) {
   const state = useData(() => source.drawn(slug), [slug])
-  useTitle(`Generated images of ${state.value?.label ?? slug}`)
-  return html`<h1>Generated images of ${state.value?.label ?? slug}</h1>
+  const title = `Generated images of ${state.value?.models.map(labelOf).join(', ') ?? slug}`
+  useTitle(title)
+  return html`<h1>${title}</h1>
     <${Loaded} state=${state} what="the images">${drawn => html`<${Gallery} drawn=${drawn} slug=${slug} parameters=${parameters} />`}<//>`
 }
 

@@ -134,7 +134,7 @@ function Evidence({ found, cells, isExact, asked, about, name }) {
   const shares = decisions(compared)
   const hasTimes = timesteps && timesteps.length >= found.samples
   const behind = compared.slice(0, DRAWN_CANDIDATES).map(({ right, wrong, ahead: values }, place) => ({
-    name: rights.size > 1 ? `${cellName(asked, wrong)} less ${cellName(asked, right)}` : cellName(asked, wrong),
+    name: rights.size > 1 ? `${cellName(asked, wrong)} minus ${cellName(asked, right)}` : cellName(asked, wrong),
     mark: place ? 'other' : 'wrong', values: values.map(value => (value === null ? null : -value)),
   }))
   return html`
@@ -143,7 +143,7 @@ function Evidence({ found, cells, isExact, asked, about, name }) {
       <${Strips} series=${series} name=${name} />
       ${near && ahead.some(value => value !== null) && html`<${Differences} values=${ahead} names=${names} name=${name} />`}
       ${hasTimes && html`<${ByTimestep} title="Error by timestep" label="error" series=${series} names=${names} timesteps=${timesteps} name=${`${name}-timesteps`} />`}
-      ${hasTimes && near && html`<${ByTimestep} title="Right less best wrong, by timestep" label="difference of scores" zero series=${[{ name: `${names.right} less ${names.wrong}`, mark: 'right', values: ahead }]} timesteps=${timesteps} name=${`${name}-timestep-differences`} />`}
+      ${hasTimes && near && html`<${ByTimestep} title="Right minus best wrong, by timestep" label="difference of scores" zero series=${[{ name: `${names.right} minus ${names.wrong}`, mark: 'right', values: ahead }]} timesteps=${timesteps} name=${`${name}-timestep-differences`} />`}
       ${near && html`<${Running} series=${behind} names=${names} name=${name} />`}
       ${shares && html`<${Decisions} shares=${shares} name=${name} />`}
     </div>`}
@@ -162,7 +162,7 @@ function Taken({ cells, isExact, asked, about, compared, budget }) {
       : `The race took all ${count(budget)} samples for this question.`}${least < most ? ` The first candidate left it after ${count(least)}.` : ''}</p>`
   }
   const since = stableSince(compared)
-  return html`<p>${count(most)} samples for each candidate.${since === null ? '' : ` In their order, the answer is ${asked.correct ? 'right' : 'not right'} from sample ${count(since)} on.`}</p>`
+  return html`<p>${count(most)} samples for each candidate.${since === null ? '' : ` In their order, the answer stays ${asked.correct ? 'right' : 'wrong'} from sample ${count(since)} on.`}</p>`
 }
 
 function stableSince(compared) {
