@@ -36,12 +36,15 @@ function chooseRow() {
   document.activeElement.closest('tr')?.querySelector('input[type="checkbox"]')?.click()
 }
 
+// Run -> the text that the filter looks into.
+const searched = new WeakMap()
+
 function matches(run, { q, kind, status }) {
   if (kind && run.kind !== kind) return false
   if (status && run.status !== status) return false
   if (!q) return true
-  const said = [run.label, run.slug, run.model, run.folder, run.kind, run.status, ...run.tasks].join(' ').toLowerCase()
-  return q.toLowerCase().split(/\s+/).every(word => said.includes(word))
+  if (!searched.has(run)) searched.set(run, [run.label, run.slug, run.model, run.folder, run.kind, run.status, ...run.tasks].join(' ').toLowerCase())
+  return q.toLowerCase().split(/\s+/).every(word => searched.get(run).includes(word))
 }
 
 const KINDS = { images: 'images', text: 'text', generated: 'generated images' }
