@@ -62,6 +62,7 @@ async function readJson(address) {
   for (;;) {
     const response = await request(address)
     if (response.status === 202) {
+      await response.text()
       await after(POLL_MILLISECONDS)
       continue
     }

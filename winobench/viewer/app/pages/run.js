@@ -15,7 +15,10 @@ export default function Run({ slug, part, parameters }) {
   const entry = listed.value && ofSlug(listed.value, slug)
   const [label, setLabel] = useState(slug)
   useTitle(part === 'report' ? `Report on ${label}` : label)
-  useEffect(() => { if (entry) setLabel(entry.label) }, [entry])
+  useEffect(() => {
+    if (entry) setLabel(entry.label)
+    if (entry?.kind === 'generated') location.replace(link(['images', slug]))
+  }, [entry])
   if (listed.value && !entry) return html`<h1>${slug}</h1><p class="problem" role="alert">The viewer shows no run of this name. <a href="#/">Show the runs.</a></p>`
   return html`
     <p class="crumbs"><a href="#/">Runs</a> / ${part ? html`<a href=${link(['run', slug])}>${label}</a> / report` : slug}</p>

@@ -6,7 +6,7 @@ import * as source from '../source.js'
 import { Bar, Table } from '../tables.js'
 
 const WHILE_RUNNING = 2_000
-const OTHERWISE = 20_000
+const OTHERWISE = 10_000
 const A_PAGE = 100
 export const MOST_COMPARED = 6
 
