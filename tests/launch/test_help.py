@@ -20,6 +20,7 @@ SAID = {
     "eval": ["--list_tasks", "--processes", "--config.sampling.num_samples"],
     "train --config=hardneg": ["--config.loss.threshold", "--max_minutes"],
     "prepare": ["--source", "--allow_partial"],
+    "view": ["--bundle", "--open", "--port", "only this computer"],
     "report": ["runs/gdbench-*", "--out", "--gallery", "--resamples", "--seed", "--raters"],
     "plan": ["--accelerator", "--devices", "--price", "--config.model", "v5e", "h100"],
     "draw": ["--config.prompts", "--config.seeds", "t2i_compbench:FILE_OR_FOLDER", "--processes", "pictures.html"],

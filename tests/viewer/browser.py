@@ -242,11 +242,13 @@ class Visit:
 
     def wait(self) -> None:
         """Waits until the page is complete."""
-        quiet = 0
+        quiet, deadline = 0, time.monotonic() + MILLISECONDS / 1_000
         while quiet < _QUIET_FRAMES:
             self.page.wait_for_function(_IS_COMPLETE)
             self.page.evaluate(_FRAMES)
             quiet = quiet + 1 if not self._asked and self.page.evaluate(_IS_COMPLETE) else 0
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"requests without an end: {[request.url for request in self._asked][:3]}")
 
     def document(self, name: str) -> Any:
         """A document of the viewer."""
@@ -285,6 +287,8 @@ class Visit:
             self._note(f"request failed: {request.url} ({request.failure})")
 
     def _heed_response(self, response: Any) -> None:
+        if response.status == 202:  # whose content the page does not read, so that it has no end
+            self._asked.discard(response.request)
         if response.status >= 400:
             self._note(f"status {response.status}: {response.url}")
 

@@ -97,7 +97,7 @@ class Library:
         for place in self.places():
             if place.slug == slug:
                 return place
-        raise InputError(f"the run {slug!r} is not there: it was moved or deleted", code="no-such-folder")
+        raise InputError(f"the run {_text(slug, 80)!r} is not there: it was moved or deleted", code="no-such-folder")
 
     def runs(self) -> list[dict[str, Any]]:
         """What a table of runs shows, the newest first. Of a run that cannot be read, the reason."""

@@ -14,17 +14,13 @@ import pyarrow as pa
 
 import winobench
 from winobench.base.errors import InputError
+from winobench.runs.labels import shortened
 from winobench.viewer import errors, library
 
 VERSION = 1
 """Of the addresses and of what is there."""
 
-PARQUET, JSON, PNG, JPEG = (
-    "application/vnd.apache.parquet",
-    "application/json; charset=utf-8",
-    "image/png",
-    "image/jpeg",
-)
+JSON, PARQUET = "application/json; charset=utf-8", "application/vnd.apache.parquet"
 EXPORTS = {
     "model-card.md": "text/markdown; charset=utf-8",
     "eval_results.yaml": "application/yaml; charset=utf-8",
@@ -34,6 +30,7 @@ EXPORTS = {
     "report.html": "text/html; charset=utf-8",
 }
 _SLUGS = re.compile(r"[A-Za-z0-9._-]+(?:~[A-Za-z0-9._-]+)*")
+_MOST_LETTERS = 80  # of a name in a sentence
 MOST_RUNS = 6
 """Of a report."""
 
@@ -187,7 +184,7 @@ class Site:
                 f"the errors of {task} cannot be read ({said}): restore them, or evaluate again"
             ) from error
         if found is None:
-            raise Missing(f"the run has no errors behind the scores of {task}")
+            raise Missing(f"the run has no errors behind the scores of {shortened(task, _MOST_LETTERS)}")
         return found
 
 
@@ -210,4 +207,4 @@ def open_file(file: File) -> int:
         return library.opened(file.root, file.name)
     except OSError as error:
         reason = "is not there" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
-        raise Missing(f"{os.path.basename(file.name)} {reason}") from error
+        raise Missing(f"{shortened(os.path.basename(file.name), _MOST_LETTERS)} {reason}") from error
