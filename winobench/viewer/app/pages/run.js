@@ -20,6 +20,7 @@ export default function Run({ slug, part, parameters }) {
     if (entry?.kind === 'generated') location.replace(link(['images', slug]))
   }, [entry])
   if (listed.value && !entry) return html`<h1>${slug}</h1><p class="problem" role="alert">The viewer shows no run of this name. <a href="#/">Show the runs.</a></p>`
+  if (entry?.kind === 'generated') return html`<h1>${entry.label}</h1><p class="waiting" role="status">Loading the images…</p>`
   return html`
     <p class="crumbs"><a href="#/">Runs</a> / ${part ? html`<a href=${link(['run', slug])}>${label}</a> / report` : slug}</p>
     <h1>${part === 'report' ? `Report on ${label}` : label}</h1>

@@ -100,9 +100,9 @@ const COLUMNS = [
     parts: { low: run => first(run).low, high: run => first(run).high, chance: run => first(run).chance, n: run => first(run).n },
   },
   { key: 'bar', label: 'Interval', isFixed: true, cell: run => first(run).unit === '%' && html`<${Bar} ...${first(run)} />`, style: 'wide' },
-  { key: 'kind', label: 'kind', text: ({ kind }) => KINDS[kind] ?? kind },
-  { key: 'tasks', label: 'tasks', value: run => run.tasks.length, cell: run => html`<span title=${run.tasks.join(', ')}>${count(run.tasks.length)}</span>`, isNumber: true },
-  { key: 'started', label: 'started', style: 'moment', cell: ({ started }) => html`<${Moment} value=${started} />` },
+  { key: 'kind', label: 'kind', style: 'minor', text: ({ kind }) => KINDS[kind] ?? kind },
+  { key: 'tasks', label: 'tasks', value: run => run.tasks.length, cell: run => html`<span title=${run.tasks.join(', ')}>${count(run.tasks.length)}</span>`, isNumber: true, style: 'minor' },
+  { key: 'started', label: 'started', style: 'moment minor', cell: ({ started }) => html`<${Moment} value=${started} />` },
   { key: 'updated', label: 'changed', style: 'moment', cell: ({ updated }) => html`<${Moment} value=${updated} />` },
 ]
 
