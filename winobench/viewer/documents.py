@@ -207,6 +207,7 @@ def _task(run: Run, record: TaskRun, notes: list[str]) -> dict[str, Any]:
         "deterministic": record.deterministic,
         "num_samples": record.num_samples,
         "timesteps": None if record.timesteps is None else record.timesteps.tolist(),
+        "weights": None if record.mean.weights is None else record.mean.weights.tolist(),
         "raced": run.has_raced(record.name),
         "rows": rows,
         "has_errors": rows is not None and record.has_answers and not run.is_text and _has_parts(run),
