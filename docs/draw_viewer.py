@@ -16,9 +16,8 @@ from tests.viewer import browser  # noqa: E402
 
 # File -> size and page of the first run, compared with the second.
 PAGES = {
-    "viewer_question": ("desktop", "#/questions/{0}/clevr_image?right=wrong&sort=margin"),
+    "viewer_question": ("desktop", "#/questions/{0}/clevr?right=wrong&sort=margin"),
     "viewer_compare": ("desktop", "#/compare/{0}/{1}"),
-    "viewer_run": ("phone", "#/run/{0}"),
 }
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from winobench import metrics
 from winobench.base import csv_cells, text_tables
+from winobench.evaluation import gallery
 from winobench.report import wording
 
 APP = pathlib.Path(__file__).parents[2] / "winobench" / "viewer" / "app"
@@ -122,3 +123,34 @@ NUMBERS = [0, 0.0625, 0.00625, 0.125, 0.3125, 0.625, -0.0625, -0.0004, 0.0004999
 )
 def test_numbers_read_as_in_reports(called, function, calls, expected):
     assert called("wording", function, *calls) == list(expected)
+
+
+@pytest.mark.parametrize(
+    ("metric", "shape", "has_target"),
+    [
+        ("accuracy", (1, 2), True),
+        ("macro_accuracy", (3, 1), True),
+        ("recall", (6, 1), True),
+        ("all_true", (1, 3), True),
+        ("winoground", (2, 2), False),
+        ("winoground", (3, 3), False),
+        ("winoground_image", (2, 2), False),
+        ("own_texts", (2, 3), False),
+        ("all_answers", (2, 4), False),
+    ],
+)
+def test_a_margin_has_the_sign_of_the_verdict(called, metric, shape, has_target):
+    scores = np.random.default_rng(2).integers(0, 4, (60, *shape)).astype(float)
+    most = max(shape) - (metric == "all_true")
+    targets = [place % most if has_target else None for place in range(len(scores))]
+    judge = metrics.METRICS[metric]
+    outcome = judge(list(scores), targets)[judge.headline]
+    rows = [
+        {"target": target, "scores": matrix.tolist(), "correct": bool(right)}
+        for target, matrix, right in zip(targets, scores, outcome.correct, strict=True)
+    ]
+    margins = np.array(called("answers", "margin", *([row, metric] for row in rows)))
+    np.testing.assert_array_equal(margins > 0, outcome.correct)
+    assert not outcome.tie[margins > 0].any()
+    if metric in ("accuracy", "winoground") and max(shape) == 2:
+        np.testing.assert_allclose(margins, [gallery.margin(*one) for one in zip(targets, scores, strict=True)])

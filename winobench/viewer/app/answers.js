@@ -62,7 +62,7 @@ export function closest(asked, metric) {
   return least
 }
 
-// The score of the right answer less that of the best wrong one: positive where the answer is right, 0 for a tie.
+// The score of the right answer minus that of the best wrong one: positive where the answer is right, 0 for a tie.
 export function margin(asked, metric) {
   const { target, scores } = asked
   if (target === null || metric === 'all_true') return closest(asked, metric)?.margin ?? null
@@ -80,7 +80,7 @@ export function margin(asked, metric) {
   return cell > 1 ? own - best : null
 }
 
-export const MARGIN = 'The margin is the score of the right answer less that of the best wrong one. It is positive for right answers and 0 for ties. '
+export const MARGIN = 'The margin is the score of the right answer minus that of the best wrong one. It is positive for right answers and 0 for ties. '
   + 'A square of images and texts has the smallest margin of all comparisons that its metric makes.'
 
 // "right", "tie", "wrong", "failed" (the call failed), "unread" (no answer could be read), or null without a right answer.

@@ -39,47 +39,25 @@ export function mean(values) {
 
 export const less = (one, other) => one.map((value, sample) => (value === null || other[sample] === null ? null : value - other[sample]))
 
+// Sums in another order differ by this much, relative to the largest error.
+const isNear = (one, other, size) => Math.abs(one - other) <= 1e-9 * size
+const sizeOf = cells => cells.flatMap(({ errors }) => errors).reduce((most, value) => Math.max(most, Math.abs(value ?? 0)), 1)
+
 // Whether the stored scores are the means of the samples' scores.
 export function isReproduced(asked, cells) {
   const flat = asked.scores.flat()
-  return cells.every(({ cell, scores, errors }) => {
-    const size = Math.max(1, ...errors.map(value => Math.abs(value ?? 0)))
-    return isNear(mean(scores), flat[cell], size)
-  })
+  const size = sizeOf(cells)
+  return cells.every(({ cell, scores }) => isNear(mean(scores), flat[cell], size))
 }
 
-const isNear = (one, other, size) => Math.abs(one - other) <= 1e-9 * size
-
-// After how many samples, in their order, the mean is a value; null where it never is.
-function samplesOf(values, order, wanted, size) {
-  let sum = 0
-  for (const [place, sample] of order.entries()) {
-    if (values[sample] === null) return null
-    sum += values[sample]
-    if (isNear(sum / (place + 1), wanted, size)) return place + 1
-  }
-  return null
-}
-
-// The cells of a race with those samples only that decided this question: other questions of the run may have taken more
-// of the same pairs. The stored scores say how many: the winner's is its mean, and the others' are behind it by the mean
-// difference on common samples. Null where no number of samples gives them.
-export function raced(asked, cells, order) {
-  if (!order) return null
+// Whether the recorded samples of a race are those that decided this question: then they give the stored scores, which are
+// the winner's mean, and how far the others are behind it on common samples. Other questions may take more of a pair.
+export function isOfRace(asked, cells) {
   const flat = asked.scores.flat()
-  const size = Math.max(1, ...cells.flatMap(({ errors }) => errors).map(value => Math.abs(value ?? 0)))
-  const first = (values, end) => {
-    const kept = new Set(order.slice(0, end))
-    return values.map((value, sample) => (kept.has(sample) ? value : null))
-  }
+  const size = sizeOf(cells)
   const winner = cells[flat.indexOf(Math.max(...flat))]
-  const most = samplesOf(winner.scores, order, flat[winner.cell], size)
-  if (most === null) return null
-  const found = cells.map(cell => {
-    const end = isNear(mean(first(cell.scores, most)), flat[cell.cell], size) ? most : samplesOf(less(winner.scores, cell.scores), order, flat[winner.cell] - flat[cell.cell], size)
-    return end === null ? null : { ...cell, errors: first(cell.errors, end), scores: first(cell.scores, end), values: Object.fromEntries(Object.entries(cell.values).map(([name, values]) => [name, first(values, end)])), taken: end }
-  })
-  return found.includes(null) ? null : found
+  return isNear(mean(winner.scores), flat[winner.cell], size) && cells.every(({ cell, scores }) =>
+    isNear(mean(scores), flat[cell], size) || isNear(mean(less(winner.scores, scores)), flat[winner.cell] - flat[cell], size))
 }
 
 // The comparisons of a question, those with the smallest margin first: { right, wrong, ahead: [a sample] }.

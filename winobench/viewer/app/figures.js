@@ -1,5 +1,6 @@
 // Figures: SVG of documents, plots made here, and buttons that save both.
 
+import { scored, signed } from './answers.js'
 import { html, number, useEffect, useRef, useState } from './base.js'
 import { saveFigure } from './saving.js'
 import { Table } from './tables.js'
@@ -113,7 +114,7 @@ function legend(Plot, entries) {
   return entries.map(([mark, text]) => {
     const dx = offset
     offset += 7 * text.length + 18
-    return Plot.text([`● ${text}`], { frameAnchor: 'top-left', textAnchor: 'start', dx: dx - LEFT + 4, dy: -20, fill: COLOURS[mark], fontWeight: 600 })
+    return Plot.text([`● ${text}`], { frameAnchor: 'top-left', textAnchor: 'start', dx: dx - LEFT + 4, dy: -24, fill: COLOURS[mark], fontWeight: 600 })
   })
 }
 
@@ -137,7 +138,7 @@ export function Strips({ series, name }) {
   const pairs = second ? first.values.flatMap((value, sample) => (value === null || second.values[sample] === null ? [] : [{ from: value, to: second.values[sample] }])) : []
   const means = series.map(({ name: candidate, mark, values }) => ({ candidate, mark, error: mean(values.filter(value => value !== null)) }))
   const lower = pairs.filter(({ from, to }) => from < to).length
-  const description = `Error of each sample for ${series.length} candidates. ${means.map(({ candidate, error }) => `${candidate}: mean ${number(error, 3)}`).join('; ')}.`
+  const description = `Error of each sample for ${series.length} candidates. ${means.map(({ candidate, error }) => `${candidate}: mean ${scored(error)}`).join('; ')}.`
   return html`<${Figure} title="Error of each sample" name=${`${name}-samples`} keys=${[series]} numbers=${tableOf([['candidate', true], ['sample'], ['error']], points)}
     help=${`A dot is one sample, a bar the mean. All candidates meet the same noise and timestep in a sample. ${second ? `Lines join the samples of ${first.name} and ${second.name}: ${first.name} has the lower error in ${lower} of ${pairs.length}.` : ''}`}
     make=${width => drawn(width, description, {
@@ -160,9 +161,9 @@ export function Differences({ values, names, name }) {
   const middle = mean(found)
   const error = found.length > 1 ? Math.sqrt(found.reduce((sum, value) => sum + (value - middle) ** 2, 0) / (found.length - 1) / found.length) : 0
   const ahead = found.filter(value => value > 0).length
-  const description = `Score of ${names.right} less that of ${names.wrong} in each of ${found.length} samples: positive in ${ahead}, mean ${number(middle, 3)}.`
-  return html`<${Figure} title="Right less best wrong, in each sample" name=${`${name}-differences`} keys=${[values]} numbers=${tableOf([['sample'], ['difference']], points)}
-    help=${`The score of ${names.right} less that of ${names.wrong}. Above 0, the sample speaks for the right answer: ${ahead} of ${found.length} do. The line is the mean, ${number(middle, 3)}; the band is one standard error, ${number(error, 3)}.`}
+  const description = `Score of ${names.right} minus that of ${names.wrong} in each of ${found.length} samples: positive in ${ahead}, mean ${signed(middle)}.`
+  return html`<${Figure} title="Right minus best wrong, in each sample" name=${`${name}-differences`} keys=${[values]} numbers=${tableOf([['sample'], ['difference']], points)}
+    help=${`The score of ${names.right} minus that of ${names.wrong}. Above 0, the sample speaks for the right answer: ${ahead} of ${found.length} do. The line is the mean, ${signed(middle)}; the band is one standard error, ${scored(error)}.`}
     make=${width => drawn(width, description, {
       x: { label: 'sample', ticks: Math.min(found.length, width < 500 ? 6 : 12), tickFormat: 'd', domain: [0.5, values.length + 0.5] },
       y: { label: 'difference of scores', grid: true, nice: true },
@@ -200,13 +201,13 @@ function binned(values, timesteps) {
 export function ByTimestep({ series, names, timesteps, title, label, zero, name }) {
   const lines = series.map(one => ({ ...one, bins: binned(one.values, timesteps).map(bin => ({ ...bin, candidate: one.name })) }))
   const points = series.flatMap(({ mark, values }) => bySample(values).map(({ sample, value }) => ({ mark, value, timestep: timesteps[sample] })))
-  const description = `${title}. ${lines.map(({ name: candidate, bins }) => `${candidate}: ${bins.map(bin => `${number(bin.mean, 2)} near ${number(bin.timestep, 0)}`).join(', ')}`).join('; ')}.`
+  const description = `${title}. ${lines.map(({ name: candidate, bins }) => `${candidate}: ${bins.map(bin => `${scored(bin.mean)} near ${number(bin.timestep, 0)}`).join(', ')}`).join('; ')}.`
   return html`<${Figure} title=${title} name=${name} keys=${[series]} numbers=${tableOf([['candidate', true], ['timestep'], ['mean'], ['low'], ['high'], ['samples']], lines.flatMap(({ bins }) => bins))}
     help="A dot is one sample. Lines are means of neighbouring samples, and bands hold the middle half of them."
     make=${width => drawn(width, description, {
       x: { label: 'timestep', ticks: width < 500 ? 5 : 8 },
       y: { label, grid: true, nice: true },
-      ...(names && { marginTop: 50, height: 286 }),
+      ...(names && { marginTop: 58, height: 294 }),
       marks: Plot => [
         ...legend(Plot, legendOf(names, series)),
         ...(zero ? [Plot.ruleY([0], { stroke: 'var(--muted)' })] : []),
@@ -226,13 +227,13 @@ export function Running({ series, names, name }) {
       return { candidate, samples: place + 1, ahead: sum / (place + 1) }
     }) }
   })
-  const description = `Mean score less that of the right candidate, by number of samples. ${lines.map(({ points }) => points.length && `${points.at(-1).candidate}: ${number(points.at(-1).ahead, 3)} at the end`).filter(Boolean).join('; ')}.`
+  const description = `Mean score minus that of the right candidate, by number of samples. ${lines.map(({ points }) => points.length && `${points.at(-1).candidate}: ${signed(points.at(-1).ahead)} at the end`).filter(Boolean).join('; ')}.`
   return html`<${Figure} title="Mean score as samples accumulate" name=${`${name}-running`} keys=${[series]} numbers=${tableOf([['candidate', true], ['samples'], ['ahead']], lines.flatMap(({ points }) => points))}
-    help="The mean score of each wrong candidate over the first samples, less that of the right one on the same samples. The answer is right where all lines are below 0."
+    help="The mean score of each wrong candidate over the first samples, minus that of the right one on the same samples. The answer is right where all lines are below 0."
     make=${width => drawn(width, description, {
       x: { label: 'samples', ticks: width < 500 ? 5 : 10, tickFormat: 'd' },
-      y: { label: 'less the right one', grid: true, nice: true },
-      marginTop: 50, height: 286,
+      y: { label: 'minus the right one', grid: true, nice: true },
+      marginTop: 58, height: 294,
       marks: Plot => [
         ...legend(Plot, legendOf(names, series)),
         Plot.ruleY([0], { stroke: COLOURS.right, strokeWidth: 2 }),

@@ -55,7 +55,7 @@ export function Picture({ slug, task, sha256, about, name, large }) {
   if (address) return html`<img class=${size} src=${address} alt=${name} title=${sha256} />`
   if (!large) return null
   if (state.loading) return html`<span class=${`${size} none`} aria-hidden="true"></span>`
-  return html`<span class=${`${size} none`} role="img" aria-label=${`${name}, which the run has not kept`} title=${`The run has not kept this image: ${sha256}`}>${name}</span>`
+  return html`<span class="unkept" title=${`SHA-256 of its pixels: ${sha256}`}>${name} <small>(not kept by the run)</small></span>`
 }
 
 // A cell's content in words: the text, or the image's number.

@@ -62,6 +62,7 @@ async function readJson(address) {
   for (;;) {
     const response = await request(address)
     if (response.status === 202) {
+      await response.text()
       await after(POLL_MILLISECONDS)
       continue
     }
@@ -123,6 +124,9 @@ function turned(row) {
   }
 }
 
+// The size of the whole file that an answer is of.
+const sizeOf = (response, content) => (response.status === 206 ? Number(response.headers.get('Content-Range').split('/')[1]) : content.byteLength)
+
 // A file by ranges, for hyparquet. The first request brings its end, with the footer. A server without ranges sends the
 // whole file at once. The file's version is that of the first answer.
 async function ranges(address) {
@@ -134,18 +138,19 @@ async function ranges(address) {
   const first = await ask(`-${FOOTER_BYTES}`)
   const end = await first.arrayBuffer()
   const version = first.headers.get('ETag')
-  const byteLength = first.status === 206 ? Number(first.headers.get('Content-Range').split('/')[1]) : end.byteLength
+  const byteLength = sizeOf(first, end)
   const begin = byteLength - end.byteLength
   return {
     byteLength,
     async slice(from, to = byteLength) {
       if (from >= begin) return end.slice(from - begin, to - begin)
       const response = await ask(`${from}-${to - 1}`)
-      if (response.headers.get('ETag') !== version || response.status !== 206) {
+      const content = await response.arrayBuffer()
+      if (response.headers.get('ETag') !== version || sizeOf(response, content) !== byteLength) {
         tables.clear()
         throw new Error('The file has changed since the page was opened: reload the page.')
       }
-      return response.arrayBuffer()
+      return response.status === 206 ? content : content.slice(from, to)
     },
   }
 }
@@ -281,6 +286,13 @@ export async function image(slug, task, sha256) {
 }
 
 let listed = {}
+
+// A file as a Blob.
+export async function file(address) {
+  const response = await request(address)
+  if (!response.ok) throw await failure(response, address)
+  return response.blob()
+}
 
 // All runs, as they are now. An answer that is the same as before is the same object. isFixed: it never changes.
 export async function runs() {

@@ -67,14 +67,14 @@ function Found({ found: { rows, counts }, both, slugs, tasks, parameters }) {
     ${!shown.length && html`<p class="empty">${rows.length ? 'No flip passes the filters.' : 'There is none: both runs have the same questions right.'}</p>`}
     <${Pages} total=${shown.length} size=${SIZE} page=${page} onPage=${next => change({ page: next ? next + 1 : '' })} />
     ${shown.length > 0 && html`<${SaveTable} caption=${`Flips between ${both[0].label} and ${both[1].label}`} name="flips" columns=${columns(both, ways, labels)} rows=${shown} />
-      <p class="note">The surest flips come first. “+2 against −1” are the margins of ${both[0].label} and ${both[1].label}: the score of the right answer less that of the best wrong one. For the order, each margin is divided by the median size of the margins of its run and task, and both sizes are added.</p>`}
+      <p class="note">The surest flips come first. “+2 against −1” are the margins of ${both[0].label} and ${both[1].label}: the score of the right answer minus that of the best wrong one. For the order, each margin is divided by the median size of the margins of its run and task, and both sizes are added.</p>`}
     <h2>By task and group</h2>
     <${Table} caption="Flips by task and group" name="flips-by-group" rows=${table.filter(({ task }) => !filters.task || task === filters.task)} rowKey=${({ task, group }) => `${task} ${group}`} columns=${[
       { key: 'task', label: 'task', value: ({ task }) => labels[task] },
       { key: 'group', label: 'group', value: ({ group }) => (group ? words(group) : 'all'), cell: ({ task, group }) => html`<a href=${link(['flips', ...slugs], { task, group })}>${group ? words(group) : 'all'}</a>` },
       { key: 'first', label: ways.first, isNumber: true, cell: ({ first }) => count(first) },
       { key: 'second', label: ways.second, isNumber: true, cell: ({ second }) => count(second) },
-      { key: 'net', label: 'second less first', isNumber: true, value: ({ first, second }) => second - first, cell: ({ first, second }) => number(second - first, 0) },
+      { key: 'net', label: `${both[1].label} minus ${both[0].label}`, isNumber: true, value: ({ first, second }) => second - first, cell: ({ first, second }) => number(second - first, 0) },
     ]} />
     <${Table} caption="All answers by task" name="answers-by-task" rows=${counts} rowKey=${({ task }) => task} columns=${[
       { key: 'task', label: 'task', value: ({ task }) => labels[task] },

@@ -1,6 +1,6 @@
 // Generated images with their prompts, verdicts and judgements.
 
-import { count, html, link, Loaded, number, percent, useData, useEffect, useMemo, useQuery, useRef, useTitle, words } from '../base.js'
+import { count, html, link, Loaded, number, percent, useData, useEffect, useMemo, useQuery, useRef, useState, useTitle, words } from '../base.js'
 import { Search, Select, pageOf } from '../parts.js'
 import * as source from '../source.js'
 import { Pages, SaveTable, Table } from '../tables.js'
@@ -11,8 +11,9 @@ const VERDICTS = [['', 'all'], ['right', 'right'], ['wrong', 'wrong'], ['none', 
 
 export default function Images({ slug, parameters }) {
   const state = useData(() => source.drawn(slug), [slug])
-  useTitle(`Generated images of ${state.value?.label ?? slug}`)
-  return html`<h1>Generated images of ${state.value?.label ?? slug}</h1>
+  const title = `Generated images of ${state.value?.models.map(labelOf).join(', ') ?? slug}`
+  useTitle(title)
+  return html`<h1>${title}</h1>
     <${Loaded} state=${state} what="the images">${drawn => html`<${Gallery} drawn=${drawn} slug=${slug} parameters=${parameters} />`}<//>`
 }
 
@@ -83,8 +84,9 @@ const people = ({ images }) => [...new Set(images.flatMap(({ judgements }) => Ob
 const sign = image => ({ right: html`<span class="outcome right">✓ right</span>`, wrong: html`<span class="outcome wrong">✗ wrong</span>`, none: null })[verdictOf(image)]
 
 function Drawn({ image, slug, onOpen }) {
+  const [isLost, setLost] = useState(false)
   return html`<figure>
-    <button type="button" onClick=${onOpen} aria-label=${`Show large: ${image.model}, seed ${image.seed}, ${image.prompt}`}><img loading="lazy" decoding="async" src=${source.picture(slug, image.thumbnail ?? image.file)} alt=${`${image.model}, seed ${image.seed}`} /></button>
+    ${isLost ? html`<p class="picture none">The image is not there any more.</p>` : html`<button type="button" onClick=${onOpen} aria-label=${`Show large: ${image.model}, seed ${image.seed}, ${image.prompt}`}><img loading="lazy" decoding="async" src=${source.picture(slug, image.thumbnail ?? image.file)} alt=${`${image.model}, seed ${image.seed}`} onError=${() => setLost(true)} /></button>`}
     <figcaption>${image.model}, seed ${image.seed} ${sign(image)}${Object.entries(image.judgements ?? {}).map(([person, label]) => html`<br />${person}: ${words(String(label))}`)}</figcaption>
   </figure>`
 }

@@ -2,7 +2,7 @@
 
 import { count, html, link, Loaded, number, useData, useKeys, useState, useTitle, words } from '../base.js'
 import { MARGIN, amount, answered, asksSame, belongs, cellName, closest, comparisons, margin, question, scored, signed, textOf } from '../answers.js'
-import { cellsOf, comparedCells, decisions, isReproduced, less, mean, raced, shownCells } from '../evidence.js'
+import { cellsOf, comparedCells, decisions, isOfRace, isReproduced, less, mean, shownCells } from '../evidence.js'
 import { ByTimestep, Decisions, Differences, Running, Strips } from '../figures.js'
 import { Picture, SHOWN_RUNS, Verdict, cellText, othersWith, taskOf } from '../parts.js'
 import * as search from '../search.js'
@@ -24,7 +24,7 @@ export default function Question({ slug, task, row, parameters }) {
     return { run, about, stored, asked: question(stored) }
   }, [slug, task, place])
   useTitle(`Question ${row} of ${task}, ${state.value?.run.label ?? slug}`)
-  return html`<${Loaded} state=${state} what="the question">${found => html`<${Shown} ...${found} slug=${slug} task=${task} place=${place} parameters=${parameters} />`}<//>`
+  return html`${state.error && html`<h1>Question ${row} of ${task}</h1>`}<${Loaded} state=${state} what="the question">${found => html`<${Shown} ...${found} slug=${slug} task=${task} place=${place} parameters=${parameters} />`}<//>`
 }
 
 function Shown({ run, about, stored, asked, slug, task, place, parameters }) {
@@ -33,9 +33,8 @@ function Shown({ run, about, stored, asked, slug, task, place, parameters }) {
   const evidence = useData(async () => {
     const found = about.has_errors && asked.scores ? await source.errors(slug, task, place) : null
     if (!found) return null
-    const recorded = cellsOf(found, about.weights)
-    const decided = about.raced ? raced(asked, recorded, about.order) : null
-    return { found, cells: decided ?? recorded, isExact: !about.raced || Boolean(decided) }
+    const cells = cellsOf(found, about.weights)
+    return { found, cells, isExact: !about.raced || isOfRace(asked, cells) }
   }, [])
   const others = useData(() => evidence.loading ? null : readOthers({ slug, task, place, asked, named: (parameters.with ?? '').split(',').filter(Boolean) }), [evidence.loading, parameters.with])
   const isComplete = Boolean(others.value || others.error)
@@ -135,7 +134,7 @@ function Evidence({ found, cells, isExact, asked, about, name }) {
   const shares = decisions(compared)
   const hasTimes = timesteps && timesteps.length >= found.samples
   const behind = compared.slice(0, DRAWN_CANDIDATES).map(({ right, wrong, ahead: values }, place) => ({
-    name: rights.size > 1 ? `${cellName(asked, wrong)} less ${cellName(asked, right)}` : cellName(asked, wrong),
+    name: rights.size > 1 ? `${cellName(asked, wrong)} minus ${cellName(asked, right)}` : cellName(asked, wrong),
     mark: place ? 'other' : 'wrong', values: values.map(value => (value === null ? null : -value)),
   }))
   return html`
@@ -144,7 +143,7 @@ function Evidence({ found, cells, isExact, asked, about, name }) {
       <${Strips} series=${series} name=${name} />
       ${near && ahead.some(value => value !== null) && html`<${Differences} values=${ahead} names=${names} name=${name} />`}
       ${hasTimes && html`<${ByTimestep} title="Error by timestep" label="error" series=${series} names=${names} timesteps=${timesteps} name=${`${name}-timesteps`} />`}
-      ${hasTimes && near && html`<${ByTimestep} title="Right less best wrong, by timestep" label="difference of scores" zero series=${[{ name: `${names.right} less ${names.wrong}`, mark: 'right', values: ahead }]} timesteps=${timesteps} name=${`${name}-timestep-differences`} />`}
+      ${hasTimes && near && html`<${ByTimestep} title="Right minus best wrong, by timestep" label="difference of scores" zero series=${[{ name: `${names.right} minus ${names.wrong}`, mark: 'right', values: ahead }]} timesteps=${timesteps} name=${`${name}-timestep-differences`} />`}
       ${near && html`<${Running} series=${behind} names=${names} name=${name} />`}
       ${shares && html`<${Decisions} shares=${shares} name=${name} />`}
     </div>`}
@@ -155,7 +154,7 @@ function Evidence({ found, cells, isExact, asked, about, name }) {
 function Taken({ cells, isExact, asked, about, compared, budget }) {
   const most = Math.max(...cells.map(({ taken }) => taken))
   if (most === 1 && !about.raced) return html`<p>One sample for each candidate.</p>`
-  if (!isExact) return html`<p>A race, of up to ${count(budget)} samples. These are all recorded samples of the pairs: other questions may have taken some of them.</p>`
+  if (!isExact) return html`<p>A race decided this question after at most ${count(most)} of up to ${count(budget)} samples. The figures show all recorded samples of its pairs: other questions may have taken some of them.</p>`
   if (about.raced) {
     const least = Math.min(...cells.map(({ taken }) => taken))
     return html`<p>${most < budget
@@ -163,7 +162,7 @@ function Taken({ cells, isExact, asked, about, compared, budget }) {
       : `The race took all ${count(budget)} samples for this question.`}${least < most ? ` The first candidate left it after ${count(least)}.` : ''}</p>`
   }
   const since = stableSince(compared)
-  return html`<p>${count(most)} samples for each candidate.${since === null ? '' : ` In their order, the answer is ${asked.correct ? 'right' : 'not right'} from sample ${count(since)} on.`}</p>`
+  return html`<p>${count(most)} samples for each candidate.${since === null ? '' : ` In their order, the answer stays ${asked.correct ? 'right' : 'wrong'} from sample ${count(since)} on.`}</p>`
 }
 
 function stableSince(compared) {
@@ -193,7 +192,7 @@ function Terms({ found, cells, asked, about }) {
   const formula = names.map((name, place) => (place ? ` + ${TERMS[name]?.[0] ?? words(name)}` : `−${TERMS[name]?.[0] ?? words(name)}`)).join('')
   const means = about.weights ? 'as weighted means over the samples' : 'as means over the samples'
   const note = isSame ? `Score = ${formula}, ${means}. The stored scores agree.`
-    : about.raced ? `Score = ${formula}. A race stores the winner's mean, and how far the others are behind on the samples that both took.`
+    : about.raced ? `Score = ${formula}. A race stores the winner's mean, and how far the others are behind on the samples that both took. It may weigh samples, so that plain means differ.`
       : `Score = ${formula}, ${means}. The stored scores differ from plain means: the run weighs its samples, or rounds its errors.`
   const columns = [
     { key: 'candidate', label: 'candidate' },

@@ -17,7 +17,7 @@ export default function Questions({ slug, task, parameters }) {
     return { run, about: taskOf(run, task) }
   }, [slug, task])
   useTitle(`Questions of ${task}, ${state.value?.run.label ?? slug}`)
-  return html`<${Loaded} state=${state} what="the task">${found => html`<${List} ...${found} slug=${slug} task=${task} parameters=${parameters} />`}<//>`
+  return html`${state.error && html`<h1>Questions of ${task}</h1>`}<${Loaded} state=${state} what="the task">${found => html`<${List} ...${found} slug=${slug} task=${task} parameters=${parameters} />`}<//>`
 }
 
 // What the list shows: the rows' numbers and counts by verdict where something filters or sorts, else the table's order.
