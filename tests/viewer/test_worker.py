@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -93,6 +95,14 @@ def test_the_process_ends_when_nobody_asks_and_with_the_worker(monkeypatch):
     assert time.monotonic() - began < 5
     wait_for(lambda: not alive(process))
     assert not second.exists()
+
+
+def test_the_process_ends_with_a_server_that_is_killed():
+    words = [sys.executable, "-m", "winobench.viewer.worker"]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    print(json.dumps([FUNCTIONS, "absent"]) + json.dumps(["slowly", {"seconds": 600}]), file=process.stdin, flush=True)
+    process.stdin.close()
+    assert process.wait(timeout=20) == 0
 
 
 def test_a_document_that_takes_too_long_is_given_up(monkeypatch):

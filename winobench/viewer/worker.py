@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import Any
 
 import winobench
 from winobench.base import files
@@ -190,8 +190,17 @@ def main() -> None:
     os.dup2(2, 1)  # what libraries print is not an answer
     with contextlib.suppress(OSError):
         pathlib.Path("/proc/self/oom_score_adj").write_text(_OUT_OF_MEMORY_FIRST)
+    lines: queue.Queue[str] = queue.Queue()
+    threading.Thread(target=_listen, args=(lines,), daemon=True).start()
+    while True:
+        print(json.dumps(_computed(lines.get())), file=answers, flush=True)
+
+
+def _listen(lines: queue.Queue[str]) -> None:
+    """Takes what is asked. Ends the process, also in the middle of a document, once nobody is there to ask."""
     for line in sys.stdin:
-        _reply(answers, _computed(line))
+        lines.put(line)
+    os._exit(0)
 
 
 def _computed(line: str) -> dict[str, Any]:
@@ -210,10 +219,6 @@ def _computed(line: str) -> dict[str, Any]:
         said = " ".join(str(error).split())[:300]
         return {"crash": f"the document cannot be made ({type(error).__name__}: {said}): report this as a fault"}
     return {}
-
-
-def _reply(answers: TextIO, answer: Mapping[str, Any]) -> None:
-    print(json.dumps(answer), file=answers, flush=True)
 
 
 if __name__ == "__main__":
