@@ -10,7 +10,7 @@ const A_LETTER = 6.8
 
 // Values with their intervals around 0. Points: { name, run (a number, for its colour), value, low, high, isHollow }.
 // Several runs share the band of a name.
-export async function forest(points) {
+export async function forest(points, description) {
   const Plot = await plotting()
   const width = Math.min(WIDEST, document.querySelector('main').clientWidth)
   const names = [...new Set(points.map(({ name }) => name))]
@@ -21,7 +21,7 @@ export async function forest(points) {
   const side = { domain: names, label: null, tickFormat: cut, tickSize: 0 }
   const place = several ? { fy: 'name', y: 'run' } : { y: 'name' }
   const colour = ({ run }) => `var(--run-${run})`
-  return Plot.plot({
+  const plot = Plot.plot({
     width,
     height: 46 + names.length * (several ? OF_SEVERAL * runs.length + 8 : A_LINE),
     marginLeft: 16 + A_LETTER * letters,
@@ -37,4 +37,8 @@ export async function forest(points) {
       Plot.dot(points, { ...place, x: 'value', fill: point => (point.isHollow ? 'var(--ground)' : colour(point)), stroke: colour, r: 4, strokeWidth: 1.6, title: point => `${point.name}: ${number(point.value)} (${number(point.low)} to ${number(point.high)})` }),
     ],
   })
+  plot.setAttribute('role', 'img')
+  for (const part of plot.querySelectorAll('[aria-label]')) part.removeAttribute('aria-label')
+  plot.setAttribute('aria-label', description)
+  return plot
 }

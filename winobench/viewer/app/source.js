@@ -287,6 +287,13 @@ export async function image(slug, task, sha256) {
 
 let listed = {}
 
+// A file as a Blob.
+export async function file(address) {
+  const response = await request(address)
+  if (!response.ok) throw await failure(response, address)
+  return response.blob()
+}
+
 // All runs, as they are now. An answer that is the same as before is the same object. isFixed: it never changes.
 export async function runs() {
   const isFixed = (await site()).bundle

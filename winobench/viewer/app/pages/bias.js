@@ -34,7 +34,7 @@ function Task({ slug, task, one, entries }) {
   const groups = rows.filter(({ group }) => group)
   return html`<section><h2>${one.label}</h2>
     <ul class="tiles">${totals.map(({ name, entry }) => html`<li><b>${number(entry.value)}</b> ${words(name)} <small>${number(entry.low)} to ${number(entry.high)}, ${count(entry.n)} images${entry.without_bias !== undefined && entry.without_bias !== null && `; without any bias ${number(entry.without_bias)}`}</small></li>`)}</ul>
-    ${pairs.length > 0 && html`<${Figure} title=${`Effect sizes of ${one.label}, 95% interval`} name=${`${task}-effect-sizes`} width=${720} keys=${[entries]} make=${() => forest(pairs.map(({ name, entry }) => ({ name: pairText(name), run: 0, ...entry })))} />`}
+    ${pairs.length > 0 && html`<${Figure} title=${`Effect sizes of ${one.label}, 95% interval`} name=${`${task}-effect-sizes`} width=${720} keys=${[entries]} make=${() => forest(pairs.map(({ name, entry }) => ({ name: pairText(name), run: 0, ...entry })), `Effect sizes of ${one.label}`)} />`}
     <${Table} caption=${`Effect sizes of ${one.label}`} name=${`${task}-effect-sizes`} rows=${pairs} columns=${effectColumns(pairs)} rowKey=${({ name }) => name} empty="The task has no pairs of groups." />
     ${groups.length > 0 && html`<${Table} caption="Mean association of each group" name=${`${task}-groups`} rows=${groups} columns=${groupColumns()} rowKey=${({ name }) => name} />`}
     ${one.rows > 0 && html`<${Fold} title="Images behind the numbers">${() => html`<${Images} slug=${slug} task=${task} hasPictures=${one.has_gallery} />`}<//>`}

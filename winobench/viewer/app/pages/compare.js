@@ -121,7 +121,7 @@ function columnsOf(slugs, names, rows, pair) {
       text: row => (isSkill(row.task) ? `skill: ${measureOf(row)}` : measureOf(row)),
       value: row => row.task,
       cell: row => html`<${Name} row=${row} to=${flips(row)} />`,
-      parts: { metric: row => row.metric, group: row => row.group },
+      parts: { metric: row => row.metric, group: row => row.group, baseline: () => names[0], ...(names.length < 3 && { run: () => names[1] }) },
       style: 'name',
     },
     ...(names.length > 2 ? [{ key: 'run', label: 'run', value: row => names[row.run], style: 'run-name', cell: row => html`<${Swatch} run=${row.run} /> ${names[row.run]}` }] : []),
@@ -147,7 +147,7 @@ function Name({ row, to }) {
 function Forest({ rows, baseline }) {
   const shown = rows.slice(0, MOST_PLOTTED)
   const said = rows.length > shown.length ? ` (the first ${shown.length} of ${count(rows.length)} rows)` : ''
-  const make = () => forest(shown.map(row => ({ name: measureOf(row), run: row.run, value: 100 * row.difference, low: 100 * row.low, high: 100 * row.high, isHollow: !row.isClear })))
+  const make = () => forest(shown.map(row => ({ name: measureOf(row), run: row.run, value: 100 * row.difference, low: 100 * row.low, high: 100 * row.high, isHollow: !row.isClear })), `Differences from ${baseline}`)
   return html`<${Figure} title=${`Difference from ${baseline} in percentage points, 95% interval; filled where it is clear${said}`} name="differences-plot" keys=${[rows]} width=${860} make=${make} />`
 }
 

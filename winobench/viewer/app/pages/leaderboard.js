@@ -24,11 +24,11 @@ function Board({ runs, parameters }) {
   const kind = query.kind ?? mostOf(runs.map(run => run.kind))
   const ofKind = useMemo(() => runs.filter(run => run.kind === kind), [runs, kind])
   const measures = useMemo(() => measuresOf(ofKind), [ofKind])
-  if (!runs.length) return html`<p class="empty">No run has finished.</p>`
-  const chosen = chosenOf(measures, query.tasks)
+  const chosen = useMemo(() => chosenOf(measures, query.tasks), [measures, query.tasks])
   const by = chosen.find(({ key }) => key === query.by) ?? chosen[0]
   const least = Number(query.n) || 0
-  const shown = ofKind.filter(run => matches(run, query.q) && chosen.some(({ task, metric }) => (entryOf(run, task, metric)?.n ?? -1) >= least))
+  const shown = useMemo(() => ofKind.filter(run => matches(run, query.q) && chosen.some(({ task, metric }) => (entryOf(run, task, metric)?.n ?? -1) >= least)), [ofKind, query.q, chosen, least])
+  if (!runs.length) return html`<p class="empty">No run has finished.</p>`
   return html`
     <search class="filters">
       <label>Filter <input type="search" value=${query.q ?? ''} placeholder="model or folder" onInput=${event => change({ q: event.target.value })} /></label>
@@ -41,7 +41,12 @@ function Board({ runs, parameters }) {
     ${by && html`<${Ranking} key=${by.key} runs=${shown} measures=${chosen} by=${by} query=${query} change=${change} />`}`
 }
 
-const mostOf = values => [...new Set(values)].sort((one, other) => values.filter(value => value === other).length - values.filter(value => value === one).length)[0]
+// The most frequent value.
+function mostOf(values) {
+  const counts = new Map()
+  for (const value of values) counts.set(value, (counts.get(value) ?? 0) + 1)
+  return [...counts].reduce((most, one) => (one[1] > most[1] ? one : most), [undefined, 0])[0]
+}
 
 const matches = ({ label, slug, model }, q) => !q || q.toLowerCase().split(/\s+/).every(word => `${label} ${slug} ${model}`.toLowerCase().includes(word))
 
@@ -82,7 +87,7 @@ function Ranking({ runs, measures, by, query, change }) {
   const ofMost = useMemo(() => new Map(measures.map(({ task }) => [task, mostOf(runs.filter(run => run.tasks[task]).map(run => run.tasks[task].data))])), [runs, measures])
   const chosen = (query.chosen ?? '').split(',').filter(Boolean)
   const choose = (slug, is) => change({ chosen: (is ? [...chosen, slug] : chosen.filter(one => one !== slug)).join(',') })
-  const columns = columnsOf(measures, by, ofMost, chosen, choose)
+  const columns = useMemo(() => columnsOf(measures, by, ofMost, chosen, choose), [measures, by, ofMost, query])
   const [baseline, ...others] = chosen
   return html`
     <p class="intro">Ranked by ${by.said}. Runs whose intervals overlap are not told apart: the rank is the range of places that a run may have. A comparison tests two runs on the same questions, and finds smaller differences.${different > 0 && ` ≠ marks results on other questions (another version or part of the data, another prompt, another limit). ${different === 1 ? 'One run has' : `${count(different)} runs have`} such a result in ${by.label} and no rank.`}</p>

@@ -2,6 +2,7 @@
 
 import { count, html, link, Loaded, Moment, useData, useEffect, useLive, useMemo, useQuery, useState, useTitle, words } from '../base.js'
 import { intervalText, isShare, numberText, rowName } from '../numbers.js'
+import { download } from '../saving.js'
 import * as source from '../source.js'
 import { Bar, Table } from '../tables.js'
 import { Command, Facts, Report } from './report.js'
@@ -14,8 +15,12 @@ export default function Run({ slug, part, parameters }) {
   const entry = listed.value && ofSlug(listed.value, slug)
   const [label, setLabel] = useState(slug)
   useTitle(part === 'report' ? `Report on ${label}` : label)
-  useEffect(() => { if (entry) setLabel(entry.label) }, [entry])
+  useEffect(() => {
+    if (entry) setLabel(entry.label)
+    if (entry?.kind === 'generated') location.replace(link(['images', slug]))
+  }, [entry])
   if (listed.value && !entry) return html`<h1>${slug}</h1><p class="problem" role="alert">The viewer shows no run of this name. <a href="#/">Show the runs.</a></p>`
+  if (entry?.kind === 'generated') return html`<h1>${entry.label}</h1><p class="waiting" role="status">Loading the images…</p>`
   return html`
     <p class="crumbs"><a href="#/">Runs</a> / ${part ? html`<a href=${link(['run', slug])}>${label}</a> / report` : slug}</p>
     <h1>${part === 'report' ? `Report on ${label}` : label}</h1>
@@ -165,7 +170,23 @@ const EXPORTS = [
 
 function Files({ run: { slug, exports } }) {
   return html`<section><h2>Files</h2><ul class="files">${EXPORTS.filter(([name]) => exports.includes(name)).map(([name, format, said]) => html`
-    <li><a href=${source.exported(slug, name)} download=${`${slug}-${name}`}>${said}</a> <small>${name}, ${format}</small></li>`)}
-    <li><a href=${source.raw(slug, 'results.json')} download=${`${slug}-results.json`}>results</a> <small>results.json, as the run wrote it</small></li>
-    <li><a href=${source.raw(slug, 'config.json')} download=${`${slug}-config.json`}>configuration</a> <small>config.json</small></li></ul></section>`
+    <li><${File} address=${source.exported(slug, name)} name=${`${slug}-${name}`} said=${said} /> <small>${name}, ${format}</small></li>`)}
+    <li><${File} address=${source.raw(slug, 'results.json')} name=${`${slug}-results.json`} said="results" /> <small>results.json, as the run wrote it</small></li>
+    <li><${File} address=${source.raw(slug, 'config.json')} name=${`${slug}-config.json`} said="configuration" /> <small>config.json</small></li></ul></section>`
+}
+
+// A link that saves a file, or says why there is none.
+function File({ address, name, said }) {
+  const [state, setState] = useState({})
+  const asked = async event => {
+    event.preventDefault()
+    setState({ isMade: true })
+    try {
+      download(name, await source.file(address))
+      setState({})
+    } catch (error) {
+      setState({ error })
+    }
+  }
+  return html`<a href=${address} download=${name} onClick=${asked}>${said}</a>${state.isMade && html` <small role="status">is being made…</small>`}${state.error && html` <span class="problem" role="alert">${state.error.message}</span>`}`
 }

@@ -6,7 +6,7 @@ import * as source from '../source.js'
 import { Bar, Table } from '../tables.js'
 
 const WHILE_RUNNING = 2_000
-const OTHERWISE = 20_000
+const OTHERWISE = 10_000
 const A_PAGE = 100
 export const MOST_COMPARED = 6
 
@@ -36,12 +36,15 @@ function chooseRow() {
   document.activeElement.closest('tr')?.querySelector('input[type="checkbox"]')?.click()
 }
 
+// Run -> the text that the filter looks into.
+const searched = new WeakMap()
+
 function matches(run, { q, kind, status }) {
   if (kind && run.kind !== kind) return false
   if (status && run.status !== status) return false
   if (!q) return true
-  const said = [run.label, run.slug, run.model, run.folder, run.kind, run.status, ...run.tasks].join(' ').toLowerCase()
-  return q.toLowerCase().split(/\s+/).every(word => said.includes(word))
+  if (!searched.has(run)) searched.set(run, [run.label, run.slug, run.model, run.folder, run.kind, run.status, ...run.tasks].join(' ').toLowerCase())
+  return q.toLowerCase().split(/\s+/).every(word => searched.get(run).includes(word))
 }
 
 const KINDS = { images: 'images', text: 'text', generated: 'generated images' }
@@ -97,9 +100,9 @@ const COLUMNS = [
     parts: { low: run => first(run).low, high: run => first(run).high, chance: run => first(run).chance, n: run => first(run).n },
   },
   { key: 'bar', label: 'Interval', isFixed: true, cell: run => first(run).unit === '%' && html`<${Bar} ...${first(run)} />`, style: 'wide' },
-  { key: 'kind', label: 'kind', text: ({ kind }) => KINDS[kind] ?? kind },
-  { key: 'tasks', label: 'tasks', value: run => run.tasks.length, cell: run => html`<span title=${run.tasks.join(', ')}>${count(run.tasks.length)}</span>`, isNumber: true },
-  { key: 'started', label: 'started', style: 'moment', cell: ({ started }) => html`<${Moment} value=${started} />` },
+  { key: 'kind', label: 'kind', style: 'minor', text: ({ kind }) => KINDS[kind] ?? kind },
+  { key: 'tasks', label: 'tasks', value: run => run.tasks.length, cell: run => html`<span title=${run.tasks.join(', ')}>${count(run.tasks.length)}</span>`, isNumber: true, style: 'minor' },
+  { key: 'started', label: 'started', style: 'moment minor', cell: ({ started }) => html`<${Moment} value=${started} />` },
   { key: 'updated', label: 'changed', style: 'moment', cell: ({ updated }) => html`<${Moment} value=${updated} />` },
 ]
 
