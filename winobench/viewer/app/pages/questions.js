@@ -31,7 +31,7 @@ async function found({ slug, task, metric, filters, total }) {
 async function readRows({ slug, task, metric, rows, others }) {
   const isNear = rows.length && Math.max(...rows.slice(0, SIZE)) - Math.min(...rows.slice(0, SIZE)) < SIZE && rows.length <= SIZE
   const reading = isNear
-    ? source.examples(slug, task).then(table => table.slice(rows[0], rows.at(-1) + 1, LISTED)).then(near => rows.map(place => near[place - rows[0]]))
+    ? search.neighbours({ slug, task, from: rows[0], to: rows.at(-1) + 1, columns: LISTED }).then(near => rows.map(place => near[place - rows[0]]))
     : search.read({ slug, task, rows })
   const asked = (await reading).map(question)
   const places = others.length ? await search.places({ slug, task, rows, others }) : []
