@@ -3,38 +3,46 @@
 import { parquetMetadataAsync, parquetRead, parquetReadObjects } from './vendor/hyparquet/src/index.js'
 import { decompress } from './vendor/fzstd/index.mjs'
 
-const KEPT_COLUMNS = 24
+const KEPT_BYTES = 2 ** 26
 const KEPT_DOCUMENTS = 40
 const FOOTER_BYTES = 2 ** 17
 const POLL_MILLISECONDS = 400
 const compressors = { ZSTD: input => decompress(input) }
 
-// A cache of a few entries, the one used last at its end. Failures are not kept.
+// A cache, the entry used last at its end. Its entries weigh no more than its size together, except for the last one.
+// Failures are not kept.
 class Recent {
   constructor(size) {
     this.size = size
     this.entries = new Map()
+    this.weight = 0
   }
 
-  get(key, make) {
-    let entry = this.entries.get(key)
-    if (entry === undefined) {
-      entry = make()
-      entry.catch(() => this.entries.delete(key))
-    }
-    this.entries.delete(key)
+  get(key, make, weight = 1) {
+    const entry = this.entries.get(key) ?? { value: make(), weight }
+    if (!this.entries.has(key)) entry.value.catch(() => this.entries.get(key) === entry && this.delete(key))
+    this.delete(key)
     this.entries.set(key, entry)
-    if (this.entries.size > this.size) this.entries.delete(this.entries.keys().next().value)
-    return entry
+    this.weight += entry.weight
+    while (this.weight > this.size && this.entries.size > 1) this.delete(this.entries.keys().next().value)
+    return entry.value
+  }
+
+  delete(key) {
+    this.weight -= this.entries.get(key)?.weight ?? 0
+    this.entries.delete(key)
   }
 
   clear() {
     this.entries.clear()
+    this.weight = 0
   }
 }
 
 const documents = new Recent(KEPT_DOCUMENTS)
 const tables = new Recent(24)
+const columns = new Recent(KEPT_BYTES)
+let opened = 0
 
 const at = (...parts) => ['data', ...parts.map(part => encodeURIComponent(part))].join('/')
 const after = milliseconds => new Promise(resolve => setTimeout(resolve, milliseconds))
@@ -174,7 +182,7 @@ class Table {
     this.metadata = metadata
     this.rows = Number(metadata.num_rows)
     this.names = metadata.schema.filter((_, place) => place > 0 && isTop(metadata.schema, place)).map(({ name }) => name)
-    this.kept = new Recent(KEPT_COLUMNS)
+    this.number = ++opened
   }
 
   has(name) {
@@ -183,7 +191,9 @@ class Table {
 
   // All values of a column.
   column(name) {
-    return this.kept.get(name, async () => {
+    const bytes = this.metadata.row_groups.flatMap(group => group.columns).filter(({ meta_data: { path_in_schema: path } }) => path[0] === name)
+      .reduce((sum, { meta_data: { total_uncompressed_size: size } }) => sum + Number(size), 0)
+    return columns.get(`${this.number} ${name}`, async () => {
       const values = new Array(this.rows)
       await this.reading({
         columns: [name],
@@ -192,7 +202,7 @@ class Table {
         },
       })
       return values
-    })
+    }, bytes)
   }
 
   // Whether pages can be read by themselves. Tables of earlier versions cannot.
@@ -201,8 +211,8 @@ class Table {
   }
 
   // Some rows as objects, by ranges of the pages that hold them, or from whole columns where there are no ranges.
-  async slice(from, to, columns = this.names) {
-    const names = columns.filter(name => this.has(name))
+  async slice(from, to, wanted = this.names) {
+    const names = wanted.filter(name => this.has(name))
     if (!this.isIndexed) {
       const values = await Promise.all(names.map(name => this.column(name)))
       const rows = Math.max(0, Math.min(to, this.rows) - from)
@@ -211,9 +221,9 @@ class Table {
     return (await this.objects({ columns: names, rowStart: from, rowEnd: Math.min(to, this.rows), useOffsetIndex: true })).map(plainValue)
   }
 
-  async row(place, columns = this.names) {
+  async row(place, wanted = this.names) {
     if (!(place >= 0 && place < this.rows)) throw new Error(`The table has ${this.rows} rows, and none of number ${place}.`)
-    return (await this.slice(place, place + 1, columns))[0]
+    return (await this.slice(place, place + 1, wanted))[0]
   }
 
   reading(options) {
@@ -313,6 +323,6 @@ export const raw = (slug, name) => at('runs', slug, name)
 export function forgetRun(slug) {
   const mark = `runs/${encodeURIComponent(slug)}/`
   for (const recent of [documents, tables]) {
-    for (const key of [...recent.entries.keys()]) if (key.includes(mark)) recent.entries.delete(key)
+    for (const key of [...recent.entries.keys()]) if (key.includes(mark)) recent.delete(key)
   }
 }
