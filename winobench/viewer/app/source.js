@@ -1,13 +1,17 @@
 // What the pages show: documents and Parquet files under data/, from the server or from a bundle.
 
-import { parquetMetadataAsync, parquetRead, parquetReadObjects } from './vendor/hyparquet/src/index.js'
-import { decompress } from './vendor/fzstd/index.mjs'
-
 const KEPT_COLUMNS = 24
 const KEPT_DOCUMENTS = 40
 const FOOTER_BYTES = 2 ** 17
 const POLL_MILLISECONDS = 400
-const compressors = { ZSTD: input => decompress(input) }
+
+let library
+// The reader of Parquet files, which is loaded when the first file is opened.
+function parquetLibrary() {
+  library ??= Promise.all([import('./vendor/hyparquet/src/index.js'), import('./vendor/fzstd/index.mjs')])
+    .then(([parquet, { decompress }]) => ({ ...parquet, compressors: { ZSTD: input => decompress(input) } }))
+  return library
+}
 
 // A cache of a few entries, the one used last at its end. Failures are not kept.
 class Recent {
@@ -158,18 +162,19 @@ async function ranges(address) {
 // A Parquet file that is read by ranges.
 class Table {
   static async open(address) {
-    const plain = await ranges(address)
+    const [parquet, plain] = await Promise.all([parquetLibrary(), ranges(address)])
     try {
-      const metadata = await parquetMetadataAsync(plain)
-      return new Table(address, plain, metadata)
+      const metadata = await parquet.parquetMetadataAsync(plain)
+      return new Table(address, parquet, plain, metadata)
     } catch (error) {
       if (error.message.startsWith('The file has')) throw error
       throw new Error(`${decodeURIComponent(address)} cannot be read: it is damaged, or no Parquet file.`)
     }
   }
 
-  constructor(address, file, metadata) {
+  constructor(address, parquet, file, metadata) {
     this.address = address
+    this.parquet = parquet
     this.file = file
     this.metadata = metadata
     this.rows = Number(metadata.num_rows)
@@ -217,11 +222,11 @@ class Table {
   }
 
   reading(options) {
-    return this.guarded(parquetRead({ file: this.file, metadata: this.metadata, compressors, utf8: false, ...options }))
+    return this.guarded(this.parquet.parquetRead({ file: this.file, metadata: this.metadata, compressors: this.parquet.compressors, utf8: false, ...options }))
   }
 
   objects(options) {
-    return this.guarded(parquetReadObjects({ file: this.file, metadata: this.metadata, compressors, utf8: false, ...options }))
+    return this.guarded(this.parquet.parquetReadObjects({ file: this.file, metadata: this.metadata, compressors: this.parquet.compressors, utf8: false, ...options }))
   }
 
   async guarded(work) {
