@@ -96,11 +96,18 @@ export const run = slug => document_('runs', slug, 'run.json')
 export const results = slug => document_('runs', slug, 'results.json')
 export const config = slug => document_('runs', slug, 'config.json')
 export const drawn = slug => document_('runs', slug, 'drawn.json')
-// The report on some runs. A bundle has several runs in the order of its list only.
+// The report on some runs. A bundle has one on each run, and one on all runs of a kind, in the order of its list.
 export async function report(slugs) {
-  const isFixed = slugs.length > 1 && (await site()).bundle
-  const inOrder = isFixed ? (await runs()).runs.map(({ slug }) => slug).filter(slug => slugs.includes(slug)) : slugs
-  return document_('report', `${inOrder.join('~')}.json`)
+  if (slugs.length > 1 && (await site()).bundle) slugs = await togetherInBundle(slugs)
+  return document_('report', `${slugs.join('~')}.json`)
+}
+
+async function togetherInBundle(slugs) {
+  const listed = (await runs()).runs
+  const { kind } = listed.find(({ slug }) => slug === slugs[0]) ?? {}
+  const all = listed.filter(run => run.kind === kind && run.status === 'finished').map(({ slug }) => slug)
+  if (all.length === slugs.length && all.every(slug => slugs.includes(slug))) return all
+  throw new Error('These pages hold a report on each run, and one on all runs of a kind if they are two to six. They hold none on these runs: winobench view makes it.')
 }
 
 export const picture = (slug, file) => `data/runs/${encodeURIComponent(slug)}/${file.split('/').map(encodeURIComponent).join('/')}`
