@@ -308,8 +308,8 @@ export async function file(address) {
 
 // All runs, as they are now. An answer that is the same as before is the same object. isFixed: it never changes.
 export async function runs() {
-  const isFixed = (await site()).bundle
-  const response = await request(at('runs.json'), listed.version && { headers: { 'If-None-Match': listed.version } })
+  const asked = request(at('runs.json'), listed.version && { headers: { 'If-None-Match': listed.version } })
+  const [{ bundle: isFixed }, response] = await Promise.all([site(), asked])
   if (response.status === 304) return listed.answer
   if (!response.ok) throw await failure(response, at('runs.json'))
   listed = { version: response.headers.get('ETag'), answer: { ...(await response.json()), isFixed } }
