@@ -1,6 +1,6 @@
 """How quickly the viewer shows large runs, and how much memory it takes, in headless Chromium.
 
-    python -m benchmarks.viewer --make FOLDER                 writes six runs of 100,000 questions: minutes
+    python -m benchmarks.viewer FOLDER --make                 writes six runs of 100,000 questions first: minutes
     python -m benchmarks.viewer FOLDER                        measures the viewer on these runs
     python -m benchmarks.viewer FOLDER --output FILE          writes the figures as JSON, too
 
@@ -11,17 +11,23 @@ a run of several hours.
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import hashlib
 import io
+import json
+import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import PIL.Image
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks import common, machine, result_files
+from tests.viewer import browser
 from winobench import metrics
 from winobench.base import files
 from winobench.base.texts import EMPTY_TEXT, text_hash
@@ -38,7 +44,6 @@ MODELS = ("sd15", "sd21-base", "sdxl", "sd3-medium", "flux1-dev", "clevr-tiny")
 NUM_SAMPLES = 16
 NUM_GROUPS = 30
 NUM_PICTURES = 300
-ROWS_A_GROUP = 2_000
 
 # A part is written every two seconds, and later every hundredth of the time so far (`winobench.runs.error_parts`).
 _PAIRS_A_PART = 32
@@ -223,8 +228,12 @@ def _write_run(
         scores = summary.question_scores(plan, task.name, errors, PLAIN)
         results[task.name] = summary.task_results(task, plan.questions[task.name], scores)
         table = summary.example_table(task, plan, scores)
-        _write_table(folder.examples_path / f"{task.name}.parquet", table, one_group)
-        _write_table(folder.gallery_path / f"{task.name}.parquet", shots[task.name], one_group)
+        if one_group:
+            _write_as_before(folder.examples_path / f"{task.name}.parquet", table)
+            _write_as_before(folder.gallery_path / f"{task.name}.parquet", shots[task.name])
+        else:
+            folder.write_examples(task.name, table)
+            folder.write_gallery(task.name, shots[task.name])
     names = [task.name for task in tasks]
     described = {
         "schema": SCHEMA_VERSION,
@@ -247,6 +256,210 @@ def _write_run(
     return path
 
 
-def _write_table(path: pathlib.Path, table: pa.Table, one_group: bool) -> None:
-    rows = {} if one_group else {"row_group_size": ROWS_A_GROUP, "write_page_index": True}
-    pq.write_table(table, path, compression="zstd", write_page_checksum=True, **rows)
+def _write_as_before(path: pathlib.Path, table: pa.Table) -> None:
+    """Writes a table with one row group, as versions before the viewer did."""
+    pq.write_table(table, path, compression="zstd", write_page_checksum=True)
+
+
+# --- What is measured. Times are those of the page's own clock, from the start of the navigation.
+
+_SECONDS = 120
+_RUNS = "document.querySelectorAll('main tbody tr').length >= {runs}"
+_FIGURE = "document.querySelector('main .figures svg') !== null"
+_WHOLE = "document.querySelector('main :is(.waiting, [aria-busy=true])') === null"
+# Another text than before, with rows, and no search under way.
+_LISTED = (
+    f"{_WHOLE} && document.querySelector('main').innerText !== window.said"
+    " && document.querySelector('main :is(tbody tr, .questions li)') !== null"
+    " && !document.querySelector('main').innerText.includes('Searching…')"
+)
+# Notes for each condition when it was first true. A question is known by its id.
+_WATCH = """
+window.watch = (begin, conditions) => new Promise((done) => {
+  const times = {};
+  const look = () => {
+    for (const [name, isTrue] of Object.entries(conditions)) {
+      if (times[name] === undefined && isTrue()) times[name] = performance.now() - begin;
+    }
+    if (Object.keys(times).length === Object.keys(conditions).length) done(times);
+    else requestAnimationFrame(look);
+  };
+  look();
+});
+"""
+
+
+def _watched(page: Any, begin: str, **conditions: str) -> dict[str, float]:
+    """Milliseconds from ``begin`` until each condition is first true."""
+    functions = ", ".join(f"{name}: () => {condition}" for name, condition in conditions.items())
+    return page.evaluate(f"watch({begin}, {{ {functions} }})")
+
+
+def _question(row: int) -> dict[str, str]:
+    """The conditions of a question's page: its figure is drawn; nothing waits."""
+    is_there = f"document.querySelector('main')?.textContent.includes('coco-{row:06}') === true"
+    return {"figure": f"{is_there} && {_FIGURE}", "whole": f"{is_there} && {_FIGURE} && {_WHOLE}"}
+
+
+def _new_page(chromium: Any, address: str) -> Any:
+    """A page of a new context, with nothing in its caches but the cookie."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(1_000 * _SECONDS)
+    context.add_init_script(_WATCH)
+    context.request.get(address)
+    return context.new_page()
+
+
+def _jump(page: Any, route: str, **conditions: str) -> dict[str, float]:
+    """Changes the address within the app."""
+    page.evaluate(
+        "(route) => { window.said = document.querySelector('main').innerText; window.begin = performance.now();"
+        " location.hash = route; }",
+        route,
+    )
+    return _watched(page, "window.begin", **conditions)
+
+
+def measure(runs: Sequence[pathlib.Path], rounds: int, pages: int) -> dict[str, Any]:
+    """Times in milliseconds and memory in MiB, over new servers and new browsers."""
+    slugs = [run.name for run in runs]
+    first: dict[str, list[dict[str, float]]] = {name: [] for name in ("cold", "warm", "question_cold", "question_warm")}
+    generator = np.random.default_rng(3)
+    rows = iter(generator.permutation(Sizes().texts).tolist())
+    runs_shown = {"runs": _RUNS.format(runs=len(runs))}
+    for number in range(rounds):
+        with browser.browser() as chromium, browser.serving(*runs) as (address, _):
+            base, slug = address.partition("?")[0], slugs[number % len(slugs)]
+            page = _new_page(chromium, address)
+            for kind in ("cold", "warm", "warm"):
+                page.goto(f"{base}#/")
+                first[kind].append(_watched(page, "0", **runs_shown))
+                page.goto("about:blank")
+            page.context.close()
+        with browser.browser() as chromium, browser.serving(*runs) as (address, _):
+            base, slug = address.partition("?")[0], slugs[number % len(slugs)]
+            page = _new_page(chromium, address)
+            for kind in ("question_cold", "question_warm"):
+                row = next(rows)
+                page.goto(f"{base}#/question/{slug}/captions/{row}")
+                first[kind].append(_watched(page, "0", **_question(row)))
+                page.goto("about:blank")
+            page.context.close()
+        common.log(f"round {number + 1}: {[first[name][-1] for name in first]}")
+    with browser.browser() as chromium, browser.serving(*runs) as (address, process):
+        return {
+            "first_page": {kind: _summary(first[kind]) for kind in ("cold", "warm")},
+            "question_by_its_address": {kind: _summary(first[f"question_{kind}"]) for kind in ("cold", "warm")},
+            **_walk(_new_page(chromium, address), address, process.pid, slugs, rows, pages),
+        }
+
+
+def _walk(page: Any, address: str, pid: int, slugs: Sequence[str], rows: Iterator[int], pages: int) -> dict[str, Any]:
+    """Goes through lists and questions in one page that stays open."""
+    page.goto(f"{address.partition('?')[0]}#/")
+    _watched(page, "0", runs=_RUNS.format(runs=len(slugs)))
+    questions, memory = [], [_memory(page, pid)]
+    for number in range(pages):
+        row, slug = next(rows), slugs[number % len(slugs)]
+        questions.append(_jump(page, f"#/question/{slug}/captions/{row}", **_question(row)))
+        if (number + 1) % (pages // 5) == 0:
+            memory.append({"questions": number + 1, **_memory(page, pid)})
+            common.log(f"{number + 1} questions: {questions[-1]}, {memory[-1]}")
+    lists = {}
+    for name, route in {
+        "leaderboard": "#/leaderboard",
+        "run": f"#/run/{slugs[1]}",
+        "questions": f"#/questions/{slugs[1]}/captions",
+        "questions_old_layout": f"#/questions/{slugs[0]}/captions",
+        "filter_by_words": f"#/questions/{slugs[1]}/captions?text=striped+kettle+beach",
+        "filter_by_other_words": f"#/questions/{slugs[1]}/captions?text=old+horse+kitchen",
+        "wrong_by_margin": f"#/questions/{slugs[1]}/captions?right=wrong&sort=margin",
+        "other_answers": f"#/questions/{slugs[1]}/captions?with={slugs[2]}",
+        "flips": f"#/flips/{slugs[1]}/{slugs[5]}",
+    }.items():
+        lists[name] = _jump(page, route, whole=_LISTED)["whole"]
+        memory.append({"after": name, **_memory(page, pid)})
+        common.log(f"{name}: {lists[name]:.0f} ms, {memory[-1]}")
+    return {"question_in_the_app": _summary(questions), "lists_ms": lists, "memory_mib": memory}
+
+
+def _memory(page: Any, server: int) -> dict[str, float]:
+    """MiB of the server, of its worker, of the page's heap after a collection, and of the browser's renderers."""
+    session = page.context.new_cdp_session(page)
+    session.send("HeapProfiler.collectGarbage")
+    heap = session.send("Runtime.getHeapUsage")["usedSize"]
+    session.detach()
+    renderers = [pid for pid in _descendants(os.getpid()) if b"--type=renderer" in _proc(pid, "cmdline")]
+    return {
+        "server": _resident([server]),
+        "worker": _resident(_descendants(server)),
+        "page_heap": round(heap / 2**20, 1),
+        "renderers": _resident(renderers),
+    }
+
+
+def _proc(pid: int, name: str) -> bytes:
+    try:
+        return pathlib.Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:  # it has ended
+        return b""
+
+
+def _descendants(pid: int) -> list[int]:
+    children = [int(child) for child in _proc(pid, f"task/{pid}/children").split()]
+    return children + [one for child in children for one in _descendants(child)]
+
+
+def _resident(pids: Sequence[int]) -> float:
+    pages = sum(int((_proc(pid, "statm").split() or [b"0", b"0"])[1]) for pid in pids)
+    return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
+
+
+def _summary(times: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:
+    """Of each condition the median and the range, in milliseconds."""
+    return {
+        name: {
+            "median": round(float(np.median(values)), 1),
+            "least": round(min(values), 1),
+            "p95": round(float(np.quantile(values, 0.95)), 1),
+            "most": round(max(values), 1),
+            "n": len(values),
+        }
+        for name, values in ((name, [time[name] for time in times]) for name in times[0])
+    }
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path, help="where the runs are")
+    parser.add_argument("--make", action="store_true", help="write the runs first")
+    parser.add_argument("--rounds", type=int, default=5, help="new servers and browsers")
+    parser.add_argument("--pages", type=int, default=200, help="questions of a walk")
+    parser.add_argument("--output", type=pathlib.Path)
+    options = parser.parse_args(words)
+    common.check_positive(options, "rounds", "pages")
+    if options.make:
+        make_runs(options.folder)
+    runs = sorted(path for path in options.folder.iterdir() if (path / "config.json").is_file())
+    load = machine.load_average()
+    with browser.browser() as chromium:
+        version = chromium.version
+    figures = {
+        "machine": machine.describe(more=("pyarrow", "starlette", "uvicorn")),
+        "chromium": version,
+        "runs": len(runs),
+        "questions_a_run": dataclasses.asdict(Sizes()),
+        "bytes": sum(path.stat().st_size for run in runs for path in run.rglob("*") if path.is_file()),
+        **measure(runs, options.rounds, options.pages),
+    }
+    figures["load_average"] = [load, machine.load_average()]
+    print(
+        json.dumps(
+            {name: figures[name] for name in ("first_page", "question_by_its_address", "question_in_the_app")}, indent=1
+        )
+    )
+    result_files.write(figures, options.output)
+
+
+if __name__ == "__main__":
+    common.run(main)

@@ -261,7 +261,7 @@ def _check_accelerator(request: Request, accelerator: accelerators.Gpus | accele
 
 
 def _check_log(request: Request, launcher: str) -> None:
-    """Refuses trackers that there are not, and those of a launcher that has none. The machines have their packages."""
+    """Refuses unknown trackers, and trackers of winobench draw. Only the machines need their packages."""
     if request.log and launcher == "draw":
         raise InputError("--log is for winobench eval and train: leave it out.", code="option-of-others")
     if request.log:

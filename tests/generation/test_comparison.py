@@ -76,6 +76,32 @@ def test_a_lost_picture_is_named(run, tmp_path):
         path.unlink(missing_ok=True)
 
 
+def test_judgements_of_a_runs_images(run, tmp_path):
+    """Only of comparisons that are finished, and of the images that were judged."""
+    folder = shutil.copytree(run, tmp_path / "run")
+    found = Comparison(tmp_path / "blind", *sides([str(folder)]))
+    first, second, third, *_ = found.pairs
+    outcomes = {first.key: 1, second.key: -1, third.key: 0}
+    judge(found, "anna", lambda pair: outcomes.get(pair.key))
+    judge(found, "ben", lambda pair: 1 if pair is first else None)
+    assert comparison.judgements(folder) == {}  # somebody may still judge
+    found.finish()
+    before = sorted(tmp_path.rglob("*"))
+    said = comparison.judgements(folder)
+    one, other = first.records
+    assert said[other.file] == dict.fromkeys(("anna", "ben"), "better than plainmodel")
+    assert said[one.file] == dict.fromkeys(("anna", "ben"), "worse than tunedmodel")
+    assert [said[record.file]["anna"] for record in second.records] == [
+        "better than tunedmodel",
+        "worse than plainmodel",
+    ]
+    assert [said[record.file]["anna"] for record in third.records] == ["equal to tunedmodel", "equal to plainmodel"]
+    assert len(said) == 6
+    assert sorted(tmp_path.rglob("*")) == before
+    (folder / one.file).unlink()
+    assert comparison.judgements(folder) == {}  # the images are not those that were judged
+
+
 def test_a_rater_sees_nothing_that_tells_which_is_which(run, compared):
     told = []
     with compared.serve("anna", 0) as (server, _):

@@ -365,11 +365,10 @@ def accessibility(visit: Visit) -> list[str]:
     # Positions on the screen matter, such as what is scrolled out of sight.
     found = Axe().run(visit.page, options={"resultTypes": ["violations"]}).response["violations"]
     return [
-        f"axe {one['id']} ({one['impact']}): {one['help']}: {node['target']} {node['html'][:160]}"
-        f" {node.get('failureSummary', '')[:200]}"
+        f"axe {one['id']} ({one['impact']}), {len(one['nodes'])} times: {one['help']}, such as"
+        f" {one['nodes'][0]['html'][:200]} {one['nodes'][0].get('failureSummary', '')[:200]}"
         for one in found
         if one["impact"] in ("serious", "critical")
-        for node in one["nodes"][:2]
     ]
 
 

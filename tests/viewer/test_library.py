@@ -53,7 +53,7 @@ def test_a_finished_run(tmp_path):
     assert run["started"] == "2026-01-02T03:04:05+00:00"
     assert run["tasks"] == ["square"]
     row = {name: PROPORTION[name] for name in ("value", "low", "high", "chance", "n")}
-    assert run["headline"] == [{"task": "square", "metric": "group", **row, "unit": "%"}]
+    assert run["headline"] == [{"task": "square", "label": "Square", "metric": "group", **row, "unit": "%"}]
 
 
 @pytest.mark.parametrize(
@@ -143,6 +143,20 @@ def test_runs_come_and_go(tmp_path):
     assert found.find("one").root == str(tmp_path / "one")
 
 
+@pytest.mark.parametrize(
+    ("names", "labels"),
+    [
+        (("tiny", "tiny-race"), {"tiny", "tiny (race)"}),
+        (("tiny-race", "race"), {"tiny (tiny-race)", "tiny (race)"}),
+        (("one",), {"tiny"}),
+    ],
+)
+def test_labels_say_what_differs(tmp_path, names, labels):
+    for name in names:
+        make(tmp_path / name)
+    assert {run["label"] for run in library.Library([tmp_path]).runs()} == labels
+
+
 def test_a_changed_file_is_read_again(tmp_path):
     folder = make(tmp_path / "run")
     found = library.Library([folder])
@@ -158,8 +172,8 @@ def test_slugs_and_labels_tell_runs_apart(tmp_path):
     found = library.Library([tmp_path / name for name in (*names, "a b")])
     places = found.places()
     assert [place.slug for place in places] == ["a-b", "a-b-2", "a-b-3", ".hidden", "run"]
-    runs = found.runs()
-    assert len({run["label"] for run in runs}) == len(set(map(os.path.basename, names)))
+    labels = {run["label"] for run in found.runs()}
+    assert labels == {"tiny (a-b)", "tiny (a-b-2)", "tiny (a-b-3)", "tiny (hidden)", "tiny (run)"}
     shutil.rmtree(tmp_path / "a b")
     assert [place.slug for place in found.places()] == ["a-b-2", "a-b-3", ".hidden", "run"]
 

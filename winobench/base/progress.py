@@ -119,7 +119,7 @@ def counting(
     enabled: bool = True,
     watch: Watch | None = None,
 ) -> Iterator[Callable[[int], None]]:
-    """A `Progress` of one count, which a watch is told as well. Yields a function of the number of further ones."""
+    """A `Progress` of one count, which also goes to a watch. Yields a function of the number of further ones."""
 
     def advance(count: int) -> None:
         shown.advance(count)

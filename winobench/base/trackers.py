@@ -243,7 +243,7 @@ class Trackio:
 
 
 class Watch:
-    """Tells trackers how far a run is, and its results. They start with the first report."""
+    """Reports progress and results of a run to trackers. They start with the first report."""
 
     def __init__(self, trackers: Sequence[Tracker], unit: str):
         self._trackers, self._unit = trackers, unit
@@ -255,7 +255,7 @@ class Watch:
         """A part of the work begins, some of which earlier calls have done."""
         self._done += done
         self._total += total
-        if not self._new:  # what came before was no work
+        if not self._new:  # the time before the first step of work does not count
             self._last = time.monotonic()
 
     def advance(self, count: int) -> None:

@@ -126,7 +126,7 @@ def evaluate(
             how = {"reuse": recording.reuse, "progress": recording.progress, "watch": watch}
             work = runner.Runner(scorer, groups, folder, description["versions"], own, **how)
             results = _score_and_summarise(work, usable, failed, description, started)
-            lifecycle.tell_results(watch, results)
+            lifecycle.report_results(watch, results)
     return {**results, "workdir": str(folder.path)}
 
 

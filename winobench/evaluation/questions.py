@@ -169,7 +169,7 @@ def evaluate_questions(
         results["seconds"] = round(answers.seconds + time.monotonic() - started, 3)
         results |= _spent(asked_of, answers)
         records.write_json(folder.results_path, results)
-        lifecycle.tell_results(watch, results)
+        lifecycle.report_results(watch, results)
     return {**results, "workdir": str(folder.path)}
 
 

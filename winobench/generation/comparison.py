@@ -238,6 +238,44 @@ class Comparison:
         }
 
 
+def judgements(run: str | os.PathLike) -> dict[str, dict[str, str]]:
+    """An image's path within its run -> person -> ``better than MODEL``, ``worse than MODEL`` or ``equal to MODEL``.
+
+    From the comparisons in folders next to the run's, of which `finish` has ended the blindness.
+    """
+    run = pathlib.Path(run).resolve()
+    found: dict[str, dict[str, str]] = {}
+    for folder in sorted(path.parent for path in run.parent.glob(f"*/{RESULTS}")):
+        try:
+            compared = _finished(folder, run)
+            outcomes = {} if compared is None else compared.outcomes()
+        except (InputError, OSError):  # of other images, or of a run that is gone
+            continue
+        for rater, by_pair in outcomes.items():
+            for pair in compared.pairs:
+                for place, side in enumerate((compared.first, compared.second)):
+                    if side.run == run and pair.key in by_pair:
+                        other = (compared.second, compared.first)[place].model
+                        said = _in_words(by_pair[pair.key], (preference.FIRST, preference.SECOND)[place])
+                        person = found.setdefault(pair.records[place].file, {})
+                        person[rater] = "; ".join(filter(None, (person.get(rater), f"{said} {other}")))
+    return found
+
+
+def _finished(folder: pathlib.Path, run: pathlib.Path) -> Comparison | None:
+    """The comparison in a folder, if it is finished and has a side in the run. The other side is next to the run."""
+    if not (folder / DESCRIPTION).is_file():
+        return None
+    results = json_files.read_object(folder / RESULTS)
+    named = [str(results.get(name)).partition(" in ") for name in ("first", "second")]
+    first, second = (Side(run.parent / pathlib.Path(path).name, model) for model, _, path in named)
+    return Comparison(folder, first, second) if run in (first.run, second.run) else None
+
+
+def _in_words(outcome: int, own: int) -> str:
+    return "equal to" if outcome == preference.EQUAL else "better than" if outcome == own else "worse than"
+
+
 def page_html(rater: str) -> str:
     """The page, which knows nothing but the person's name until it asks its server."""
     return judging.render(

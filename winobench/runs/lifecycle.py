@@ -66,7 +66,7 @@ def folder_for(
 def watched(
     recording: Recording, folder: records.RunFolder, description: Mapping[str, Any], unit: str
 ) -> Iterator[trackers.Watch]:
-    """What tells the trackers of an open run how far it is. The first process does this."""
+    """Reports the progress of an open run to its trackers, from the first process."""
     names = trackers.read(recording.log) if _is_first() else []
     if recording.overwrite and _is_first():
         trackers.forget(folder.path)
@@ -76,8 +76,8 @@ def watched(
         yield watch
 
 
-def tell_results(watch: trackers.Watch, results: Mapping[str, Any]) -> None:
-    """Tells the trackers the values of whole tasks with their intervals, and a table of all numbers."""
+def report_results(watch: trackers.Watch, results: Mapping[str, Any]) -> None:
+    """Reports the values of whole tasks with their intervals, and a table of all numbers."""
     rows = run_tables.records(results["tasks"], groups=True)
     values = {
         f"{row['task']}/{row['metric']}{end}": row[column]

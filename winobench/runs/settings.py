@@ -177,8 +177,8 @@ class Recording:
       name: begins the default folder's name.
       model: what reports call the scorer or responder.
       config: recorded in the results as it is, instead of the arguments.
-      log: experiment trackers that are told how far the run is and its results: ``tensorboard``, ``wandb`` or
-        ``trackio``, several with commas or in a list. One that fails is left out.
+      log: experiment trackers that get progress and results: ``tensorboard``, ``wandb`` or ``trackio``, several with
+        commas or in a list. A tracker that fails costs a warning.
     """
 
     overwrite: bool = False

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 import winobench
 from winobench.base.errors import InputError
+from winobench.generation.comparison import judgements
 from winobench.generation.page import THUMBNAILS
 from winobench.metrics.agreement import NUM_RESAMPLES
 from winobench.report import analysis, exports, figures, inspect_logs, page, published
@@ -107,6 +108,7 @@ def drawn_document(path: str | os.PathLike, slug: str) -> dict[str, Any]:
         for record in run.records
         if (found := written.get(record.file)) is not None and found.sha256 == record.sha256
     }
+    judged = judgements(run.folder)
     images = []
     for record in run.records:
         verdict = verdicts.get(record.file)
@@ -121,7 +123,7 @@ def drawn_document(path: str | os.PathLike, slug: str) -> dict[str, Any]:
                 "prompt": record.prompt.text,
                 "category": record.prompt.category,
                 "verdict": None if verdict is None else {"correct": verdict.correct, "found": verdict.found},
-                "judgements": {},
+                "judgements": judged.get(record.file, {}),
             }
         )
     return {

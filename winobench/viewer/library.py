@@ -5,6 +5,7 @@ Folders are not trusted. A file is read, or given out, only where it is a regula
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import datetime
@@ -23,7 +24,7 @@ from winobench import metrics
 from winobench.base import files, json_files
 from winobench.base.errors import InputError
 from winobench.runs import image_records, image_runs, records
-from winobench.runs.labels import model_label, shortened
+from winobench.runs.labels import model_label, shortened, task_label
 from winobench.runs.reading import recorded_metric
 from winobench.runs.run import BIAS_METRIC
 
@@ -105,10 +106,7 @@ class Library:
             places, self._seen = self.places(), {}
             found = [self._described(place) for place in places]
             self._read = self._seen
-        labels = [run["label"] for run in found]
-        for run, place in zip(found, places, strict=True):
-            if labels.count(run["label"]) > 1:
-                run["label"] = f"{run['label']} ({_text(place.folder.name)})"
+        _tell_apart(found)
         return sorted(found, key=lambda run: run["started"] or "", reverse=True)
 
     def _folders(self) -> Iterator[pathlib.Path]:
@@ -176,7 +174,7 @@ class Library:
                     raise InputError("it has no results.json: evaluate again, which reads what is recorded") from None
         if entry["status"] == UNREADABLE:
             entry["reason"] = f"config.json has the unknown status {_text(config['status'])!r}: evaluate again"
-        if entry["status"] in (RUNNING, INTERRUPTED, FAILED) and config["total"]:
+        if config["total"] and (kind == GENERATED or entry["status"] in (RUNNING, INTERRUPTED, FAILED)):
             count = _errors_in if kind == IMAGES else _lines_in
             done = sum(self._kept(place, name, count)[0] for name in parts(place.root, kind))
             entry["progress"] = {"done": min(done, config["total"]), "total": config["total"], "unit": _UNITS[kind]}
@@ -308,8 +306,28 @@ def _facts_of_results(results: Mapping[str, Any], config: Mapping[str, Any]) -> 
         entry = entries[name]
         has_numbers = recorded["name"] == BIAS_METRIC or recorded["name"] in metrics.RATING_METRICS
         numbers = {key: _number(entry.get(key)) for key in ("value", "low", "high", "chance", "n")}
-        rows.append({"task": _text(task), "metric": _text(name), **numbers, "unit": "" if has_numbers else "%"})
+        names = {"task": _text(task), "label": _text(task_label(task)), "metric": _text(name)}
+        rows.append({**names, **numbers, "unit": "" if has_numbers else "%"})
     return {"tasks": [_text(task) for task, _ in tasks], "headline": rows}
+
+
+def _tell_apart(runs: Sequence[dict[str, Any]]) -> None:
+    """Adds to equal labels what differs between the names of their folders."""
+    alike = collections.defaultdict(list)
+    for run in runs:
+        alike[run["label"]].append(run)
+    for label, some in alike.items():
+        if len(some) > 1:
+            more = {run["slug"]: run["slug"].removeprefix(label).lstrip("-_. ") for run in some}
+            if len(set(more.values())) < len(some):
+                more = {slug: slug for slug in more}
+            for run in some:
+                run["label"] = f"{label} ({more[run['slug']]})" if more[run["slug"]] else label
+    seen: set[str] = set()
+    for run in runs:  # a model may be named as another run's label is now
+        if run["label"] in seen:
+            run["label"] = f"{run['label']} ({run['slug']})"
+        seen.add(run["label"])
 
 
 def parts(root: str, kind: str) -> list[str]:
