@@ -201,11 +201,11 @@ function binned(values, timesteps) {
 export function ByTimestep({ series, names, timesteps, title, label, zero, name }) {
   const lines = series.map(one => ({ ...one, bins: binned(one.values, timesteps).map(bin => ({ ...bin, candidate: one.name })) }))
   const points = series.flatMap(({ mark, values }) => bySample(values).map(({ sample, value }) => ({ mark, value, timestep: timesteps[sample] })))
-  const description = `${title}. ${lines.map(({ name: candidate, bins }) => `${candidate}: ${bins.map(bin => `${scored(bin.mean)} near ${number(bin.timestep, 0)}`).join(', ')}`).join('; ')}.`
+  const description = `${title}. ${lines.map(({ name: candidate, bins }) => `${candidate}: ${bins.map(bin => `${scored(bin.mean)} near ${scored(bin.timestep)}`).join(', ')}`).join('; ')}.`
   return html`<${Figure} title=${title} name=${name} keys=${[series]} numbers=${tableOf([['candidate', true], ['timestep'], ['mean'], ['low'], ['high'], ['samples']], lines.flatMap(({ bins }) => bins))}
     help="A dot is one sample. Lines are means of neighbouring samples, and bands hold the middle half of them."
     make=${width => drawn(width, description, {
-      x: { label: 'timestep', ticks: width < 500 ? 5 : 8 },
+      x: { label: timesteps.every(value => value <= 1) ? 'noise level' : 'timestep', ticks: width < 500 ? 5 : 8 },
       y: { label, grid: true, nice: true },
       ...(names && { marginTop: 58, height: 294 }),
       marks: Plot => [

@@ -23,7 +23,7 @@ export default function Question({ slug, task, row, parameters }) {
     if (stored.error) throw stored.error
     return { run, about, stored, asked: question(stored) }
   }, [slug, task, place])
-  useTitle(`Question ${row} of ${task}, ${state.value?.run.label ?? slug}`)
+  useTitle(`Question ${row} of ${state.value?.about.label ?? task}, ${state.value?.run.label ?? slug}`)
   return html`${state.error && html`<h1>Question ${row} of ${task}</h1>`}<${Loaded} state=${state} what="the question">${found => html`<${Shown} ...${found} slug=${slug} task=${task} place=${place} parameters=${parameters} />`}<//>`
 }
 
@@ -100,7 +100,7 @@ function Candidates({ asked, slug, task, about }) {
   ]
   return html`
     <div class="given">${textsCompete ? asked.images.map((_, image) => picture(image)) : html`<blockquote>${asked.texts[0]}</blockquote>`}</div>
-    <div class="wrap"><${Table} caption=${textsCompete ? 'Texts' : 'Images'} name="candidates" rows=${rows} columns=${columns} rowKey=${({ cell }) => cell} /></div>
+    <div class="wrap"><${Table} caption=${textsCompete ? 'Texts' : 'Images'} name="candidates" isStacked rows=${rows} columns=${columns} rowKey=${({ cell }) => cell} /></div>
     ${shown.length < order.length && html`<button type="button" onClick=${() => setShowsAll(true)}>Show all ${count(order.length)} candidates</button>`}`
 }
 
@@ -217,7 +217,7 @@ async function readOthers({ slug, task, place, asked, named }) {
       return { run, problem: error.message }
     }
   }))
-  return { runs, answers }
+  return { runs, answers: [...answers.filter(({ problem }) => !problem), ...answers.filter(({ problem }) => problem)] }
 
   async function rowOf(other) {
     const read = async row => {
@@ -248,7 +248,7 @@ function Others({ found: { runs, answers }, own, slug, task, place }) {
     { key: 'answer', label: 'answer', value: one => one.asked && cellText(one.asked, answered(one.asked)), cell: one => one.asked && (cellText(one.asked, answered(one.asked)) ?? '–') },
     { key: 'margin', label: 'margin', value: one => one.asked && margin(one.asked, one.about?.metric ?? own.metric), cell: one => (one.asked ? signed(margin(one.asked, one.about?.metric ?? own.metric)) : '–'), isNumber: true },
   ]
-  return html`<div class="wrap"><${Table} caption="Answers of all runs" name="answers" columns=${columns} rows=${rows} rowKey=${({ run }) => run.slug} /></div>
+  return html`<div class="wrap"><${Table} caption="Answers of all runs" name="answers" isStacked columns=${columns} rows=${rows} rowKey=${({ run }) => run.slug} /></div>
     ${rest.length > 0 && html`<p class="filters"><label>${answers.length < SHOWN_RUNS ? 'Add a run' : `At most ${SHOWN_RUNS} runs at once. Show instead of the last`}
       <select onChange=${event => event.target.value && go(shows([...slugs.slice(0, SHOWN_RUNS - 1), event.target.value]))}>
         <option value="">choose</option>${rest.map(run => html`<option value=${run.slug}>${run.label}</option>`)}
