@@ -143,7 +143,7 @@ function Gallery({ one, isOneOfMany }) {
   return html`<${Fragment}>
     ${isOneOfMany && html`<h3>${one.run}</h3>`}
     ${one.lacks_pictures && html`<p class="intro">The run kept no pictures of these examples.</p>`}
-    ${one.kinds.map(([kind, cards]) => html`<h4>${kind}</h4><div class="cards">${cards.map(card => html`<${Card} one=${card} />`)}</div>`)}
+    ${one.kinds.map(([kind, cards]) => html`<${isOneOfMany ? 'h4' : 'h3'}>${kind}<//><div class="cards">${cards.map(card => html`<${Card} one=${card} />`)}</div>`)}
   <//>`
 }
 
