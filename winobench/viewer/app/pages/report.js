@@ -136,7 +136,7 @@ function ReportCell({ cell, isFirst }) {
 }
 
 function Picture({ address, words }) {
-  return address ? html`<img src=${address} alt=${words} loading="lazy" decoding="async" />` : html`<span class="nothing">no picture kept</span>`
+  return address ? html`<img src=${address} alt=${words} decoding="async" />` : html`<span class="nothing">no picture kept</span>`
 }
 
 function Gallery({ one, isOneOfMany }) {
@@ -172,7 +172,7 @@ function Candidate({ one }) {
   const kinds = ['candidate', one.is_right && 'is-right', one.is_chosen && 'is-chosen', isPicture && 'is-picture'].filter(Boolean)
   return html`<li class=${kinds.join(' ')}>
     ${isPicture ? html`<${Picture} address=${one.picture} words=${`candidate ${one.number}`} />` : html`<span class="words">${one.text}</span>`}
-    ${one.edited && html`<figure class="edit"><img src=${one.edited} alt=${`candidate ${one.number}, edited towards the text`} loading="lazy" decoding="async" /><figcaption>${one.edit}</figcaption></figure>`}
+    ${one.edited && html`<figure class="edit"><img src=${one.edited} alt=${`candidate ${one.number}, edited towards the text`} decoding="async" /><figcaption>${one.edit}</figcaption></figure>`}
     <span class="score"><span class="badges">${one.is_right && html`<b class="right">✓ right</b>`}${one.is_chosen && html`<b class="chosen">▸ chosen</b>`}</span><span class="amount">${one.score}</span></span>
     <span class="share" style=${{ '--share': `${(100 * one.share).toFixed(1)}%` }}></span>
   </li>`
