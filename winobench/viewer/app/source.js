@@ -1,13 +1,17 @@
 // What the pages show: documents and Parquet files under data/, from the server or from a bundle.
 
-import { parquetMetadataAsync, parquetRead, parquetReadObjects } from './vendor/hyparquet/src/index.js'
-import { decompress } from './vendor/fzstd/index.mjs'
-
 const KEPT_BYTES = 2 ** 26
 const KEPT_DOCUMENTS = 40
 const FOOTER_BYTES = 2 ** 17
 const POLL_MILLISECONDS = 400
-const compressors = { ZSTD: input => decompress(input) }
+
+let library
+// The reader of Parquet files, which is loaded when the first file is opened.
+function parquetLibrary() {
+  library ??= Promise.all([import('./vendor/hyparquet/src/index.js'), import('./vendor/fzstd/index.mjs')])
+    .then(([parquet, { decompress }]) => ({ ...parquet, compressors: { ZSTD: input => decompress(input) } }))
+  return library
+}
 
 // A cache, the entry used last at its end. Its entries weigh no more than its size together, except for the last one.
 // Failures are not kept.
@@ -100,11 +104,18 @@ export const run = slug => document_('runs', slug, 'run.json')
 export const results = slug => document_('runs', slug, 'results.json')
 export const config = slug => document_('runs', slug, 'config.json')
 export const drawn = slug => document_('runs', slug, 'drawn.json')
-// The report on some runs. A bundle has several runs in the order of its list only.
+// The report on some runs. A bundle has one on each run, and one on all runs of a kind, in the order of its list.
 export async function report(slugs) {
-  const isFixed = slugs.length > 1 && (await site()).bundle
-  const inOrder = isFixed ? (await runs()).runs.map(({ slug }) => slug).filter(slug => slugs.includes(slug)) : slugs
-  return document_('report', `${inOrder.join('~')}.json`)
+  if (slugs.length > 1 && (await site()).bundle) slugs = await togetherInBundle(slugs)
+  return document_('report', `${slugs.join('~')}.json`)
+}
+
+async function togetherInBundle(slugs) {
+  const listed = (await runs()).runs
+  const { kind } = listed.find(({ slug }) => slug === slugs[0]) ?? {}
+  const all = listed.filter(run => run.kind === kind && run.status === 'finished').map(({ slug }) => slug)
+  if (all.length === slugs.length && all.every(slug => slugs.includes(slug))) return all
+  throw new Error('These pages hold a report on each run, and one on all runs of a kind if they are two to six. They hold none on these runs: winobench view makes it.')
 }
 
 export const picture = (slug, file) => `data/runs/${encodeURIComponent(slug)}/${file.split('/').map(encodeURIComponent).join('/')}`
@@ -166,18 +177,19 @@ async function ranges(address) {
 // A Parquet file that is read by ranges.
 class Table {
   static async open(address) {
-    const plain = await ranges(address)
+    const [parquet, plain] = await Promise.all([parquetLibrary(), ranges(address)])
     try {
-      const metadata = await parquetMetadataAsync(plain)
-      return new Table(address, plain, metadata)
+      const metadata = await parquet.parquetMetadataAsync(plain)
+      return new Table(address, parquet, plain, metadata)
     } catch (error) {
       if (error.message.startsWith('The file has')) throw error
       throw new Error(`${decodeURIComponent(address)} cannot be read: it is damaged, or no Parquet file.`)
     }
   }
 
-  constructor(address, file, metadata) {
+  constructor(address, parquet, file, metadata) {
     this.address = address
+    this.parquet = parquet
     this.file = file
     this.metadata = metadata
     this.rows = Number(metadata.num_rows)
@@ -227,11 +239,11 @@ class Table {
   }
 
   reading(options) {
-    return this.guarded(parquetRead({ file: this.file, metadata: this.metadata, compressors, utf8: false, ...options }))
+    return this.guarded(this.parquet.parquetRead({ file: this.file, metadata: this.metadata, compressors: this.parquet.compressors, utf8: false, ...options }))
   }
 
   objects(options) {
-    return this.guarded(parquetReadObjects({ file: this.file, metadata: this.metadata, compressors, utf8: false, ...options }))
+    return this.guarded(this.parquet.parquetReadObjects({ file: this.file, metadata: this.metadata, compressors: this.parquet.compressors, utf8: false, ...options }))
   }
 
   async guarded(work) {
@@ -306,8 +318,8 @@ export async function file(address) {
 
 // All runs, as they are now. An answer that is the same as before is the same object. isFixed: it never changes.
 export async function runs() {
-  const isFixed = (await site()).bundle
-  const response = await request(at('runs.json'), listed.version && { headers: { 'If-None-Match': listed.version } })
+  const asked = request(at('runs.json'), listed.version && { headers: { 'If-None-Match': listed.version } })
+  const [{ bundle: isFixed }, response] = await Promise.all([site(), asked])
   if (response.status === 304) return listed.answer
   if (!response.ok) throw await failure(response, at('runs.json'))
   listed = { version: response.headers.get('ETag'), answer: { ...(await response.json()), isFixed } }
