@@ -103,6 +103,7 @@ class Site:
             case ["results.json" | "config.json" as name]:
                 return File(place.root, name, JSON)
             case ["run.json"]:
+                threading.Thread(target=self._errors.prepare, args=(place.root,), daemon=True).start()
                 label, tasks = self._label(place), _tasks()
                 return Document(
                     self._kept("run", place, lambda: tasks.run(place.root, place.slug, label, self._reproduce))
