@@ -98,11 +98,13 @@ def test_a_file_is_its_folder(name, folder_of, path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.usefixtures("single_device")
 def test_errors_are_those_of_the_folder(name, folder_of, path):
     write(path, original(name, folder_of))
     image = np.random.default_rng(0).integers(0, 256, (32, 32, 3)).astype(np.uint8)
     folder = folder_of(name)
-    scorers = [DiffusionITM.from_pretrained(source) for source in (str(folder), f"{folder}+{path}")]
+    options = {"image_size": 32, "batch_size": 4}
+    scorers = [DiffusionITM.from_pretrained(source, **options) for source in (str(folder), f"{folder}+{path}")]
     one, two = (scorer.score([image], ["a red cube", "a blue ball"], num_samples=2) for scorer in scorers)
     np.testing.assert_array_equal(one, two)
 

@@ -119,7 +119,7 @@ def compare(maker):
         encoder = encoder_of(type(vae).__name__, family)
         clean = encoder.scale(vae, encoder.encode(vae, pixels))
         noises = [
-            torch.randn((rows, *clean.shape[1:]), generator=torch.Generator().manual_seed(rows)) for rows in (1, 2, 3)
+            torch.randn((rows, *clean.shape[1:]), generator=torch.Generator().manual_seed(rows)) for rows in (1, 3)
         ]
         runs = [recorded(pipe, maker, TEXTS[: len(noise)], noise) for noise in noises]
 

@@ -33,17 +33,20 @@ def _compare(folder: pathlib.Path):
     assert not isinstance(native, TorchPipeline)
     by_torch = TorchPipeline.from_diffusers(diffusers.DiffusionPipeline.from_pretrained(folder, local_files_only=True))
     wanted, got = (
-        DiffusionITM(pipeline, image_size=32).errors(IMAGES, TEXTS, num_samples=3) for pipeline in (native, by_torch)
+        DiffusionITM(pipeline, image_size=32, batch_size=9).errors(IMAGES, TEXTS, num_samples=3)
+        for pipeline in (native, by_torch)
     )
     np.testing.assert_allclose(got, wanted, rtol=1e-5)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("single_device")
 def test_stable_diffusion_equals_the_native_family(tiny_pipeline):
     _compare(tiny_pipeline)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("single_device")
 @pytest.mark.parametrize("kind", WRITERS)
 def test_equals_the_native_family(kind, tmp_path):
     _compare(WRITERS[kind](tmp_path / "model"))

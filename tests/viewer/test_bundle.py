@@ -119,6 +119,8 @@ def test_a_bundle_replaces_a_bundle_and_nothing_else(viewed, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     (other / "thesis.tex").touch()
+    (other / "data").mkdir()
+    (other / "data" / "site.json").write_text("[]")
     for place in (other, other / "thesis.tex", viewed[0]):
         before = files_of(tmp_path)
         with raises("not-empty"):

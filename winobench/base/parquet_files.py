@@ -24,9 +24,9 @@ from winobench.base import files
 
 _MARK = b"winobench.sha256"
 _TAIL = 8  # bytes behind the footer: its length, and the format's name
-# Rows of a group, and bytes of a page and of what is compared with them at a time, in tables that are read by ranges.
-_GROUP, _PAGE, _BATCH = 10_000, 16 * 2**10, 64 * 2**10
-_MOST_ROWS = 1024  # compared at a time
+# Tables that are read by ranges: rows of a group, and bytes of a page. The writer looks at the size of a page after so
+# many bytes of rows, and at most so many rows.
+_GROUP, _PAGE, _BATCH, _MOST_ROWS = 10_000, 16 * 2**10, 64 * 2**10, 1024
 
 
 class DamagedError(Exception):

@@ -44,7 +44,7 @@ INSTANCE = "instance"
 """In the identity of a scorer without ``fingerprint()``: a name that no other scorer has."""
 
 REPEATING = ("groups.list.element", "images.list.element", "terms.list.element", "texts.key_value.key", "status")
-"""Columns of the tables of examples with few different values, or with those of the row before."""
+"""Columns of the tables of examples whose values repeat."""
 
 _EXAMPLES, _GALLERY = "examples", "gallery"
 _FOLDERS = {ERRORS: (ERRORS, _EXAMPLES, _GALLERY), RESPONSES: (RESPONSES, _EXAMPLES), DRAWN: (DRAWN, PICTURES)}

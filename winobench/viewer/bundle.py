@@ -49,16 +49,22 @@ def write(
             with Worker("winobench.viewer.tasks") as worker:
                 _Bundle(new, found, site.Site(found, reproduce), worker).write()
             _check(target)  # again: it took a while
-            if target.exists():
-                target.rename(pathlib.Path(temporary) / "old")
-            new.rename(target)
+            old = pathlib.Path(temporary) / "old"
+            with contextlib.suppress(FileNotFoundError):
+                target.rename(old)
+            try:
+                new.rename(target)
+            except OSError:
+                if old.exists():
+                    old.rename(target)
+                raise
 
 
 def _check(target: pathlib.Path) -> None:
     """Refuses a folder with files that no bundle has written."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
-    with contextlib.suppress(OSError, InputError):
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         if json_files.load(target / _DATA / _SITE)["bundle"] is True and (target / "index.html").is_file():
             return
     raise InputError(f"{target} holds other files than a bundle: name a new folder", code="not-empty")
@@ -184,7 +190,7 @@ class _Bundle:
 
 
 def _copy_app(folder: pathlib.Path) -> None:
-    """Copies the application's files, but not what stands in for a server while it is developed."""
+    """Copies the application's files, without data that a developer may have put next to them."""
     shutil.copytree(
         APP,
         folder,

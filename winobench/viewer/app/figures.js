@@ -27,6 +27,13 @@ function copied(element) {
   return copy
 }
 
+// Shows an element in a box, which the keyboard reaches where it scrolls.
+function shownIn(box, element) {
+  box.replaceChildren(element)
+  if (box.scrollWidth > box.clientWidth) box.tabIndex = 0
+  else box.removeAttribute('tabindex')
+}
+
 // A figure with its title, its numbers as a table, and buttons. make(width) returns an SVG element, or a promise of one;
 // keys say when it is made anew. numbers: columns and rows of tables.js.
 export function Figure({ title, name, make, keys, width, help, numbers }) {
@@ -42,7 +49,7 @@ export function Figure({ title, name, make, keys, width, help, numbers }) {
     if (make.length && !wide) return
     let isCurrent = true
     Promise.resolve(wide).then(make).then(
-      element => isCurrent && element && box.current?.replaceChildren(element),
+      element => isCurrent && element && box.current && shownIn(box.current, element),
       error => isCurrent && setFailed(error),
     )
     return () => { isCurrent = false }
@@ -52,7 +59,7 @@ export function Figure({ title, name, make, keys, width, help, numbers }) {
     <figcaption>${title}</figcaption>
     ${help && html`<p class="figure-help">${help}</p>`}
     ${failed && html`<p class="problem" role="alert">${failed.message}</p>`}
-    <div class="plot" ref=${box}></div>
+    <div class="plot" role="group" aria-label=${title} ref=${box}></div>
     <p class="saves">${['svg', 'png'].map(kind => html`<button type="button" class="quiet" aria-label=${`Save ${title} as ${kind.toUpperCase()}`} onClick=${() => saved(kind)}>${kind.toUpperCase()}</button>`)}</p>
     ${numbers && html`<${Numbers} title=${title} name=${name} ...${numbers} />`}
   </figure>`
@@ -201,11 +208,11 @@ function binned(values, timesteps) {
 export function ByTimestep({ series, names, timesteps, title, label, zero, name }) {
   const lines = series.map(one => ({ ...one, bins: binned(one.values, timesteps).map(bin => ({ ...bin, candidate: one.name })) }))
   const points = series.flatMap(({ mark, values }) => bySample(values).map(({ sample, value }) => ({ mark, value, timestep: timesteps[sample] })))
-  const description = `${title}. ${lines.map(({ name: candidate, bins }) => `${candidate}: ${bins.map(bin => `${scored(bin.mean)} near ${number(bin.timestep, 0)}`).join(', ')}`).join('; ')}.`
+  const description = `${title}. ${lines.map(({ name: candidate, bins }) => `${candidate}: ${bins.map(bin => `${scored(bin.mean)} near ${scored(bin.timestep)}`).join(', ')}`).join('; ')}.`
   return html`<${Figure} title=${title} name=${name} keys=${[series]} numbers=${tableOf([['candidate', true], ['timestep'], ['mean'], ['low'], ['high'], ['samples']], lines.flatMap(({ bins }) => bins))}
     help="A dot is one sample. Lines are means of neighbouring samples, and bands hold the middle half of them."
     make=${width => drawn(width, description, {
-      x: { label: 'timestep', ticks: width < 500 ? 5 : 8 },
+      x: { label: timesteps.every(value => value <= 1) ? 'noise level' : 'timestep', ticks: width < 500 ? 5 : 8 },
       y: { label, grid: true, nice: true },
       ...(names && { marginTop: 58, height: 294 }),
       marks: Plot => [

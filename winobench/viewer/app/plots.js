@@ -17,7 +17,8 @@ export async function forest(points, description) {
   const runs = [...new Set(points.map(({ run }) => run))].sort()
   const several = runs.length > 1
   const letters = Math.min(Math.floor(width / 20), Math.max(...names.map(({ length }) => length)))
-  const cut = text => (text.length > letters ? `${text.slice(0, letters - 1)}…` : text)
+  // In the middle: the ends of names tell them apart.
+  const cut = text => (text.length > letters ? `${text.slice(0, Math.ceil(letters / 2) - 1)}…${text.slice(-Math.floor(letters / 2))}` : text)
   const side = { domain: names, label: null, tickFormat: cut, tickSize: 0 }
   const place = several ? { fy: 'name', y: 'run' } : { y: 'name' }
   const colour = ({ run }) => `var(--run-${run})`

@@ -1,5 +1,7 @@
 // Asks the worker that searches whole tables.
 
+import * as source from './source.js'
+
 // What `places` says of a question that a run does not have.
 export const MISSING = -1
 
@@ -54,6 +56,15 @@ function latest(action) {
 
 export const find = latest('find')
 export const read = given => ask('read', given)
+
+// Neighbouring rows. The page reads them itself where the table gives parts of itself, else the worker reads whole columns.
+export async function neighbours({ slug, task, from, to, columns }) {
+  const table = await source.examples(slug, task)
+  const end = Math.min(to, table.rows)
+  if (table.isIndexed || from >= end) return table.slice(from, end, columns)
+  return read({ slug, task, rows: Array.from({ length: end - from }, (_, place) => from + place), columns: columns ?? table.names })
+}
+
 export const places = given => ask('places', given)
 export const groups = given => ask('groups', given)
 export const nextWrong = given => ask('nextWrong', given)

@@ -5,13 +5,21 @@ import * as source from './source.js'
 
 const NEAR_ROWS = 400
 const MOST_SIMILAR = 6
+const KEPT_TABLES = 3
 const made = new Map()
 
-// A value that is computed once for a table. The tables of source.js are new where a file has changed.
+// A value that is computed once for a table, of those used last. The tables of source.js are new where a file has changed.
 function once(table, name, make) {
-  const key = `${table.address} ${name}`
-  if (made.get(key)?.table !== table) made.set(key, { table, value: make() })
-  return made.get(key).value
+  const values = made.get(table) ?? new Map()
+  made.delete(table)
+  made.set(table, values)
+  if (made.size > KEPT_TABLES) made.delete(made.keys().next().value)
+  if (!values.has(name)) {
+    const value = make()
+    values.set(name, value)
+    value.catch(() => values.delete(name))
+  }
+  return values.get(name)
 }
 
 const plainWords = text => text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []

@@ -1,40 +1,52 @@
 // What the pages show: documents and Parquet files under data/, from the server or from a bundle.
 
-import { parquetMetadataAsync, parquetRead, parquetReadObjects } from './vendor/hyparquet/src/index.js'
-import { decompress } from './vendor/fzstd/index.mjs'
-
-const KEPT_COLUMNS = 24
+const KEPT_BYTES = 2 ** 26
 const KEPT_DOCUMENTS = 40
 const FOOTER_BYTES = 2 ** 17
 const POLL_MILLISECONDS = 400
-const compressors = { ZSTD: input => decompress(input) }
 
-// A cache of a few entries, the one used last at its end. Failures are not kept.
+let library
+// The reader of Parquet files, which is loaded when the first file is opened.
+function parquetLibrary() {
+  library ??= Promise.all([import('./vendor/hyparquet/src/index.js'), import('./vendor/fzstd/index.mjs')])
+    .then(([parquet, { decompress }]) => ({ ...parquet, compressors: { ZSTD: input => decompress(input) } }))
+  return library
+}
+
+// A cache, the entry used last at its end. Its entries weigh no more than its size together, except for the last one.
+// Failures are not kept.
 class Recent {
   constructor(size) {
     this.size = size
     this.entries = new Map()
+    this.weight = 0
   }
 
-  get(key, make) {
-    let entry = this.entries.get(key)
-    if (entry === undefined) {
-      entry = make()
-      entry.catch(() => this.entries.delete(key))
-    }
-    this.entries.delete(key)
+  get(key, make, weight = 1) {
+    const entry = this.entries.get(key) ?? { value: make(), weight }
+    if (!this.entries.has(key)) entry.value.catch(() => this.entries.get(key) === entry && this.delete(key))
+    this.delete(key)
     this.entries.set(key, entry)
-    if (this.entries.size > this.size) this.entries.delete(this.entries.keys().next().value)
-    return entry
+    this.weight += entry.weight
+    while (this.weight > this.size && this.entries.size > 1) this.delete(this.entries.keys().next().value)
+    return entry.value
+  }
+
+  delete(key) {
+    this.weight -= this.entries.get(key)?.weight ?? 0
+    this.entries.delete(key)
   }
 
   clear() {
     this.entries.clear()
+    this.weight = 0
   }
 }
 
 const documents = new Recent(KEPT_DOCUMENTS)
 const tables = new Recent(24)
+const columns = new Recent(KEPT_BYTES)
+let opened = 0
 
 const at = (...parts) => ['data', ...parts.map(part => encodeURIComponent(part))].join('/')
 const after = milliseconds => new Promise(resolve => setTimeout(resolve, milliseconds))
@@ -92,11 +104,18 @@ export const run = slug => document_('runs', slug, 'run.json')
 export const results = slug => document_('runs', slug, 'results.json')
 export const config = slug => document_('runs', slug, 'config.json')
 export const drawn = slug => document_('runs', slug, 'drawn.json')
-// The report on some runs. A bundle has several runs in the order of its list only.
+// The report on some runs. A bundle has one on each run, and one on all runs of a kind, in the order of its list.
 export async function report(slugs) {
-  const isFixed = slugs.length > 1 && (await site()).bundle
-  const inOrder = isFixed ? (await runs()).runs.map(({ slug }) => slug).filter(slug => slugs.includes(slug)) : slugs
-  return document_('report', `${inOrder.join('~')}.json`)
+  if (slugs.length > 1 && (await site()).bundle) slugs = await togetherInBundle(slugs)
+  return document_('report', `${slugs.join('~')}.json`)
+}
+
+async function togetherInBundle(slugs) {
+  const listed = (await runs()).runs
+  const { kind } = listed.find(({ slug }) => slug === slugs[0]) ?? {}
+  const all = listed.filter(run => run.kind === kind && run.status === 'finished').map(({ slug }) => slug)
+  if (all.length === slugs.length && all.every(slug => slugs.includes(slug))) return all
+  throw new Error('These pages hold a report on each run, and one on all runs of a kind if they are two to six. They hold none on these runs: winobench view makes it.')
 }
 
 export const picture = (slug, file) => `data/runs/${encodeURIComponent(slug)}/${file.split('/').map(encodeURIComponent).join('/')}`
@@ -158,23 +177,24 @@ async function ranges(address) {
 // A Parquet file that is read by ranges.
 class Table {
   static async open(address) {
-    const plain = await ranges(address)
+    const [parquet, plain] = await Promise.all([parquetLibrary(), ranges(address)])
     try {
-      const metadata = await parquetMetadataAsync(plain)
-      return new Table(address, plain, metadata)
+      const metadata = await parquet.parquetMetadataAsync(plain)
+      return new Table(address, parquet, plain, metadata)
     } catch (error) {
       if (error.message.startsWith('The file has')) throw error
       throw new Error(`${decodeURIComponent(address)} cannot be read: it is damaged, or no Parquet file.`)
     }
   }
 
-  constructor(address, file, metadata) {
+  constructor(address, parquet, file, metadata) {
     this.address = address
+    this.parquet = parquet
     this.file = file
     this.metadata = metadata
     this.rows = Number(metadata.num_rows)
     this.names = metadata.schema.filter((_, place) => place > 0 && isTop(metadata.schema, place)).map(({ name }) => name)
-    this.kept = new Recent(KEPT_COLUMNS)
+    this.number = ++opened
   }
 
   has(name) {
@@ -183,7 +203,9 @@ class Table {
 
   // All values of a column.
   column(name) {
-    return this.kept.get(name, async () => {
+    const bytes = this.metadata.row_groups.flatMap(group => group.columns).filter(({ meta_data: { path_in_schema: path } }) => path[0] === name)
+      .reduce((sum, { meta_data: { total_uncompressed_size: size } }) => sum + Number(size), 0)
+    return columns.get(`${this.number} ${name}`, async () => {
       const values = new Array(this.rows)
       await this.reading({
         columns: [name],
@@ -192,7 +214,7 @@ class Table {
         },
       })
       return values
-    })
+    }, bytes)
   }
 
   // Whether pages can be read by themselves. Tables of earlier versions cannot.
@@ -201,8 +223,8 @@ class Table {
   }
 
   // Some rows as objects, by ranges of the pages that hold them, or from whole columns where there are no ranges.
-  async slice(from, to, columns = this.names) {
-    const names = columns.filter(name => this.has(name))
+  async slice(from, to, wanted = this.names) {
+    const names = wanted.filter(name => this.has(name))
     if (!this.isIndexed) {
       const values = await Promise.all(names.map(name => this.column(name)))
       const rows = Math.max(0, Math.min(to, this.rows) - from)
@@ -211,17 +233,17 @@ class Table {
     return (await this.objects({ columns: names, rowStart: from, rowEnd: Math.min(to, this.rows), useOffsetIndex: true })).map(plainValue)
   }
 
-  async row(place, columns = this.names) {
+  async row(place, wanted = this.names) {
     if (!(place >= 0 && place < this.rows)) throw new Error(`The table has ${this.rows} rows, and none of number ${place}.`)
-    return (await this.slice(place, place + 1, columns))[0]
+    return (await this.slice(place, place + 1, wanted))[0]
   }
 
   reading(options) {
-    return this.guarded(parquetRead({ file: this.file, metadata: this.metadata, compressors, utf8: false, ...options }))
+    return this.guarded(this.parquet.parquetRead({ file: this.file, metadata: this.metadata, compressors: this.parquet.compressors, utf8: false, ...options }))
   }
 
   objects(options) {
-    return this.guarded(parquetReadObjects({ file: this.file, metadata: this.metadata, compressors, utf8: false, ...options }))
+    return this.guarded(this.parquet.parquetReadObjects({ file: this.file, metadata: this.metadata, compressors: this.parquet.compressors, utf8: false, ...options }))
   }
 
   async guarded(work) {
@@ -296,8 +318,8 @@ export async function file(address) {
 
 // All runs, as they are now. An answer that is the same as before is the same object. isFixed: it never changes.
 export async function runs() {
-  const isFixed = (await site()).bundle
-  const response = await request(at('runs.json'), listed.version && { headers: { 'If-None-Match': listed.version } })
+  const asked = request(at('runs.json'), listed.version && { headers: { 'If-None-Match': listed.version } })
+  const [{ bundle: isFixed }, response] = await Promise.all([site(), asked])
   if (response.status === 304) return listed.answer
   if (!response.ok) throw await failure(response, at('runs.json'))
   listed = { version: response.headers.get('ETag'), answer: { ...(await response.json()), isFixed } }
@@ -313,6 +335,6 @@ export const raw = (slug, name) => at('runs', slug, name)
 export function forgetRun(slug) {
   const mark = `runs/${encodeURIComponent(slug)}/`
   for (const recent of [documents, tables]) {
-    for (const key of [...recent.entries.keys()]) if (key.includes(mark)) recent.entries.delete(key)
+    for (const key of [...recent.entries.keys()]) if (key.includes(mark)) recent.delete(key)
   }
 }

@@ -30,12 +30,19 @@ export default function Compare({ baseline, others = '', parameters }) {
 async function comparison(slugs) {
   const kinds = new Set((await source.runs()).runs.filter(({ slug }) => slugs.includes(slug)).map(({ kind }) => kind))
   if (kinds.size > 1) throw new Error(`The runs are of ${[...kinds].join(' and ')}: choose runs of one kind, which have tasks in common.`)
-  const [runs, pairs] = await Promise.all([
+  const [runs, { metrics = {} }, pairs] = await Promise.all([
     Promise.all(slugs.map(source.run)),
+    source.config(slugs[0]),
     Promise.all(slugs.slice(1).map(slug => source.pair(slugs[0], slug))),
   ])
   const tasks = Object.assign({}, ...runs.map(run => Object.fromEntries(Object.entries(run.tasks).map(([task, { label }]) => [task, label]))))
-  return { names: runs.map(({ label }) => label), pairs: pairs.map(pair => ({ ...pair, rows: pair.rows.map(row => ({ ...row, label: isSkill(row.task) ? words(row.task.slice(1)) : tasks[row.task] ?? row.task })) })) }
+  const labelled = (row, rows) => ({
+    ...row,
+    label: isSkill(row.task) ? words(row.task.slice(1)) : tasks[row.task] ?? row.task,
+    // The table of examples has right and wrong under this metric.
+    isHeadline: !isSkill(row.task) && row.metric === (metrics[row.task]?.headline ?? rows.find(({ task }) => task === row.task).metric),
+  })
+  return { names: runs.map(({ label }) => label), pairs: pairs.map(pair => ({ ...pair, rows: pair.rows.map(row => labelled(row, pair.rows)) })) }
 }
 
 function Who({ slugs, names }) {
@@ -112,8 +119,8 @@ const measureOf = ({ label, group, metric }) => [label, group && words(group), m
 
 function columnsOf(slugs, names, rows, pair) {
   const widest = Math.max(0.01, ...rows.flatMap(({ low, high }) => [Math.abs(low), Math.abs(high)]))
-  const flips = row => link(['flips', slugs[0], slugs[row.run]], { task: row.task, group: row.group, metric: row.metric })
-  const alone = (row, value) => (isSkill(row.task) || !value ? count(value) : html`<a href=${flips(row)}>${count(value)}</a>`)
+  const flips = (row, way) => link(['flips', slugs[0], slugs[row.run]], { task: row.task, group: row.group, way })
+  const alone = (row, value, way) => (row.isHeadline && value ? html`<a href=${flips(row, way)}>${count(value)}</a>` : count(value))
   return [
     {
       key: 'task',
@@ -125,15 +132,15 @@ function columnsOf(slugs, names, rows, pair) {
       style: 'name',
     },
     ...(names.length > 2 ? [{ key: 'run', label: 'run', value: row => names[row.run], style: 'run-name', cell: row => html`<${Swatch} run=${row.run} /> ${names[row.run]}` }] : []),
-    { key: 'baseline_value', label: 'baseline', help: names[0], isNumber: true, value: row => row.first, text: row => percent(row.first) },
-    { key: 'run_value', label: names.length > 2 ? 'value' : names[1], isNumber: true, value: row => row.second, text: row => percent(row.second) },
     { key: 'difference', label: 'difference', isNumber: true, value: row => row.difference, text: row => `${signed(row.difference)} ${row.mark}`.trim(), cell: row => html`<b>${signed(row.difference)}</b> <span class="mark">${row.mark}</span>`, parts: { low: row => row.low, high: row => row.high } },
     { key: 'interval', label: '95% interval', isNumber: true, isForReading: true, value: row => row.high - row.low, text: row => `${signed(row.low)} to ${signed(row.high)}`, help: 'Sorts by width' },
     { key: 'bar', label: 'Interval', isFixed: true, cell: row => html`<${Bar} value=${row.difference} low=${row.low} high=${row.high} chance=${0} from=${-widest} to=${widest} run=${row.run} />` },
+    { key: 'baseline_value', label: 'baseline', help: names[0], isNumber: true, value: row => row.first, text: row => percent(row.first) },
+    { key: 'run_value', label: names.length > 2 ? 'value' : names[1], heading: names.length > 2 ? 'value' : 'run', isNumber: true, value: row => row.second, text: row => percent(row.second) },
     { key: 'p', label: 'p', isNumber: true, value: row => row.p, text: row => probability(row.p), help: 'Two-sided, of no difference' },
     { key: 'p_adjusted', label: 'adjusted p', heading: html`adjusted<br />p`, isNumber: true, value: row => row.adjusted, text: row => probability(row.adjusted), help: 'Benjamini and Hochberg, over the rows that the table shows', parts: { clear: row => row.isClear } },
-    { key: 'only_second', label: 'only run', heading: html`only<br />run`, isNumber: true, value: row => row.only_second, cell: row => alone(row, row.only_second), help: 'Examples that the run alone has right' },
-    { key: 'only_first', label: 'only baseline', heading: html`only<br />baseline`, isNumber: true, value: row => row.only_first, cell: row => alone(row, row.only_first), help: `Examples that ${names[0]} alone has right` },
+    { key: 'only_second', label: 'only run', heading: html`only<br />run`, isNumber: true, value: row => row.only_second, cell: row => alone(row, row.only_second, 'second'), help: 'Examples that the run alone has right' },
+    { key: 'only_first', label: 'only baseline', heading: html`only<br />baseline`, isNumber: true, value: row => row.only_first, cell: row => alone(row, row.only_first, 'first'), help: `Examples that ${names[0]} alone has right` },
     { key: 'n', label: 'n', isNumber: true, value: row => row.n, text: row => count(row.n), help: 'Examples that both have answered' },
     { key: 'clusters', label: pair.is_text ? 'pairs apart' : 'images apart', heading: html`${pair.is_text ? 'pairs' : 'images'}<br />apart`, isNumber: true, value: row => row.clusters, text: row => count(row.clusters), help: `Independent ${pair.is_text ? 'pairs' : 'images'} on which the runs differ` },
   ]
@@ -141,7 +148,8 @@ function columnsOf(slugs, names, rows, pair) {
 
 function Name({ row, to }) {
   if (isSkill(row.task)) return html`${row.label} <small>skill, ${words(row.metric)}</small>`
-  return html`<a href=${to}>${row.group ? words(row.group) : row.label}</a> <small>${[row.group && row.label, words(row.metric)].filter(Boolean).join(', ')}</small>`
+  const said = row.group ? words(row.group) : row.label
+  return html`${row.isHeadline ? html`<a href=${to}>${said}</a>` : said} <small>${[row.group && row.label, words(row.metric)].filter(Boolean).join(', ')}</small>`
 }
 
 function Forest({ rows, baseline }) {

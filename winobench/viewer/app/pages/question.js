@@ -1,9 +1,9 @@
 // One question: its candidates and scores, the evidence behind them, and what other runs answered.
 
-import { count, html, link, Loaded, number, useData, useKeys, useState, useTitle, words } from '../base.js'
+import { count, html, link, Loaded, number, useData, useEffect, useKeys, useRef, useState, useTitle, words } from '../base.js'
 import { MARGIN, amount, answered, asksSame, belongs, cellName, closest, comparisons, margin, question, scored, signed, textOf } from '../answers.js'
 import { cellsOf, comparedCells, decisions, isOfRace, isReproduced, less, mean, shownCells } from '../evidence.js'
-import { ByTimestep, Decisions, Differences, Running, Strips } from '../figures.js'
+import { ByTimestep, Decisions, Differences, Running, Strips, plotting } from '../figures.js'
 import { Picture, SHOWN_RUNS, Verdict, cellText, othersWith, taskOf } from '../parts.js'
 import * as search from '../search.js'
 import * as source from '../source.js'
@@ -14,25 +14,36 @@ const go = address => { location.hash = address }
 const FIRST_CANDIDATES = 10
 const DRAWN_CANDIDATES = 6
 
+plotting().catch(() => {}) // Figures need it, and say so where it fails.
+
+async function readRow(slug, task, place) {
+  const [row] = await search.neighbours({ slug, task, from: place, to: place + 1 })
+  if (!row) throw new Error(`The task has no question of this number: the last one is ${(await source.examples(slug, task)).rows - 1}.`)
+  return row
+}
+
 export default function Question({ slug, task, row, parameters }) {
   const place = /^\d{1,9}$/.test(row ?? '') ? Number(row) : null
   const state = useData(async () => {
     if (place === null) throw new Error(`“${row ?? ''}” is no number of a question: the first one is 0.`)
-    const [run, stored] = await Promise.all([source.run(slug), source.examples(slug, task).then(table => table.row(place)).catch(error => ({ error }))])
+    const loading = source.run(slug)
+    const errors = loading.then(({ tasks }) => (tasks[task]?.has_errors && place < tasks[task].rows ? source.errors(slug, task, place) : null))
+    errors.catch(() => {}) // The section of the errors says it.
+    const [run, stored] = await Promise.all([loading, readRow(slug, task, place).catch(error => ({ error }))])
     const about = taskOf(run, task)
     if (stored.error) throw stored.error
-    return { run, about, stored, asked: question(stored) }
+    return { run, about, stored, errors, asked: question(stored) }
   }, [slug, task, place])
-  useTitle(`Question ${row} of ${task}, ${state.value?.run.label ?? slug}`)
+  useTitle(`Question ${row} of ${state.value?.about.label ?? task}, ${state.value?.run.label ?? slug}`)
   return html`${state.error && html`<h1>Question ${row} of ${task}</h1>`}<${Loaded} state=${state} what="the question">${found => html`<${Shown} ...${found} slug=${slug} task=${task} place=${place} parameters=${parameters} />`}<//>`
 }
 
-function Shown({ run, about, stored, asked, slug, task, place, parameters }) {
+function Shown({ run, about, stored, errors, asked, slug, task, place, parameters }) {
   const { metric } = about
   const near = closest(asked, metric)
   const evidence = useData(async () => {
-    const found = about.has_errors && asked.scores ? await source.errors(slug, task, place) : null
-    if (!found) return null
+    const found = await errors
+    if (!found || !asked.scores) return null
     const cells = cellsOf(found, about.weights)
     return { found, cells, isExact: !about.raced || isOfRace(asked, cells) }
   }, [])
@@ -95,12 +106,12 @@ function Candidates({ asked, slug, task, about }) {
     { key: 'place', label: 'place', value: ({ cell }) => cell + 1, isNumber: true, help: 'The place in the question' },
     { key: 'score', label: 'score', value: ({ score }) => score, cell: ({ score }) => scored(score), isNumber: true, help: 'As stored. Higher is a better match' },
     { key: 'behind', label: 'from the best', value: ({ behind }) => behind, cell: ({ behind }) => (behind === 0 ? 'best' : signed(behind)), isNumber: true },
-    { key: 'share', label: 'between worst and best', value: ({ share }) => share, cell: ({ cell, share }) => html`<span class=${cell === asked.target ? 'is-right' : ''}><span class="worth" role="img" aria-label=${`${number(100 * share, 0)}%`}><span style=${`width: ${100 * share}%`}></span></span></span>`, isNumber: true },
+    { key: 'share', label: 'share', help: 'From the worst score to the best one', value: ({ share }) => share, cell: ({ cell, share }) => html`<span class=${cell === asked.target ? 'is-right' : ''}><span class="worth" role="img" aria-label=${`${number(100 * share, 0)}%`}><span style=${`width: ${100 * share}%`}></span></span></span>`, isNumber: true },
     ...(asked.ratings ? [{ key: 'rating', label: 'rating', value: ({ rating }) => rating, isNumber: true, help: 'What people said' }] : []),
   ]
   return html`
     <div class="given">${textsCompete ? asked.images.map((_, image) => picture(image)) : html`<blockquote>${asked.texts[0]}</blockquote>`}</div>
-    <div class="wrap"><${Table} caption=${textsCompete ? 'Texts' : 'Images'} name="candidates" rows=${rows} columns=${columns} rowKey=${({ cell }) => cell} /></div>
+    <div class="wrap"><${Table} caption=${textsCompete ? 'Texts' : 'Images'} name="candidates" isStacked rows=${rows} columns=${columns} rowKey=${({ cell }) => cell} /></div>
     ${shown.length < order.length && html`<button type="button" onClick=${() => setShowsAll(true)}>Show all ${count(order.length)} candidates</button>`}`
 }
 
@@ -217,7 +228,7 @@ async function readOthers({ slug, task, place, asked, named }) {
       return { run, problem: error.message }
     }
   }))
-  return { runs, answers }
+  return { runs, answers: [...answers.filter(({ problem }) => !problem), ...answers.filter(({ problem }) => problem)] }
 
   async function rowOf(other) {
     const read = async row => {
@@ -248,7 +259,7 @@ function Others({ found: { runs, answers }, own, slug, task, place }) {
     { key: 'answer', label: 'answer', value: one => one.asked && cellText(one.asked, answered(one.asked)), cell: one => one.asked && (cellText(one.asked, answered(one.asked)) ?? '–') },
     { key: 'margin', label: 'margin', value: one => one.asked && margin(one.asked, one.about?.metric ?? own.metric), cell: one => (one.asked ? signed(margin(one.asked, one.about?.metric ?? own.metric)) : '–'), isNumber: true },
   ]
-  return html`<div class="wrap"><${Table} caption="Answers of all runs" name="answers" columns=${columns} rows=${rows} rowKey=${({ run }) => run.slug} /></div>
+  return html`<div class="wrap"><${Table} caption="Answers of all runs" name="answers" isStacked columns=${columns} rows=${rows} rowKey=${({ run }) => run.slug} /></div>
     ${rest.length > 0 && html`<p class="filters"><label>${answers.length < SHOWN_RUNS ? 'Add a run' : `At most ${SHOWN_RUNS} runs at once. Show instead of the last`}
       <select onChange=${event => event.target.value && go(shows([...slugs.slice(0, SHOWN_RUNS - 1), event.target.value]))}>
         <option value="">choose</option>${rest.map(run => html`<option value=${run.slug}>${run.label}</option>`)}
@@ -257,11 +268,25 @@ function Others({ found: { runs, answers }, own, slug, task, place }) {
 }
 
 function Similar({ slug, task, place, metric, isComplete }) {
-  const state = useData(() => (isComplete ? search.similar({ slug, task, row: place, metric }) : undefined), [isComplete])
-  return html`<${Loaded} state=${state} what="similar failures">${rows => (rows.length
+  const [box, isSeen] = useSeen()
+  const state = useData(() => (isComplete && isSeen ? search.similar({ slug, task, row: place, metric }) : undefined), [isComplete, isSeen])
+  if (!isSeen) return html`<div ref=${box}><p class="empty">The page looks for them when you come here.</p></div>`
+  return html`<div ref=${box}><${Loaded} state=${state} what="similar failures">${rows => (rows.length
     ? html`<p class="note">Wrong questions of the same group, those with most words in common first. A rare word counts more (IDF).</p>
       <ol>${rows.map(({ row, id, text, margin: by, shared }) => html`<li><a href=${link(['question', slug, task, row])}>${text || id}</a> <span class="muted">${Number.isFinite(by) && signed(by)} ${shared.length > 0 && `· ${shared.join(', ')}`}</span></li>`)}</ol>`
-    : html`<p class="empty">No other question of its groups is wrong.</p>`)}<//>`
+    : html`<p class="empty">No other question of its groups is wrong.</p>`)}<//></div>`
+}
+
+// Whether an element has been near the part of the page that is seen.
+function useSeen() {
+  const box = useRef()
+  const [isSeen, setSeen] = useState(false)
+  useEffect(() => {
+    const watch = new IntersectionObserver(entries => entries.some(({ isIntersecting }) => isIntersecting) && setSeen(true), { rootMargin: '300px' })
+    watch.observe(box.current)
+    return () => watch.disconnect()
+  }, [])
+  return [box, isSeen]
 }
 
 // A text question: what it was made of, its options, and the model's words.

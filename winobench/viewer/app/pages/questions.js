@@ -16,7 +16,7 @@ export default function Questions({ slug, task, parameters }) {
     const run = await source.run(slug)
     return { run, about: taskOf(run, task) }
   }, [slug, task])
-  useTitle(`Questions of ${task}, ${state.value?.run.label ?? slug}`)
+  useTitle(`Questions of ${state.value?.about.label ?? task}, ${state.value?.run.label ?? slug}`)
   return html`${state.error && html`<h1>Questions of ${task}</h1>`}<${Loaded} state=${state} what="the task">${found => html`<${List} ...${found} slug=${slug} task=${task} parameters=${parameters} />`}<//>`
 }
 
@@ -31,7 +31,7 @@ async function found({ slug, task, metric, filters, total }) {
 async function readRows({ slug, task, metric, rows, others }) {
   const isNear = rows.length && Math.max(...rows.slice(0, SIZE)) - Math.min(...rows.slice(0, SIZE)) < SIZE && rows.length <= SIZE
   const reading = isNear
-    ? source.examples(slug, task).then(table => table.slice(rows[0], rows.at(-1) + 1, LISTED)).then(near => rows.map(place => near[place - rows[0]]))
+    ? search.neighbours({ slug, task, from: rows[0], to: rows.at(-1) + 1, columns: LISTED }).then(near => rows.map(place => near[place - rows[0]]))
     : search.read({ slug, task, rows })
   const asked = (await reading).map(question)
   const places = others.length ? await search.places({ slug, task, rows, others }) : []
@@ -52,12 +52,13 @@ function List({ run, about, slug, task, parameters }) {
   const list = useData(() => found({ slug, task, metric, filters, total: about.rows }), [slug, task, JSON.stringify(filters)])
   const shown = useData(async () => list.value && readRows({ slug, task, metric, rows: list.value.at(page * SIZE, (page + 1) * SIZE), others }), [list.value, page])
   const hasRows = Boolean(shown.value)
+  const hasMargins = Boolean(filters.min_margin || filters.max_margin || filters.sort || shown.value?.some(row => row.margin !== null))
   const more = useData(async () => hasRows && { groups: await search.groups({ slug, task }), runs: await othersWith(slug, task, others) }, [hasRows])
   const label = other => more.value?.runs?.find(({ slug: name }) => name === other)?.label ?? other
   return html`
     <p class="path"><a href=${link(['run', slug])}>${run.label}</a></p>
     <h1>Questions of ${about.label}</h1>
-    <${Filters} filters=${filters} about=${about} more=${more.value || {}} change=${some => change({ ...some, page: '' })} />
+    <${Filters} filters=${filters} about=${about} hasMargins=${hasMargins} more=${more.value || {}} change=${some => change({ ...some, page: '' })} />
     <p class="count" role="status">${list.error ? null : said(list, filters)}</p>
     ${list.error && html`<p class="problem" role="alert">${list.error.message}</p>`}
     ${!list.error && html`<${Loaded} state=${shown} what="the questions">${rows => rows && (rows.length
@@ -66,7 +67,7 @@ function List({ run, about, slug, task, parameters }) {
     <${Pages} total=${list.value?.length ?? 0} size=${SIZE} page=${page} onPage=${next => change({ page: next ? next + 1 : '' })} />
     ${list.value?.length > 0 && html`<${SaveTable} caption=${`Questions of ${about.label}, ${run.label}`} name=${`questions-${task}`} columns=${listColumns(others.map(label))}
       rows=${() => readRows({ slug, task, metric, rows: list.value.at(0, list.value.length), others })} />`}`}
-    <p class="note">${about.kind === 'answers' && MARGIN}</p>`
+    <p class="note">${hasMargins && MARGIN}</p>`
 }
 
 function said({ value, loading }) {
@@ -78,7 +79,7 @@ function said({ value, loading }) {
   return `${count(length)} of ${count(total)} questions${parts.length ? `: ${parts.join(', ')}` : ''}.${loading ? ' Searching…' : ''}`
 }
 
-function Filters({ filters, about, more, change }) {
+function Filters({ filters, about, hasMargins, more, change }) {
   const select = (name, label, choices) => html`<${Select} label=${label} value=${filters[name]} choices=${choices} onChange=${value => change({ [name]: value })} />`
   const groups = more.groups ?? (filters.group ? [[filters.group, null]] : [])
   const runs = more.runs ?? (filters.with ? filters.with.split(',').map(slug => ({ slug, label: slug })) : [])
@@ -90,10 +91,9 @@ function Filters({ filters, about, more, change }) {
     ${groups.length > 0 && select('group', 'Group', [['', 'all'], ...groups.map(([name, number]) => [name, number === null ? words(name) : `${words(name)} (${count(number)})`])])}
     ${isAnswered && html`
       ${select('right', 'Answer', verdicts)}
-      ${limit('min_margin', 'Margin from')}
-      ${limit('max_margin', 'Margin to')}
+      ${hasMargins && html`${limit('min_margin', 'Margin from')}${limit('max_margin', 'Margin to')}`}
       ${runs.length > 0 && select('with', 'Another answer than', [['', 'any'], ...runs.map(({ slug, label }) => [slug, label])])}
-      ${select('sort', 'Order', SORTS)}`}
+      ${hasMargins && select('sort', 'Order', SORTS)}`}
     ${FILTERS.some(name => filters[name]) && html`<button type="button" onClick=${() => change(Object.fromEntries(FILTERS.map(name => [name, ''])))}>Clear</button>`}
   </form>`
 }

@@ -70,7 +70,7 @@ export function Section({ section, document: content }) {
     ${tables.map((table, number) => html`<${ReportTable} table=${table} marks=${content.marks} name=${named(key, number)} title=${title} />`)}
     ${folds.map((fold, place) => html`<${Fold} key=${place} title=${fold.title} names=${fold.names} isOpen=${fold.open}>${() => html`
       <${Panels} panels=${fold.panels} name=${`${key}-${place + 1}`} />
-      ${fold.tables.map((table, number) => html`<${ReportTable} table=${table} marks=${content.marks} name=${named(`${key}-${place + 1}`, number)} title=${`${title}: ${fold.title}`} />`)}
+      ${fold.tables.map((table, number) => html`<${ReportTable} table=${table} marks=${content.marks} name=${named(`${key}-${place + 1}`, number)} title=${`${title}: ${fold.title}${number ? ` (${number + 1})` : ''}`} />`)}
       ${fold.questions.length > 0 && html`<div class="cards wide">${fold.questions.map(one => html`<${Pictured} one=${one} marks=${content.marks} isAlone=${content.facts.length < 2} />`)}</div>`}`}<//>`)}
     ${notes.length > 0 && html`<ul class="notes">${notes.map(note => html`<li>${note}</li>`)}</ul>`}
     ${Object.entries(records).filter(([, rows]) => rows.length).map(([file, rows]) => {
@@ -136,14 +136,14 @@ function ReportCell({ cell, isFirst }) {
 }
 
 function Picture({ address, words }) {
-  return address ? html`<img src=${address} alt=${words} loading="lazy" decoding="async" />` : html`<span class="nothing">no picture kept</span>`
+  return address ? html`<img src=${address} alt=${words} decoding="async" />` : html`<span class="nothing">no picture kept</span>`
 }
 
 function Gallery({ one, isOneOfMany }) {
   return html`<${Fragment}>
     ${isOneOfMany && html`<h3>${one.run}</h3>`}
     ${one.lacks_pictures && html`<p class="intro">The run kept no pictures of these examples.</p>`}
-    ${one.kinds.map(([kind, cards]) => html`<h4>${kind}</h4><div class="cards">${cards.map(card => html`<${Card} one=${card} />`)}</div>`)}
+    ${one.kinds.map(([kind, cards]) => html`<${isOneOfMany ? 'h4' : 'h3'}>${kind}<//><div class="cards">${cards.map(card => html`<${Card} one=${card} />`)}</div>`)}
   <//>`
 }
 
@@ -172,7 +172,7 @@ function Candidate({ one }) {
   const kinds = ['candidate', one.is_right && 'is-right', one.is_chosen && 'is-chosen', isPicture && 'is-picture'].filter(Boolean)
   return html`<li class=${kinds.join(' ')}>
     ${isPicture ? html`<${Picture} address=${one.picture} words=${`candidate ${one.number}`} />` : html`<span class="words">${one.text}</span>`}
-    ${one.edited && html`<figure class="edit"><img src=${one.edited} alt=${`candidate ${one.number}, edited towards the text`} loading="lazy" decoding="async" /><figcaption>${one.edit}</figcaption></figure>`}
+    ${one.edited && html`<figure class="edit"><img src=${one.edited} alt=${`candidate ${one.number}, edited towards the text`} decoding="async" /><figcaption>${one.edit}</figcaption></figure>`}
     <span class="score"><span class="badges">${one.is_right && html`<b class="right">✓ right</b>`}${one.is_chosen && html`<b class="chosen">▸ chosen</b>`}</span><span class="amount">${one.score}</span></span>
     <span class="share" style=${{ '--share': `${(100 * one.share).toFixed(1)}%` }}></span>
   </li>`
