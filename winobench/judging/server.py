@@ -1,4 +1,4 @@
-"""A page on which one person judges: what it shows, and where its clicks go."""
+"""A page on which one person judges: its items, and where its clicks go."""
 
 from __future__ import annotations
 
