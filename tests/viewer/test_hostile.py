@@ -18,6 +18,11 @@ from winobench.base import csv_cells
 
 pytestmark = pytest.mark.slow
 
+# What winobench writes of LaTeX. Every other special character is escaped.
+_LATEX = re.compile(
+    r"\\\\|\\(textbackslash|textasciitilde|textasciicircum)\{\}|\\[&%$#_{}]|\$[-+]?\$|\\(begin|end)\{tabular\}"
+    r"|\\(toprule|midrule|bottomrule|addlinespace|cmidrule)"
+)
 _LONGEST_SENTENCE = 700
 _MOST_MIB = 900  # of the server with its worker, whatever it is given
 
@@ -95,10 +100,8 @@ def _check_saved(kind, path):
         assert len({len(row) for row in rows}) == 1
         assert [cell for row in rows for cell in row if csv_cells.escape_formula(cell) != cell] == []
     elif kind == "LaTeX":
-        text = path.read_text()
-        body = re.sub(r"\\(textbackslash|textasciitilde|textasciicircum)\{\}|\\[&%$#_{}]|\$-\$", "", text)
-        body = "\n".join(line for line in body.splitlines() if not line.startswith("%"))
-        assert not re.search(r"[#%$~^]|\\(?!begin|end|toprule|midrule|bottomrule|\\|addlinespace|cmidrule)", body), body
+        lines = [line for line in path.read_text().splitlines() if not line.startswith("%")]
+        assert [line for line in lines if re.search(r"[#%$~^\\]", _LATEX.sub("", line))] == []
     else:
         pq.read_table(path)
 
