@@ -1,6 +1,6 @@
-"""The errors behind one example, without reading those of the others.
+"""The errors behind one example, without reading the other errors.
 
-An index of a run's parts tells which row groups have an example's pairs. It holds a few bytes a pair, and is made anew
+An index of a run's parts tells which row groups have an example's pairs. It holds a few bytes a pair, and is made again
 when a part appears.
 """
 
@@ -87,7 +87,7 @@ class Errors:
 
     def prepare(self, root: str) -> None:
         """Makes the index of a run that somebody looks at, before they look at an example."""
-        with self._lock, contextlib.suppress(Exception):  # whoever asks for errors is told
+        with self._lock, contextlib.suppress(Exception):  # the request for errors repeats it
             stamps = library.stamps(root)
             self._indexes.get((root, *stamps), lambda: list(_indexes(root)))
 

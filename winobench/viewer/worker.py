@@ -51,7 +51,7 @@ class Worker:
     """Functions that documents are made by, in another process. A context manager."""
 
     def __init__(self, functions: str):
-        """``functions`` is a module that has them; each returns a text, bytes, or what JSON can hold."""
+        """``functions`` is a module. Each of its functions returns a text, bytes, or a value of JSON."""
         self._functions = functions
         self._jobs: dict[str, _Job] = {}
         self._queue: queue.Queue[str | None] = queue.Queue()
@@ -185,7 +185,7 @@ class Worker:
 
 
 def main() -> None:
-    """The process: a line asks for a document, and a line says what came of it."""
+    """The process: a line asks for a document, and a line gives the result."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is not an answer
     with contextlib.suppress(OSError):
@@ -197,7 +197,7 @@ def main() -> None:
 
 
 def _listen(lines: queue.Queue[str]) -> None:
-    """Takes what is asked. Ends the process, also in the middle of a document, once nobody is there to ask."""
+    """Takes requests. Ends the process, also in the middle of a document, once nobody is there to ask."""
     for line in sys.stdin:
         lines.put(line)
     os._exit(0)
