@@ -1,4 +1,4 @@
-"""Answers that a browser may have, or whose part it wants."""
+"""Answers with versions and byte ranges."""
 
 from __future__ import annotations
 
