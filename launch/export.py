@@ -11,7 +11,7 @@ from . import configuration, reproduce
 
 USAGE = """
 Writes the results of finished runs of winobench eval for papers, model cards and other programs. It reads what the runs
-have recorded; no model and no device is needed. Texts go to the terminal where no --out is named.
+have recorded, without a model or a device. Texts go to the terminal where no --out is named.
 
   winobench export runs/a                                     the table as CSV
   winobench export runs/a runs/b --format=latex --out=t.tex   two runs side by side, for the package booktabs
@@ -25,7 +25,7 @@ docs/howto/share_results.md describes each format. winobench report makes pages 
 """
 
 _FORMAT = flags.DEFINE_enum("format", exports.FORMATS[0], exports.FORMATS, "What to write.")
-_OUT = flags.DEFINE_string("out", None, "File to write to; a folder for logs. Parquet and logs need it.")
+_OUT = flags.DEFINE_string("out", None, "File to write to, or a folder for logs. Parquet and logs need it.")
 _GROUPS = flags.DEFINE_bool("groups", False, "Tables with the rows of sub-tasks, such as spatial/accuracy.")
 _DATASET = flags.DEFINE_string(
     "dataset",

@@ -18,7 +18,7 @@ USAGE = """
 Shows runs in the browser: a table of them, their numbers, every question with its scores and errors, comparisons, and
 the questions on which two models differ. The words are folders of runs, or folders that hold runs:
 
-  winobench view runs                              every run in runs/; open the printed address
+  winobench view runs                              every run in runs/ (open the printed address)
   winobench view runs/a runs/b                     two runs
   winobench view runs --open                       opens the browser, too
   winobench view runs/a runs/b --bundle=site       writes the same pages into site/, for any web host
@@ -28,7 +28,7 @@ reads. It needs no model, no device and no network, and only this computer can o
 """
 
 _PORT = flags.DEFINE_integer(
-    "port", None, "Of the page; by default 8765 or the next free one.", lower_bound=0, upper_bound=65535
+    "port", None, "Of the page. 8765 or the next free one by default.", lower_bound=0, upper_bound=65535
 )
 _OPEN = flags.DEFINE_bool("open", False, "Open the page in the browser.")
 _REPRODUCE = f"{reproduce.eval_command.__module__}:{reproduce.eval_command.__name__}"

@@ -103,7 +103,7 @@ def test_every_file_of_the_application_has_its_kind(reader):
 )
 def test_what_is_not_there_is_a_sentence(reader, path):
     status, content, headers = reader.ask(path)
-    assert (status, headers["Content-Type"]) == (404, "application/json; charset=utf-8")
+    assert (status, headers["Content-Type"]) == (404, "application/json")
     assert 5 < len(json.loads(content)["error"]) < 600
     assert b"Traceback" not in content
 

@@ -50,7 +50,7 @@ class Settings:
 class Generator:
     """A model that is to generate."""
 
-    label: str  # differs from the run's other labels; a folder's name
+    label: str  # a folder's name, which differs from the run's other labels
     name: str
     load: Callable[[], Pipeline]  # makes its pipeline with its LoRA, once, when the models before it are done
     dtype: str = "float32"

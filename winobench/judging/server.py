@@ -1,4 +1,4 @@
-"""A page on which one person judges: what it shows, and where its clicks go."""
+"""A page on which one person judges: its items, and where its clicks go."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class _Shown:
         nonce = secrets.token_urlsafe()
         content = self._page.html.replace("<script>", f'<script nonce="{nonce}">', 1)
         headers = {"Content-Security-Policy": _POLICY.format(nonce=nonce)}
-        return Response(content, headers=headers, media_type="text/html; charset=utf-8")
+        return Response(content, headers=headers, media_type="text/html")
 
     def items(self, request: Request) -> Response:
         labels = self._page.labels

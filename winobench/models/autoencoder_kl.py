@@ -29,13 +29,13 @@ class AutoencoderKLConfig(NetworkConfig):
     out_channels: int = 3
     down_block_types: tuple[str, ...] = ("DownEncoderBlock2D",)
     up_block_types: tuple[str, ...] = ("UpDecoderBlock2D",)
-    block_out_channels: tuple[int, ...] = (64,)  # from fine to coarse; each level after the first halves the image
-    layers_per_block: int = 1  # in the encoder; one more in the decoder
+    block_out_channels: tuple[int, ...] = (64,)  # from fine to coarse (each level after the first halves the image)
+    layers_per_block: int = 1  # in the encoder (one more in the decoder)
     act_fn: str = "silu"  # or its other name "swish"
     latent_channels: int = 4
     norm_num_groups: int = 32
     sample_size: int | tuple[int, int] = 32
-    scaling_factor: float = 0.18215  # of latents before diffusion; the caller multiplies
+    scaling_factor: float = 0.18215  # of latents before diffusion (the caller multiplies)
     shift_factor: float | None = None  # subtracted from latents before that
     force_upcast: bool = True  # kept for the file's sake: the weights overflow in float16, and nothing is upcast here
     use_quant_conv: bool = True

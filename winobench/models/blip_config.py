@@ -40,7 +40,7 @@ class BlipVisionConfig(NetworkConfig):
     num_attention_heads: int = 12
     image_size: int = 384
     patch_size: int = 16
-    layer_norm_eps: float = 1e-5  # 1e-6 in the original code; published configs rely on this
+    layer_norm_eps: float = 1e-5  # 1e-6 in the original code (published configs rely on this)
 
     hidden_act: ClassVar = "gelu"
 

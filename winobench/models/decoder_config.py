@@ -77,7 +77,7 @@ class DecoderConfig(NetworkConfig):
     mlp_bias: bool = False
     bos_token_id: int | None = 1  # None where texts begin with no token
     eos_token_id: int | tuple[int, ...] | None = 2
-    pad_token_id: int | None = None  # kept for the file's sake; padding has negative positions
+    pad_token_id: int | None = None  # kept for the file's sake (padding has negative positions)
 
     rotary: ClassVar[bool] = True  # queries and keys are rotated by their positions
 

@@ -28,7 +28,7 @@ class OPTConfig(NetworkConfig):
     tie_word_embeddings: bool = True
     bos_token_id: int = 2
     eos_token_id: int = 2  # in BLIP-2 that of a new line
-    pad_token_id: int = 1  # kept for the file's sake; padding has negative positions
+    pad_token_id: int = 1  # kept for the file's sake (padding has negative positions)
 
     layer_norm_eps: ClassVar[float] = 1e-5  # torch's default: no file names another
     attention_bias: ClassVar[bool] = True

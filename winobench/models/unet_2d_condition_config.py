@@ -35,7 +35,7 @@ class UNet2DConditionConfig(NetworkConfig):
     )
     up_block_types: tuple[str, ...] = ("UpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D")
     block_out_channels: tuple[int, ...] = (320, 640, 1280, 1280)
-    layers_per_block: int | tuple[int, ...] = 2  # on the way down; one more on the way up
+    layers_per_block: int | tuple[int, ...] = 2  # on the way down (one more on the way up)
     downsample_padding: int = 1  # 0 pads below and to the right only
     mid_block_scale_factor: float = 1
     act_fn: str = "silu"  # or its other name "swish"

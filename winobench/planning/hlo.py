@@ -77,7 +77,7 @@ class Instruction:
 
     @property
     def target(self) -> str:
-        """The called program of a custom call; empty for other instructions."""
+        """The called program of a custom call, or nothing."""
         return (self.attribute("custom_call_target") or "") if self.opcode == "custom-call" else ""
 
     @property
@@ -94,7 +94,7 @@ class Module:
     entry: str
 
     def called_by(self, each: Instruction, name: str) -> list[Instruction]:
-        """The computation that an attribute of an instruction names; empty without one."""
+        """The computation that an attribute of an instruction names, or nothing."""
         return self.computations.get(each.attribute(name) or "", [])
 
 

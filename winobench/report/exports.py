@@ -32,7 +32,7 @@ def export(
     dataset: str | None = None,
     reproduce: Callable[[Run], str | None] = lambda run: None,
 ) -> str | None:
-    """Writes runs to a file or, for logs, a folder. Returns the text instead where there is no ``out``."""
+    """Writes runs to a file or, for logs, a folder. Returns the text instead without ``out``."""
     text_tables.check_format(format, FORMATS)
     if dataset is not None and format != EVAL_RESULTS:
         raise InputError(
@@ -136,7 +136,7 @@ def eval_results(run: Run, dataset: str | None = None) -> str:
 
     Returns:
       The field ``model-index`` of a model card's metadata. It needs no benchmark on the hub. With ``dataset``, a file
-      for the model's folder ``.eval_results``, with each task's first row. Values are those of ``results.json``.
+      for the model's folder ``.eval_results``, with each task's first row. Values equal ``results.json``.
 
     Raises:
       InputError: ``dataset`` is not of the form OWNER/NAME (``bad-name``).

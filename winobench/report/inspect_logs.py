@@ -37,7 +37,7 @@ _RIGHT, _WRONG = "C", "I"  # as inspect_ai has them
 def inspect_log(run: Run, path: str | os.PathLike) -> list[pathlib.Path]:
     """Writes a run as logs of ``inspect_ai``, which ``inspect view`` opens.
 
-    A log has a sample an example: what was asked, the candidates as choices, the target, right or wrong under each
+    A log has a sample an example: the question, the candidates as choices, the target, right or wrong under each
     metric, and the model's words. Scores of candidates and SHA-256 of images are in the metadata. A task that failed
     gives a log with its error.
 
@@ -268,7 +268,7 @@ def _score(right: Any, answer: str | None) -> Any:
 
 
 def _letter(place: int | None) -> str:
-    """A, B, ..., Z, 1, 2, ... as inspect_ai names choices; empty for none."""
+    """A, B, ..., Z, 1, 2, ... as inspect_ai names choices. Empty for none."""
     if place is None:
         return ""
     return _LETTERS[place] if place < len(_LETTERS) else str(place - len(_LETTERS) + 1)

@@ -168,7 +168,7 @@ class Run:
         return None
 
     def recorded_batches(self, task: str) -> list[Batch] | None:
-        """As `batches`; of a race with NaN for each sample that it never computed."""
+        """As `batches`. A race has NaN for each sample that it never computed."""
         record = self.tasks[task]
         if not self.has_raced(task) or record.examples is None or record.timesteps is None:
             return self.batches(task)

@@ -19,7 +19,7 @@ _SHOWN_TASKS, _SHOWN_ROWS = 4, 40  # in a few lines, and in a notebook
 
 
 def results_table(runs: Sequence[Run], format: TableFormat, groups: bool) -> str:
-    """A table of one run, or of several side by side; as CSV, one under the other."""
+    """A table of one run, or of several side by side. In CSV they follow each other."""
     text_tables.check_format(format)
     if format == "csv":
         return text_tables.write_csv(*records_of(runs, groups))
@@ -72,7 +72,7 @@ def _rows(run: Run, groups: bool) -> Iterator[tuple[tuple[str, str], TaskRun, Ma
 
 
 def records(tasks: Mapping[str, Mapping[str, Any]], groups: bool) -> list[dict[str, Any]]:
-    """The tasks of ``results.json`` as rows of `COLUMNS`, in full precision; with those of sub-tasks if asked."""
+    """The tasks of ``results.json`` as rows of `COLUMNS`, in full precision. ``groups`` adds sub-tasks."""
     found = []
     for task, entries in tasks.items():
         for name, entry in entries.items():

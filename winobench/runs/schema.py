@@ -218,7 +218,7 @@ class Config(TypedDict):
     model: NotRequired[str | None]  # what reports call the scorer
     config: NotRequired[dict[str, Any] | None]  # the launcher's config, or the arguments
     identity: Required[Identity]
-    total: NotRequired[Count]  # errors or responses to record; a race needs fewer, captions more
+    total: NotRequired[Count]  # errors or responses to record (a race needs fewer, captions more)
     rounds: NotRequired[list[Round]]  # runs with images
     metrics: NotRequired[dict[str, Metric]]  # runs with images: task -> how it was judged
     versions: NotRequired[Versions]

@@ -1,4 +1,4 @@
-"""The viewer as files: the application, and what is at each of its addresses, for any web host."""
+"""The viewer as files: the application and the content of its addresses, for any web host."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def write(
       reproduce: a function, as ``module:name``, from a run to the command by which it is made again.
 
     Raises:
-      InputError: the folder holds other files (``not-empty``), it cannot be written, or there is no run.
+      InputError: the folder holds other files (``not-empty``), it cannot be written, or no run was found.
     """
     target = pathlib.Path(os.path.abspath(files.user_path(folder)))
     _check(target)
     found = library.Library(paths)
     if not found.places():
-        raise InputError("there is no run in these folders: name others", code="nothing-named")
+        raise InputError("these folders hold no run: name others", code="nothing-named")
     with files.writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as temporary:
@@ -131,7 +131,7 @@ class _Bundle:
         return bool(content)
 
     def _document(self, address: str) -> Any:
-        """Writes what is at an address. Returns the value of JSON, which is a sentence where it cannot be made.
+        """Writes the content of an address. Returns the value of JSON, or a sentence if it cannot be made.
 
         Otherwise, whether it is there.
         """

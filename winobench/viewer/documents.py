@@ -102,7 +102,7 @@ def drawn_document(path: str | os.PathLike, slug: str) -> dict[str, Any]:
     """A run of generated images. Of one that has not finished, the images that are there."""
     run = read_pictures(path, complete=False)
     written = read_verdicts(run.folder)
-    # Without those of images that were generated again.
+    # Without verdicts on images that were generated again.
     verdicts = {
         record.file: found
         for record in run.records
@@ -157,7 +157,9 @@ def export(path: str | os.PathLike, name: str, reproduce: Reproduce = lambda run
             with tempfile.TemporaryDirectory() as folder:
                 (archive,) = inspect_logs.inspect_log(run, pathlib.Path(folder) / name)
                 return archive.read_bytes()
-    raise InputError(f"{name!r:.80} is no file of a run: choose from {', '.join(site.EXPORTS)}.", code="unknown-name")
+    raise InputError(
+        f"{name!r:.80} is not a file of a run: choose from {', '.join(site.EXPORTS)}.", code="unknown-name"
+    )
 
 
 def errors_table(run: Run, task: str) -> pa.Table | None:

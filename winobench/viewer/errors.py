@@ -1,13 +1,15 @@
-"""The errors behind one example, without reading those of the others.
+"""The errors behind one example, without reading the other errors.
 
-An index of a run's parts tells which row groups have an example's pairs. It holds a few bytes a pair, and is made anew
+An index of a run's parts tells which row groups have an example's pairs. It holds a few bytes a pair, and is made again
 when a part appears.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
+import functools
 import os
 import pathlib
 import threading
@@ -83,12 +85,17 @@ class Errors:
                     return _plain(example, {term.name: batch.errors[term.name][0] for term in batch.terms})
         return None
 
+    def prepare(self, root: str) -> None:
+        """Makes the index of a run that somebody looks at, before they look at an example."""
+        with self._lock, contextlib.suppress(Exception):  # the request for errors repeats it
+            stamps = library.stamps(root)
+            self._indexes.get((root, *stamps), lambda: list(_indexes(root)))
+
     def _example(self, root: str, task: str, row: int) -> Examples:
         """One row of a task's table."""
         path = f"examples/{task}.parquet"
-        descriptor = library.opened(root, path)
-        with open(descriptor, "rb") as file, pq.ParquetFile(file) as table:
-            about, start = os.fstat(descriptor), 0
+        with _opened(root, path) as (table, version):
+            start = 0
             for group in range(table.metadata.num_row_groups):
                 size = table.metadata.row_group(group).num_rows
                 if start <= row < start + size:
@@ -98,8 +105,9 @@ class Errors:
                 raise InputError(f"the task {task!r} has {start:,} examples, and none of number {row}")
             wanted = ["id", "images", "texts", "scores", "terms", "normalized_text", "normalized_gray"]
             names = [name for name in wanted if name in table.schema_arrow.names]
-            key = (root, task, group, about.st_mtime_ns, about.st_size)
-            found = self._tables.get(key, lambda: table.read_row_group(group, names)).slice(row - start, 1)
+            key = (root, task, group, version)
+            read = functools.partial(table.read_row_group, group, names, use_threads=False)
+            found = self._tables.get(key, read).slice(row - start, 1)
         (values,) = found.to_pylist()
         return Examples(
             ids=[values["id"]],
@@ -139,7 +147,7 @@ class _Index:
     def table(self, example: Examples) -> pa.Table | None:
         """The errors of all pairs that an example's scores can depend on; None without any."""
         texts = [*map(text_hash, example.texts[0]), text_hash(EMPTY_TEXT)]
-        images = [*example.images[0], image_hash(GRAY_IMAGE)]
+        images = [*example.images[0], _gray_hash()]
         pairs = [(image, text) for image in images for text in texts]
         wanted = _keys([image for image, _ in pairs], [text for _, text in pairs])
         first, last = np.searchsorted(self.keys, wanted, "left"), np.searchsorted(self.keys, wanted, "right")
@@ -153,20 +161,28 @@ class _Index:
         return self.tables.get(int(number), lambda: self._read(*self.groups[number]))
 
     def _read(self, name: str, group: int) -> pa.Table:
-        with open(library.opened(self.root, name), "rb") as file, pq.ParquetFile(file) as part:
-            return part.read_row_group(group, _COLUMNS).replace_schema_metadata(None)
+        with _opened(self.root, name) as (part, _):
+            return part.read_row_group(group, _COLUMNS, use_threads=False).replace_schema_metadata(None)
+
+
+@contextlib.contextmanager
+def _opened(root: str, name: str) -> Iterator[tuple[pq.ParquetFile, tuple[int, int, int]]]:
+    """A table of a run's folder, and its file's inode, size and time."""
+    with open(library.opened(root, name), "rb") as file, pq.ParquetFile(file) as table:
+        about = os.fstat(file.fileno())
+        yield table, (about.st_ino, about.st_size, about.st_mtime_ns)
 
 
 def _indexes(root: str) -> Iterator[_Index]:
     """The index of each way in which a run's pairs were scored."""
     found: dict[tuple[bytes, ...], tuple[list[tuple[str, int]], list[np.ndarray], list[np.ndarray]]] = {}
     for name in library.parts(root, library.IMAGES):
-        with open(library.opened(root, name), "rb") as file, pq.ParquetFile(file) as part:
+        with _opened(root, name) as (part, _):
             metadata = part.schema_arrow.metadata or {}
             scoring = tuple(metadata.get(key, b"") for key in SAME_SCORING)
             groups, keys, places = found.setdefault(scoring, ([], [], []))
             for group in range(part.metadata.num_row_groups):
-                table = part.read_row_group(group, _COLUMNS[:2])
+                table = part.read_row_group(group, _COLUMNS[:2], use_threads=False)
                 keys.append(_keys(table["image"], table["text"]))
                 rows = np.arange(table.num_rows, dtype=np.uint32)
                 places.append(np.stack([np.full_like(rows, len(groups)), rows], axis=1))
@@ -177,6 +193,11 @@ def _indexes(root: str) -> Iterator[_Index]:
         yield _Index(root, scoring, groups, joined[order], np.concatenate(places)[order], _Recent(_MOST_GROUPS))
 
 
+@functools.cache
+def _gray_hash() -> str:
+    return image_hash(GRAY_IMAGE)
+
+
 def _keys(images: Sequence[str] | pa.ChunkedArray, texts: Sequence[str] | pa.ChunkedArray) -> np.ndarray:
     """A number of each pair, [n] uint64. Other pairs can have it, too."""
     return _numbers(images) * np.uint64(0x9E3779B97F4A7C15) + _numbers(texts)
@@ -185,7 +206,7 @@ def _keys(images: Sequence[str] | pa.ChunkedArray, texts: Sequence[str] | pa.Chu
 def _numbers(digests: Sequence[str] | pa.ChunkedArray) -> np.ndarray:
     """The first 64 bits of digests in hexadecimal, [n] uint64."""
     values = digests.to_pylist() if isinstance(digests, pa.ChunkedArray) else digests
-    content = bytes.fromhex("".join(value[:_HEX].ljust(_HEX, "0") for value in values))
+    content = bytes.fromhex("".join([value[:_HEX].ljust(_HEX, "0") for value in values]))
     return np.frombuffer(content, np.uint64)
 
 

@@ -1,4 +1,4 @@
-"""Which runs there are, and how far each got: looked up anew at every request, whoever writes or deletes them.
+"""The runs in folders, and how far each got. Every request looks again, because other programs write and delete them.
 
 Folders are not trusted. A file is read, or given out, only where it is a regular file within the run's folder.
 """
@@ -62,7 +62,7 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class _Kept:
-    """What was read out of a file, or why it could not be."""
+    """The content of a file, or why it could not be read."""
 
     stamp: Stamp
     value: Any = None
@@ -75,7 +75,7 @@ class Library:
     def __init__(self, paths: Sequence[str | os.PathLike[str]]):
         self._paths = [pathlib.Path(files.user_path(path)) for path in paths]
         self._places: dict[str, Place] = {}  # by the slug, as they were last seen
-        self._slugs: dict[str, str] = {}  # by the folder without links; a slug is never given to another one
+        self._slugs: dict[str, str] = {}  # by the folder without links (a slug keeps its folder)
         self._read: dict[str, _Kept] = {}  # by the file's path
         self._seen: dict[str, _Kept] = {}  # of the files that are still there
         self._lock = threading.RLock()
@@ -101,7 +101,7 @@ class Library:
         raise InputError(f"the run {_text(slug, 80)!r} is not there: it was moved or deleted", code="no-such-folder")
 
     def runs(self) -> list[dict[str, Any]]:
-        """What a table of runs shows, the newest first. Of a run that cannot be read, the reason."""
+        """What a table of runs shows, the newest first. A run that cannot be read has a reason."""
         with self._lock:
             places, self._seen = self.places(), {}
             found = [self._described(place) for place in places]
@@ -131,7 +131,7 @@ class Library:
         return self._slugs[root]
 
     def _described(self, place: Place) -> dict[str, Any]:
-        """The entry of a run. It never fails, whatever is in the folder."""
+        """The entry of a run. No content of a folder makes it fail."""
         entry: dict[str, Any] = {
             "slug": place.slug,
             "folder": _text(str(place.folder)),
@@ -171,7 +171,7 @@ class Library:
                 entry |= self._object(place, _RESULTS, lambda content: _facts_of_results(content, config))
             except FileNotFoundError:
                 if status == FINISHED:
-                    raise InputError("it has no results.json: evaluate again, which reads what is recorded") from None
+                    raise InputError("it has no results.json: evaluate again, which reads the records") from None
         if entry["status"] == UNREADABLE:
             entry["reason"] = f"config.json has the unknown status {_text(config['status'])!r}: evaluate again"
         if config["total"] and (kind == GENERATED or entry["status"] in (RUNNING, INTERRUPTED, FAILED)):
@@ -187,7 +187,7 @@ class Library:
             if size > LARGEST_RESULTS:
                 raise InputError(
                     f"{name} has {files.size_in_words(size)}, and {files.size_in_words(LARGEST_RESULTS)} are read at"
-                    " most: see what has written it",
+                    " most: find the program that wrote it",
                     code="too-large",
                 )
             with open(descriptor, "rb", closefd=False) as file:
@@ -202,7 +202,7 @@ class Library:
             raise InputError(f"{name} cannot be read as JSON ({error}): restore it, or evaluate again") from None
 
     def _kept(self, place: Place, name: str, read: Callable[[int, T | None], T]) -> T:
-        """What a function reads out of an open file, again only after it has changed. It gets what it found before."""
+        """Reads an open file by a function, again only after a change. The function gets its former result."""
         path = os.path.join(place.root, *name.split("/"))
         about = os.stat(path)
         stamp = about.st_ino, about.st_size, about.st_mtime_ns
@@ -232,7 +232,7 @@ def _open(root: str, name: str) -> Iterator[int]:
 def opened(root: str, name: str) -> int:
     """Opens a regular file of a run's folder, with ``/`` in its name. Links that lead elsewhere are refused.
 
-    Raises OSError where there is none. Whoever calls closes it.
+    Raises OSError without such a file. The caller closes it.
     """
     real = os.path.realpath(os.path.join(root, *name.split("/")))
     if os.path.commonpath([root, real]) != root or real == root:
@@ -292,7 +292,7 @@ def _facts_of_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _facts_of_results(results: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    """The tasks, and of each the row that stands for it."""
+    """The tasks, and the main row of each."""
     rows = []
     tasks = list(results["tasks"].items())[:_MOST_TASKS]
     for task, entries in tasks:

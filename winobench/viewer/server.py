@@ -1,4 +1,4 @@
-"""The viewer's server: the application, and what is at its addresses."""
+"""The viewer's server: the application and its addresses."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ APP = pathlib.Path(__file__).parent / "app"
 """The application's folder."""
 
 _KINDS = {
-    ".css": "text/css; charset=utf-8",
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".json": "application/json; charset=utf-8",
-    ".mjs": "text/javascript; charset=utf-8",
+    ".css": "text/css",
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".json": "application/json",
+    ".mjs": "text/javascript",
     ".svg": "image/svg+xml",
     ".png": "image/png",
     ".wasm": "application/wasm",
 }
-_TEXT = "text/plain; charset=utf-8"
+_TEXT = "text/plain"
 # Of the page itself: the other one is of a file's meta tag, which static hosts send as well.
 _POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
 _SECONDS_TO_WAIT, _SECONDS_TO_WAIT_LONG = 1.0, 300.0
@@ -76,7 +76,7 @@ class _Pages:
             return web.json_answer({"error": "the page does not exist"}, 404)
         headers = {"Cache-Control": "no-cache"}
         suffix = pathlib.PurePath(name).suffix
-        if suffix in (".html", ".js"):  # a worker has the policy of its own file
+        if suffix in (".html", ".js"):  # a worker takes the policy from its file
             headers["Content-Security-Policy"] = _policy()
         kind = _KINDS.get(suffix, _TEXT)
         return web.file_answer(descriptor, kind, headers)

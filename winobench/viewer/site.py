@@ -1,4 +1,4 @@
-"""What is at each address below ``data/``: files of runs, and documents on them."""
+"""The content of each address below ``data/``: files of runs, and documents on them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from winobench.runs.labels import shortened
 from winobench.viewer import errors, library
 
 VERSION = 1
-"""Of the addresses and of what is there."""
+"""Of the addresses and their contents."""
 
-JSON, PARQUET = "application/json; charset=utf-8", "application/vnd.apache.parquet"
+JSON, PARQUET = "application/json", "application/vnd.apache.parquet"
 EXPORTS = {
-    "model-card.md": "text/markdown; charset=utf-8",
-    "eval_results.yaml": "application/yaml; charset=utf-8",
+    "model-card.md": "text/markdown",
+    "eval_results.yaml": "application/yaml",
     "inspect.zip": "application/zip",  # a log a task
-    "results.csv": "text/csv; charset=utf-8",
-    "results.tex": "text/x-tex; charset=utf-8",
-    "report.html": "text/html; charset=utf-8",
+    "results.csv": "text/csv",
+    "results.tex": "text/x-tex",
+    "report.html": "text/html",
 }
 _SLUGS = re.compile(r"[A-Za-z0-9._-]+(?:~[A-Za-z0-9._-]+)*")
 _MOST_LETTERS = 80  # of a name in a sentence
@@ -59,8 +59,8 @@ class Work:
     arguments: Mapping[str, Any]
     version: Any  # changes with the runs
     media_type: str = JSON
-    file_name: str | None = None  # of what is saved instead of shown
-    waits: bool = False  # whoever asks cannot ask again
+    file_name: str | None = None  # of a document that is saved and not shown
+    waits: bool = False  # the reader cannot repeat the request
 
 
 class Missing(Exception):
@@ -79,7 +79,7 @@ class Site:
         self._lock = threading.Lock()
 
     def find(self, address: str) -> File | Document | Work:
-        """What is at an address, relative to ``data/``. Raises Missing, InputError and OSError."""
+        """The content of an address, relative to ``data/``. Raises Missing, InputError and OSError."""
         parts = address.split("/")
         if any(part in ("", ".", "..") or "\0" in part for part in parts):
             raise Missing("this address does not exist")
@@ -103,6 +103,7 @@ class Site:
             case ["results.json" | "config.json" as name]:
                 return File(place.root, name, JSON)
             case ["run.json"]:
+                threading.Thread(target=self._errors.prepare, args=(place.root,), daemon=True).start()
                 label, tasks = self._label(place), _tasks()
                 return Document(
                     self._kept("run", place, lambda: tasks.run(place.root, place.slug, label, self._reproduce))
@@ -166,7 +167,7 @@ class Site:
             try:
                 place = self._library.find(run["slug"])
                 entry = self._kept("leaderboard", place, lambda place=place: tasks.leaderboard(place.root))
-            except (InputError, OSError):  # the table of runs says why
+            except (InputError, OSError):  # the reason is in the table of runs
                 continue
             found.append({"slug": run["slug"], "label": run["label"], **entry})
         return found
@@ -196,8 +197,8 @@ def _tasks() -> Any:
 
 
 def preload() -> None:
-    """Imports what documents need, before one is asked for."""
-    with contextlib.suppress(Exception):  # whoever asks for one is told
+    """Imports the modules of documents before the first request."""
+    with contextlib.suppress(Exception):  # the request repeats the error
         _tasks()
 
 

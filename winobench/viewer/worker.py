@@ -1,7 +1,7 @@
-"""Computes documents in a process of its own, one at a time, so that the server's memory stays as it is.
+"""Computes documents in a child process, one at a time, so that the server's memory stays as it is.
 
-The process ends when nothing has been asked for a while, and what it computed stays in a temporary folder. Where it
-is killed, the document that it was about has a sentence in place of a content, and the next one gets a new process.
+The process ends after a while without requests. Its documents stay in a temporary folder. If it is killed, its document
+becomes a sentence on the fault, and the next request starts a new process.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Worker:
     """Functions that documents are made by, in another process. A context manager."""
 
     def __init__(self, functions: str):
-        """``functions`` is a module that has them; each returns a text, bytes, or what JSON can hold."""
+        """``functions`` is a module. Each of its functions returns a text, bytes, or a value of JSON."""
         self._functions = functions
         self._jobs: dict[str, _Job] = {}
         self._queue: queue.Queue[str | None] = queue.Queue()
@@ -75,9 +75,9 @@ class Worker:
         self._folder.cleanup()
 
     def find(self, function: str, arguments: Mapping[str, Any], version: Any, wait: float = 0.0) -> pathlib.Path | None:
-        """The file of what a function returns; None where it is not computed yet, for which a while is waited.
+        """The file of a function's result, or None if it is not computed within ``wait`` seconds.
 
-        ``version`` tells what the content depends on besides the arguments. Raises what came of it: InputError, Crash.
+        ``version`` tells on which files the content depends. Raises the function's InputError, or Crash.
         """
         line = json.dumps([function, dict(arguments)])
         key = files.digest([line, version])
@@ -185,7 +185,7 @@ class Worker:
 
 
 def main() -> None:
-    """The process: a line asks for a document, and a line says what came of it."""
+    """The process: a line asks for a document, and a line gives the result."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is not an answer
     with contextlib.suppress(OSError):
@@ -197,7 +197,7 @@ def main() -> None:
 
 
 def _listen(lines: queue.Queue[str]) -> None:
-    """Takes what is asked. Ends the process, also in the middle of a document, once nobody is there to ask."""
+    """Takes requests. Ends the process, also in the middle of a document, once nobody is there to ask."""
     for line in sys.stdin:
         lines.put(line)
     os._exit(0)

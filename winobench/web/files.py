@@ -1,4 +1,4 @@
-"""Answers that a browser may have already, or of which it wants a part."""
+"""Answers with versions and byte ranges."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _OpenFile(FileResponse):
 
 
 class _Content(Response):
-    """A content that is made anew at every request."""
+    """A content that each request computes."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.headers["ETag"] = f'"{hashlib.sha256(self.body).hexdigest()[:32]}"'

@@ -1,6 +1,6 @@
 """Serves pages to the browser of one person on this computer, and keeps others out.
 
-The server listens on this computer's own address alone. Every start draws a token, which the printed address holds. A
+The server listens on this computer's own address alone. Every start makes a new token for the printed address. A
 request without it, or one that another site makes, is refused, also under a name that the site gave this address.
 """
 
@@ -111,7 +111,7 @@ def serve(routes: Sequence[BaseRoute], port: int | None = None, *, cookie: bool 
 
 
 def json_answer(content: Any, status: int = 200) -> Response:
-    return Response(json.dumps(content, ensure_ascii=False), status, media_type="application/json; charset=utf-8")
+    return Response(json.dumps(content, ensure_ascii=False), status, media_type="application/json")
 
 
 async def short_json(request: Request) -> Any:

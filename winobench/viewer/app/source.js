@@ -179,7 +179,7 @@ class Table {
   static async open(address) {
     const [parquet, plain] = await Promise.all([parquetLibrary(), ranges(address)])
     try {
-      const metadata = await parquet.parquetMetadataAsync(plain)
+      const metadata = await parquet.parquetMetadataAsync(plain, { initialFetchSize: FOOTER_BYTES })
       return new Table(address, parquet, plain, metadata)
     } catch (error) {
       if (error.message.startsWith('The file has')) throw error
@@ -285,8 +285,20 @@ function plainValue(value) {
 
 const open = (...parts) => tables.get(at(...parts), () => Table.open(at(...parts)))
 
+// The columns that the pages need of a table of examples, with images and of texts.
+const COLUMNS = {
+  images: ['id', 'groups', 'images', 'texts', 'target', 'scores', 'correct'],
+  texts: ['id', 'groups', 'texts', 'options', 'answer', 'choice', 'status', 'responses', 'correct'],
+}
+
 // The examples of a task: Table with column(name), row(number), slice(from, to).
-export const examples = (slug, task) => open('runs', slug, 'examples', `${task}.parquet`)
+export async function examples(slug, task) {
+  const table = await open('runs', slug, 'examples', `${task}.parquet`)
+  const lacking = COLUMNS[table.has('options') ? 'texts' : 'images'].find(name => !table.has(name))
+  if (lacking) throw new Error(`The table of the questions of ${task} lacks the column ${lacking}: evaluate again.`)
+  if (!table.rows) throw new Error(`The table of the questions of ${task} has no rows: evaluate again.`)
+  return table
+}
 
 // The errors behind one row: { images, texts, samples, terms }, or null where the run has none.
 export async function errors(slug, task, row) {

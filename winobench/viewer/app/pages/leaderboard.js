@@ -9,8 +9,6 @@ import { MOST_COMPARED } from './runs.js'
 
 const A_PAGE = 100
 const MOST_TASKS = 6
-// Metrics where less is better: the sizes of biases.
-const FALLS = /effect_size/
 
 export default function Leaderboard({ parameters }) {
   useTitle('Leaderboard')
@@ -52,7 +50,7 @@ const matches = ({ label, slug, model }, q) => !q || q.toLowerCase().split(/\s+/
 
 const entryOf = (run, task, metric) => run.tasks[task]?.results[metric]
 
-// Tasks and metrics of the runs, the most frequent first.
+// Tasks and metrics of the runs, the most frequent first. Of some, such as sizes of biases, less is better.
 function measuresOf(runs) {
   const found = new Map()
   for (const run of runs) {
@@ -60,7 +58,7 @@ function measuresOf(runs) {
       for (const metric of Object.keys(one.results)) {
         const key = `${task}/${metric}`
         const isShown = one.shown.includes(metric)
-        if (!found.has(key)) found.set(key, { key, task, metric, label: one.label, said: `${one.label}: ${words(metric)}`, kind: one.kind, isShown, runs: 0 })
+        if (!found.has(key)) found.set(key, { key, task, metric, label: one.label, said: `${one.label}: ${words(metric)}`, kind: one.kind, falls: one.kind === 'bias' || one.best === 0, isShown, runs: 0 })
         found.get(key).runs += 1
       }
     }
@@ -96,12 +94,12 @@ function Ranking({ runs, measures, by, query, change }) {
     ${others.length > 0 && html`<aside class="selection" aria-label="Comparison"><span>${chosen.length} runs chosen</span><span class="actions"><a class="primary" href=${link(['compare', baseline, others.join(',')])}>Compare them</a> <button type="button" class="quiet" onClick=${() => change({ chosen: '' })}>Clear</button></span></aside>`}`
 }
 
-function ranked(runs, { task, metric }) {
+function ranked(runs, { task, metric, falls }) {
   const having = runs.filter(run => entryOf(run, task, metric))
   const data = mostOf(having.map(run => run.tasks[task].data))
   const same = having.filter(run => run.tasks[task].data === data)
-  const places = new Map(ranks(same.map(run => entryOf(run, task, metric)), FALLS.test(metric)).map((rank, place) => [same[place].slug, rank]))
-  const valueOf = run => (entryOf(run, task, metric)?.value ?? Infinity) * (FALLS.test(metric) ? 1 : -1)
+  const places = new Map(ranks(same.map(run => entryOf(run, task, metric)), falls).map((rank, place) => [same[place].slug, rank]))
+  const valueOf = run => (entryOf(run, task, metric)?.value ?? Infinity) * (falls ? 1 : -1)
   const rows = runs.map(run => ({ run, rank: places.get(run.slug), value: valueOf(run) })).sort((one, other) => one.value - other.value)
   return { rows, different: having.length - same.length }
 }
