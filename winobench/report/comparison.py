@@ -309,6 +309,8 @@ def resampled(run: Run, task: str) -> Draws:
         return None, ""
     if run.has_raced(task):
         return None, "Pairs have different numbers of samples"
+    if record.num_samples is None:
+        return None, "The run does not record its number of samples"
     if record.num_samples == 1:
         return None, "One sample does not tell how samples vary"
     batches = None if record.judge is None else run.batches(task)

@@ -31,7 +31,7 @@ from winobench.viewer import library
 
 _COLUMNS = ["image", "text", "first_sample", "errors"]
 _HEX = 16  # digits of a digest that the index keeps: 64 bits
-_MOST_RUNS, _MOST_GROUPS, _MOST_TABLES = 8, 8, 8
+_MOST_RUNS, _MOST_GROUPS, _MOST_TABLES = 6, 8, 6
 
 T = TypeVar("T")
 

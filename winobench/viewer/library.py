@@ -34,10 +34,11 @@ RUNNING, FINISHED, INTERRUPTED, FAILED, UNREADABLE = "running", "finished", "int
 IMAGES, TEXT, GENERATED = "images", "text", "generated"
 """Kinds of runs."""
 
-LARGEST_RESULTS = 64 * 2**20
-"""Bytes of a ``results.json`` that is read."""
-
 _CONFIG, _RESULTS = "config.json", "results.json"
+
+LARGEST = {_CONFIG: 8 * 2**20, _RESULTS: 64 * 2**20}
+"""Bytes of a file that is read."""
+
 _FOLDERS = {
     IMAGES: (records.ERRORS, "examples", "gallery"),
     TEXT: (records.RESPONSES, "examples", "gallery"),
@@ -91,14 +92,17 @@ class Library:
             return list(found.values())
 
     def find(self, slug: str) -> Place:
-        """The run of a slug. Raises InputError where it is gone."""
-        known = self._places.get(slug)
-        if known is not None and _is_run(pathlib.Path(known.root)):
-            return known
-        for place in self.places():
-            if place.slug == slug:
-                return place
-        raise InputError(f"the run {_text(slug, 80)!r} is not there: it was moved or deleted", code="no-such-folder")
+        """The run of a slug. Raises InputError where it is gone, or its files are too large."""
+        place = self._places.get(slug)
+        if place is None or not _is_run(pathlib.Path(place.root)):
+            place = next((place for place in self.places() if place.slug == slug), None)
+        if place is None:
+            said = _text(slug, 80)
+            raise InputError(f"the run {said!r} is not there: it was moved or deleted", code="no-such-folder")
+        for name in LARGEST:
+            with contextlib.suppress(OSError):
+                _check_size(name, os.stat(os.path.join(place.root, name)).st_size)
+        return place
 
     def runs(self) -> list[dict[str, Any]]:
         """What a table of runs shows, the newest first. A run that cannot be read has a reason."""
@@ -183,15 +187,9 @@ class Library:
         """What a function reads out of a JSON file, again only after the file has changed."""
 
         def parse(descriptor: int, _: T | None) -> T:
-            size = os.fstat(descriptor).st_size
-            if size > LARGEST_RESULTS:
-                raise InputError(
-                    f"{name} has {files.size_in_words(size)}, and {files.size_in_words(LARGEST_RESULTS)} are read at"
-                    " most: find the program that wrote it",
-                    code="too-large",
-                )
+            _check_size(name, os.fstat(descriptor).st_size)
             with open(descriptor, "rb", closefd=False) as file:
-                found = json_files.parse(file.read(LARGEST_RESULTS + 1), constants=True)
+                found = json_files.parse(file.read(LARGEST[name] + 1), constants=True)
             if not isinstance(found, dict):
                 raise InputError(f"{name} does not hold an object: restore it, or evaluate again", code="not-an-object")
             return read(found)
@@ -263,6 +261,15 @@ def stamps(root: str) -> list[tuple[str, Stamp]]:
             about = os.stat(os.path.join(root, name))
             found.append((name, (about.st_ino, about.st_size, about.st_mtime_ns)))
     return found
+
+
+def _check_size(name: str, size: int) -> None:
+    if size > LARGEST[name]:
+        raise InputError(
+            f"{name} has {files.size_in_words(size)}, and {files.size_in_words(LARGEST[name])} are read at most: find"
+            " the program that wrote it",
+            code="too-large",
+        )
 
 
 def _is_run(path: pathlib.Path) -> bool:

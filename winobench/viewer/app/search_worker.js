@@ -5,7 +5,7 @@ import * as source from './source.js'
 
 const NEAR_ROWS = 400
 const MOST_SIMILAR = 6
-const KEPT_TABLES = 3
+const KEPT_TABLES = 2
 const made = new Map()
 
 // A value that is computed once for a table, of those used last. The tables of source.js are new where a file has changed.

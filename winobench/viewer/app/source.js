@@ -1,6 +1,6 @@
 // What the pages show: documents and Parquet files under data/, from the server or from a bundle.
 
-const KEPT_BYTES = 2 ** 26
+const KEPT_BYTES = 2 ** 25
 const KEPT_DOCUMENTS = 40
 const FOOTER_BYTES = 2 ** 17
 const POLL_MILLISECONDS = 400
