@@ -158,6 +158,8 @@ setuptools.setup(
         "diffusers": [DIFFUSERS],
         "torch": TORCH,
         "docs": DOCS,
+        # The viewer's tests, which also need Chromium.
+        "browser": ["axe-playwright-python>=0.1.8,<0.2", "playwright>=1.65,<2"],
         # Logs of inspect_ai (winobench export --format=inspect), and experiment trackers (--log).
         "inspect": ["inspect-ai>=0.3.285,<0.4"],
         "trackio": ["trackio>=0.43,<1"],

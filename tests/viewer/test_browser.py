@@ -42,7 +42,7 @@ def test_the_checks_find_faults(chromium, tmp_path):
     assert [text for text in (*said, "focus cannot be seen: button") if text not in found] == []
 
 
-@pytest.mark.parametrize(("size", "scheme"), itertools.product(browser.SIZES, browser.SCHEMES))
+@pytest.mark.parametrize(("size", "scheme"), [*itertools.product(browser.SIZES, browser.SCHEMES)])
 def test_pages_of_the_server(address, chromium, screenshots, size, scheme):
     assert browser.walk(chromium, address, browser.Round("server", size, scheme), screenshots) == {}
 
