@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 # What winobench writes of LaTeX. Every other special character is escaped.
 _LATEX = re.compile(
-    r"\\\\|\\(textbackslash|textasciitilde|textasciicircum)\{\}|\\[&%$#_{}]|\$[-+]?\$|\\(begin|end)\{tabular\}"
+    r"\\\\|\\text[a-z]+\{\}|\\[&%$#_{}]|\$[-+]?\$|\\(begin|end)\{tabular\}"
     r"|\\(toprule|midrule|bottomrule|addlinespace|cmidrule)"
 )
 _LONGEST_SENTENCE = 700
@@ -98,7 +98,8 @@ def _check_saved(kind, path):
     if kind == "CSV":
         rows = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"), newline="")))
         assert len({len(row) for row in rows}) == 1
-        assert [cell for row in rows for cell in row if csv_cells.escape_formula(cell) != cell] == []
+        plain = [cell for row in rows for cell in row if not cell.startswith("'")]
+        assert [cell for cell in plain if csv_cells.escape_formula(cell) != cell] == []
     elif kind == "LaTeX":
         lines = [line for line in path.read_text().splitlines() if not line.startswith("%")]
         assert [line for line in lines if re.search(r"[#%$~^\\]", _LATEX.sub("", line))] == []
