@@ -32,7 +32,7 @@ def test_it_prints_its_address_and_ends_quietly(tmp_path):
         (["file"], "file is a file: name a folder"),
         ([".", "--port=1", "--bundle=site"], "leave out --port and --open"),
         ([".", "--prot=1"], "did you mean --port?"),
-        ([".", "--bundle=site"], "there is no run"),
+        ([".", "--bundle=site"], "hold no run"),
     ],
 )
 def test_bad_input_is_one_sentence(tmp_path, words, said):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import winobench
-from winobench.base import files
+from winobench.base import files, json_files
 from winobench.base.errors import InputError
 from winobench.runs.examples import Examples, Questions
 from winobench.runs.labels import task_label
@@ -86,7 +86,7 @@ def _write(run: Run, task: str, folder: pathlib.Path) -> pathlib.Path:
         def write(name: str, text: str) -> None:
             archive.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
 
-        start = {"version": log.version, "eval": json.loads(_json(log.eval)), "plan": json.loads(_json(log.plan))}
+        start = {"version": log.version, "eval": json_files.parse(_json(log.eval)), "plan": json_files.parse(_json(log.plan))}
         write("_journal/start.json", json.dumps(start))
         separator = "["
         for sample in _samples(run, task):

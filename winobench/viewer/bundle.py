@@ -150,7 +150,7 @@ class _Bundle:
             content = json.dumps({"error": said}).encode()
             with contextlib.suppress(OSError):
                 self._file(address, content)
-        return json.loads(content) if is_json else True
+        return json_files.parse(content, largest=len(content)) if is_json else True
 
     def _made(self, function: str, arguments: Any, version: Any) -> bytes:
         path = self._worker.find(function, arguments, version, wait=_SECONDS)

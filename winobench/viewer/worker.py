@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import winobench
-from winobench.base import files
+from winobench.base import files, json_files
 from winobench.base.errors import InputError
 
 _SECONDS_IDLE = 60.0  # until the process ends
@@ -144,7 +144,7 @@ class Worker:
                 f"the computation ended without a result (exit status {code}): the runs may be too large for the memory"
                 " of this computer, or took too long"
             )
-        found = json.loads(answer)
+        found = json_files.parse(answer)
         if "crash" in found:
             raise Crash(found["crash"])
         if "error" in found:
@@ -205,8 +205,8 @@ def _listen(lines: queue.Queue[str]) -> None:
 
 def _computed(line: str) -> dict[str, Any]:
     try:
-        (module, path), end = json.JSONDecoder().raw_decode(line)
-        function, arguments = json.loads(line[end:])
+        (module, path), end = json_files.parse_at(line, 0)
+        function, arguments = json_files.parse(line[end:])
         content = getattr(importlib.import_module(module), function)(**arguments)
         if not isinstance(content, str | bytes):
             content = json.dumps(content, allow_nan=False)
