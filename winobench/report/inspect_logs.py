@@ -86,7 +86,8 @@ def _write(run: Run, task: str, folder: pathlib.Path) -> pathlib.Path:
         def write(name: str, text: str) -> None:
             archive.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
 
-        start = {"version": log.version, "eval": json_files.parse(_json(log.eval)), "plan": json_files.parse(_json(log.plan))}
+        parts = {name: json_files.parse(_json(part)) for name, part in (("eval", log.eval), ("plan", log.plan))}
+        start = {"version": log.version, **parts}
         write("_journal/start.json", json.dumps(start))
         separator = "["
         for sample in _samples(run, task):
