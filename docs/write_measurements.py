@@ -61,6 +61,7 @@ def page(results: pathlib.Path) -> str:
         _races(files),
         _classes(files["race-classes-clevr-tiny"]),
         _intervals(files["intervals"]),
+        _viewer(files["viewer"]),
     ]
     return "\n".join(itertools.chain(*parts))
 
@@ -529,6 +530,36 @@ def _groups(clusters: int, size: int) -> str:
 
 def _unequal(of: Mapping[str, Any]) -> str:
     return "{} and {} images".format(*of["images"]) + ", spreads {} to {}".format(*of["spreads"])
+
+
+def _viewer(figures: Mapping[str, Any]) -> Iterator[str]:
+    yield from _section(
+        "The viewer",
+        f"Headless Chromium and the server on one machine show {figures['runs']} runs of"
+        f" {figures['questions_a_run']['texts']:,} questions. *Cold* is a new server and a new browser. *In the app* is"
+        " a step from one question to another. *Whole* adds the answers of the other runs.",
+        "python -m benchmarks.viewer FOLDER --make --output FILE",
+    )
+    pages = {
+        "table of runs": figures["first_page"],
+        "question by its address": figures["question_by_its_address"],
+        "question in the app": {"warm": figures["question_in_the_app"]},
+    }
+    rows = [
+        [f"{page}, {what}, {state}", *(f"{times[key]:,.0f}" for key in ("median", "least", "p95")), f"{times['n']}"]
+        for page, states in pages.items()
+        for state, parts in states.items()
+        for what, times in parts.items()
+    ]
+    yield _table(["page and part", "median, ms", "least", "95th percentile", "n"], rows)
+    rows = [[name.replace("_", " "), f"{value:,.0f}"] for name, value in figures["lists_ms"].items()]
+    yield _table(["list, once", "ms"], rows)
+    walked = [at for at in figures["memory_mib"] if "questions" in at]
+    rows = [
+        [f"{at['questions']}", *(f"{at[key]:,.0f}" for key in ("server", "page_heap", "renderers"))] for at in walked
+    ]
+    yield _table(["questions seen", "server, MiB", "page's heap", "browser's processes"], rows)
+    yield _where(figures, "starlette", "pyarrow")
 
 
 def _grid(cells: Sequence[Mapping[str, Any]], row: Any, column: str, value: str = "coverage") -> tuple[list[str], list]:
