@@ -15,6 +15,9 @@ const PAGES = {
   images: ['images', ['slug']],
 }
 
+// A run has one more page.
+const isKnown = ([page, ...parts]) => Object.hasOwn(PAGES, page) && parts.length <= PAGES[page][1].length && (page !== 'run' || ['', 'report'].includes(parts[1] ?? ''))
+
 const THEMES = ['auto', 'light', 'dark']
 
 function parsed(hash) {
@@ -55,7 +58,7 @@ class Guard extends Component {
 }
 
 function Page({ parts, parameters }) {
-  const [name, names] = PAGES[parts[0]] ?? []
+  const [name, names] = isKnown(parts) ? PAGES[parts[0]] : []
   const [page, setPage] = useState({})
   const isFirst = useRef(true)
   useEffect(() => {
