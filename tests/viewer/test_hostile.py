@@ -20,8 +20,8 @@ pytestmark = pytest.mark.slow
 
 # What winobench writes of LaTeX. Every other special character is escaped.
 _LATEX = re.compile(
-    r"\\\\|\\text[a-z]+\{\}|\\[&%$#_{}]|\$[-+]?\$|\\(begin|end)\{tabular\}"
-    r"|\\(toprule|midrule|bottomrule|addlinespace|cmidrule)"
+    r"\\\\|\\(?:text[a-z]+|ldots|d?dag)\{\}|\\[&%$#_{}]|\$(?:[-+]|\\[a-z]+)?\$|\\(begin|end)\{tabular\}"
+    r"|\\(toprule|midrule|bottomrule|addlinespace|cmidrule)|\\multicolumn\{\d+\}\{l\}\{\\textbf"
 )
 _LONGEST_SENTENCE = 700
 _MOST_MIB = 900  # of the server with its worker, whatever it is given
