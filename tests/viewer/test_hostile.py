@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import io
+import itertools
 import os
 import re
 import shutil
@@ -75,14 +76,13 @@ def _hosted(host, runs):
 
 
 def test_saved_tables_have_no_formula(chromium, hostile, tmp_path):
-    with browser.serving(*hostile) as (address, _), browser.Visit(chromium, address) as visit:
-        routes = [
-            one for one in browser.routes(visit) if one.startswith(("#/questions/", "#/run/", "#/flips/", "#/bias/"))
-        ]
-        saved = 0
-        for route in routes:
-            visit.open(route)
-            for kind in ("CSV", "LaTeX", "Parquet"):
+    saved = 0
+    with browser.serving(*hostile) as (address, _):
+        with browser.Visit(chromium, address) as visit:
+            routes = [one for one in browser.routes(visit) if re.match("#/(questions|run|flips|bias)/", one)]
+        for route, kind in itertools.product(routes, ("CSV", "LaTeX", "Parquet")):
+            with browser.Visit(chromium, address) as visit:  # Chromium drops the eleventh download of a page
+                visit.open(route)
                 for button in visit.page.get_by_role("button", name=re.compile(f"Save .* as {kind}")).all():
                     with visit.page.expect_download() as started:
                         button.click()
@@ -90,8 +90,8 @@ def test_saved_tables_have_no_formula(chromium, hostile, tmp_path):
                     started.value.save_as(path)
                     _check_saved(kind, path)
                     saved += 1
-        assert saved > 2
-        assert visit.page.evaluate("window.executed") is None
+                assert visit.page.evaluate("window.executed") is None
+    assert saved > 2
 
 
 def _check_saved(kind, path):
