@@ -187,6 +187,25 @@ def lock(descriptor: int) -> bool:
     return True
 
 
+def is_locked(path: str | os.PathLike) -> bool:
+    """Whether a process has locked a file or folder. True where the system cannot tell, and False without the file."""
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 @contextlib.contextmanager
 def locked(folder: str | os.PathLike, taken: str) -> Iterator[None]:
     descriptor = os.open(folder, os.O_RDONLY)

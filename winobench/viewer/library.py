@@ -378,22 +378,8 @@ def _newest(root: str, kind: str) -> str:
 
 
 def _is_locked(root: str, kind: str) -> bool:
-    """Whether a process writes into a run's folder. Where nobody can tell, it does."""
-    try:
-        import fcntl
-    except ImportError:
-        return True
-    try:
-        descriptor = os.open(os.path.join(root, image_records.DRAWN if kind == GENERATED else "examples"), os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+    """Whether a process writes into a run's folder."""
+    return files.is_locked(os.path.join(root, image_records.DRAWN if kind == GENERATED else "examples"))
 
 
 def _text(value: Any, most: int = 200) -> str:

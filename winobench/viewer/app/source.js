@@ -93,12 +93,6 @@ async function readJson(address) {
 
 const document_ = (...parts) => documents.get(at(...parts), () => readJson(at(...parts)))
 
-// Forgets everything, so that a run that changed is read again.
-export function forget() {
-  documents.clear()
-  tables.clear()
-}
-
 export const site = () => document_('site.json')
 export const run = slug => document_('runs', slug, 'run.json')
 export const results = slug => document_('runs', slug, 'results.json')
