@@ -167,6 +167,16 @@ def test_a_program_of_a_tpu():
     assert roofline.seconds(product, ACCELERATORS["v5e"]) == pytest.approx(1e-6)
 
 
+def test_our_own_kernel_on_a_tpu(monkeypatch):
+    """What it says of its work, and the table's cycles for that."""
+    v5e, cycles = ACCELERATORS["v5e"], {"v5e": 3.0}
+    for unit, seconds in (("operations", 2e-6), ("transcendentals", 4e-6), ("bytes", 3 * 4 * 2 * 256 * 64 / 1.5e9)):
+        monkeypatch.setitem(roofline.PALLAS_KERNELS, "gated", roofline.PallasKernel(unit, cycles))
+        gated, _ = read(TPU.replace("%flash =", "%gated.7 ="))
+        assert (gated.kind, gated.operations, gated.pallas) == (hlo.PRODUCT, 1000, "gated")
+        assert roofline.seconds(gated, v5e) == pytest.approx(seconds)
+
+
 def test_heads_of_a_tpu_are_no_convolution():
     text = """HloModule jit_step
 
@@ -241,7 +251,8 @@ def test_roofline():
     assert roofline.seconds(kernel(transcendentals=16 * 132 * 1.98e9), h100) == pytest.approx(1)
     # An image's and a text's positions together fill smaller blocks on a TPU than an image's.
     alone, joint = (
-        roofline.seconds(kernel(transcendentals=1.75e12, keys=keys), ACCELERATORS["v6e"]) for keys in (4096, 4608)
+        roofline.seconds(kernel(transcendentals=1.75e12, keys=keys, pallas="flash_attention"), ACCELERATORS["v6e"])
+        for keys in (4096, 4608)
     )
     assert (alone, joint) == (pytest.approx(3.0), pytest.approx(3.5))
     sums = roofline.by_kind([kernel(bytes=10), kernel(bytes=5)], h100)

@@ -15,11 +15,28 @@ from winobench.base.accelerators import Accelerator
 from winobench.planning import hlo
 from winobench.planning.hlo import Kernel
 
-# Cycles of a TPU per score of the Pallas attention kernel, whose cycles the compiler does not estimate: bundles of its
-# final schedule times steps of its grid, at 4,096 positions and heads of 64. And, where keys do not fill blocks of
-# 2,048, such as an image's and a text's together, at 4,608 positions and heads of 128. A v5p has two cores.
-CYCLES_PER_SCORE = {"v5e": 5.1e-3, "v5p": 2.6e-3, "v6e": 3.0e-3}
-_CYCLES_PER_JOINT_SCORE = {"v5e": 5.4e-3, "v5p": 2.75e-3, "v6e": 3.5e-3}
+
+@dataclasses.dataclass(frozen=True)
+class PallasKernel:
+    """Cycles of a Pallas kernel on TPUs, which the compiler does not estimate."""
+
+    unit: str  # what it works on: the `Kernel`'s ``operations``, ``transcendentals`` or ``bytes``
+    cycles: dict[str, float]  # accelerator -> cycles for one of them. A v5p has two cores
+
+
+PALLAS_KERNELS = {
+    "flash_attention": PallasKernel("transcendentals", {"v5e": 5.1e-3, "v5p": 2.6e-3, "v6e": 3.0e-3}),
+    "flash_attention, joint": PallasKernel("transcendentals", {"v5e": 5.4e-3, "v5p": 2.75e-3, "v6e": 3.5e-3}),
+}
+"""Name of ``pallas_call``, without dots -> cycles: bundles of the final schedule times steps of the grid, for one unit.
+
+The kernel's ``cost_estimate`` has its ``flops`` of the matrix units and its ``transcendentals``, of attention one for
+each score. The bytes are its operands and results in the device's memory. Of a kernel that is not here only operations
+and bytes count, and attention counts as ``flash_attention``, whose cycles are those of 4,096 positions and heads of 64.
+*Joint* are keys that do not fill blocks of 2,048, such as an image's and a text's together: 4,608 positions and heads
+of 128.
+"""
+
 _BLOCK_OF_KEYS = 2048
 # Exponentials that a core of an NVIDIA GPU computes in a cycle.
 _EXPONENTIALS_PER_CYCLE = 16
@@ -42,12 +59,19 @@ def seconds(kernel: Kernel, accelerator: Accelerator) -> float:
     rate = rates.get("bfloat16" if kernel.dtype == "float16" else kernel.dtype, rates["bfloat16"])
     bounds = [kernel.operations / rate, kernel.bytes / accelerator.memory_rate, kernel.sent / accelerator.link_rate]
     if accelerator.platform == "tpu":
-        is_joint = kernel.keys > _BLOCK_OF_KEYS and kernel.keys % _BLOCK_OF_KEYS != 0
-        cycles = (_CYCLES_PER_JOINT_SCORE if is_joint else CYCLES_PER_SCORE)[accelerator.name]
-        bounds.append(kernel.transcendentals * cycles / accelerator.clock)
+        if own := _of_pallas(kernel):
+            bounds.append(getattr(kernel, own.unit) * own.cycles[accelerator.name] / accelerator.clock)
     else:
         bounds.append(kernel.transcendentals / (_EXPONENTIALS_PER_CYCLE * accelerator.cores * accelerator.clock))
     return max(bounds)
+
+
+def _of_pallas(kernel: Kernel) -> PallasKernel | None:
+    name = kernel.pallas
+    if name not in PALLAS_KERNELS and kernel.kind == hlo.ATTENTION:
+        name = "flash_attention"
+    is_joint = kernel.keys > _BLOCK_OF_KEYS and kernel.keys % _BLOCK_OF_KEYS != 0
+    return PALLAS_KERNELS.get(f"{name}, joint" if is_joint else name, PALLAS_KERNELS.get(name))
 
 
 def by_kind(kernels: Iterable[Kernel], accelerator: Accelerator) -> dict[str, Sum]:
