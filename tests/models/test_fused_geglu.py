@@ -51,6 +51,27 @@ def test_gradients_are_those_of_the_plain_layer():
         np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-4)
 
 
+def test_gelu_of_tpus():
+    """To rounding in float32, by the definition in float64, and so is its gradient."""
+    x = jnp.linspace(-15, 15, 30_001)
+    exact = np.float64(x) * scipy.special.ndtr(np.float64(x))
+    np.testing.assert_allclose(fused_geglu.gelu_by_exp(x), exact, rtol=2e-7, atol=3e-7)
+    slope = jax.vmap(jax.grad(lambda x: jax.nn.gelu(x, approximate=False)))(x)
+    np.testing.assert_allclose(jax.vmap(jax.grad(fused_geglu.gelu_by_exp))(x), slope, atol=2e-6)
+
+
+@pytest.mark.parametrize(("dtype", "expected"), [(jnp.bfloat16, True), (jnp.float32, False)])
+def test_tpus_have_their_own_gelu(monkeypatch, dtype, expected):
+    """In bfloat16, and to its rounding of GELU and of the result."""
+    product = 3 * jnp.asarray(np.random.default_rng(0).normal(size=(4, 64)), dtype)
+    values, gate = np.split(np.float64(product), 2, axis=-1)
+    monkeypatch.setattr(parallel, "traced_device", lambda: parallel.Device("tpu", "TPU v5 lite"))
+    text = str(jax.make_jaxpr(lambda x: fused_geglu.gated(x))(product))
+    assert (" exp " in text and " erf" not in text) is expected
+    exact = values * gate * scipy.special.ndtr(gate)
+    np.testing.assert_allclose(np.float64(fused_geglu.gated(product)), exact, rtol=2.0**-7, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("rows", "inputs", "outputs", "dtype", "capability", "expected"),
     [

@@ -3,8 +3,11 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from flax import nnx
 
-from winobench.models import layers
+from winobench import parallel
+from winobench.models import base, layers
 
 FLOAT32 = {"dtype": jnp.float32, "param_dtype": jnp.float32}
 
@@ -40,8 +43,10 @@ class TestGroupNorm:
         )
         np.testing.assert_allclose(np.sum(gradient * direction), (ahead - behind) / (2 * step), rtol=1e-4)
 
-    def test_statistics_in_bfloat16(self):
-        """The spread of 1 around 300 is lost if sums are kept in bfloat16 (steps of 2 there)."""
+    @pytest.mark.parametrize("device", [None, parallel.Device("tpu", "TPU v5 lite")])
+    def test_statistics_in_bfloat16(self, monkeypatch, device):
+        """The spread of 8 around 300 is lost if sums are kept in bfloat16 (steps of 2 there)."""
+        monkeypatch.setattr(parallel, "traced_device", lambda: device)
         x = jnp.asarray(normal(1, 32, 32, 8) * 8 + 300, jnp.bfloat16)
         norm = layers.GroupNorm(2, 8, epsilon=1e-5, dtype=jnp.bfloat16, param_dtype=jnp.float32)
         y = norm(x)
@@ -49,3 +54,17 @@ class TestGroupNorm:
         expected = self.reference(np.asarray(x, np.float64), 2, 1e-5, 1, 0)
         # bfloat16 has steps of 2^-7 between 2 and 4.
         np.testing.assert_allclose(np.asarray(y, np.float64), expected, atol=2e-2)
+
+
+@pytest.mark.parametrize("mean", [0, 100])
+def test_layer_norm_in_bfloat16_on_tpus(monkeypatch, mean):
+    """The variance of one pass is that of float64 to the rounding of the result."""
+    monkeypatch.setattr(parallel, "traced_device", lambda: parallel.Device("tpu", "TPU v5 lite"))
+    norm = base.layer_norm(64, dtype=jnp.bfloat16, param_dtype=jnp.float32, rngs=nnx.Rngs(0))
+    norm.scale[...], norm.bias[...] = normal(64), normal(64, seed=1)
+    x = jnp.asarray(normal(5, 64, seed=2) * 2 + mean, jnp.bfloat16)
+    values = np.float64(x)
+    exact = (values - values.mean(-1, keepdims=True)) / np.sqrt(values.var(-1, keepdims=True) + 1e-5)
+    y = norm(x)
+    assert y.dtype == jnp.bfloat16
+    np.testing.assert_allclose(np.float64(y), exact * normal(64) + normal(64, seed=1), rtol=2.0**-8, atol=2e-3)

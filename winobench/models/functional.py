@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from winobench import parallel
+
 
 class Structure:
     """Everything of a network but its arrays. Hashable, and equal to the structures of networks that are built alike.
@@ -54,3 +56,9 @@ def precision(dtype: Any) -> contextlib.AbstractContextManager[Any]:
     if jnp.dtype(dtype) == jnp.float32:
         return jax.default_matmul_precision("highest")
     return jax.default_matmul_precision(None)  # the device's own, not the program's setting
+
+
+def is_rounded_on_tpu(dtype: Any) -> bool:
+    """Whether arrays of a dtype are bfloat16, and their function is traced for a TPU: some have a faster form there."""
+    device = parallel.traced_device()
+    return device is not None and device.platform == "tpu" and jnp.dtype(dtype) == jnp.bfloat16

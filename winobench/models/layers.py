@@ -12,6 +12,7 @@ import numpy as np
 from flax import nnx
 
 from winobench.models.base import KERNEL_INIT, linear
+from winobench.models.functional import is_rounded_on_tpu
 
 
 def _call(block: nnx.Module, *inputs: Any) -> Any:
@@ -91,7 +92,8 @@ class GroupNorm(nnx.Module):
     """Group normalisation over NHWC or NTC arrays, statistics in float32 (Wu and He, 2018, Eq. 1-7).
 
     Mean and variance come from one pass over the data, shifted by one value of each group: without the shift,
-    E[x^2] - E[x]^2 would cancel where the mean is large against the spread.
+    E[x^2] - E[x]^2 would cancel where the mean is large against the spread. On TPUs bfloat16 is not shifted, so that
+    the layer before adds up its results: their own rounding is larger than what cancels in float32.
     """
 
     def __init__(self, groups: int, channels: int, *, epsilon: float, dtype: Any, param_dtype: Any, rngs: Any = None):
@@ -127,8 +129,11 @@ def group_norm(
     def group_mean(a):  # [B, ..., channels] -> [B, groups]
         return jnp.mean(jnp.mean(a, axis=spatial).reshape(batch, groups, -1), axis=-1)
 
-    # The statistics do not depend on the shift, so cutting its gradient is exact.
-    shift = jax.lax.stop_gradient(values[(slice(None), *(0 for _ in spatial))])[:, :: channels // groups]
+    if is_rounded_on_tpu(x.dtype):
+        shift = jnp.zeros((batch, groups), jnp.float32)
+    else:
+        # The statistics do not depend on the shift, so cutting its gradient is exact.
+        shift = jax.lax.stop_gradient(values[(slice(None), *(0 for _ in spatial))])[:, :: channels // groups]
     shifted = values - per_channel(shift)
     mean = group_mean(shifted)
     variance = jnp.maximum(group_mean(jnp.square(shifted)) - jnp.square(mean), 0.0)

@@ -14,6 +14,7 @@ from winobench.models import fused_geglu
 from winobench.models.attention import Attention
 from winobench.models.base import layer_norm, linear
 from winobench.models.layers import Conv2d, GroupNorm, Identity
+from winobench.models.row_groups import group_size, in_groups
 
 
 class ResnetBlock2D(nnx.Module):
@@ -110,8 +111,7 @@ class GEGLU(nnx.Module):
             arrays = tuple(jnp.asarray(a, self.proj.dtype) for a in (x, self.proj.kernel[...], self.proj.bias[...]))
             if fused_geglu.takes(*arrays[:2], capability):
                 return fused_geglu.fused(*arrays)
-        values, gate = jnp.split(self.proj(x), 2, axis=-1)
-        return values * jax.nn.gelu(gate, approximate=False)
+        return fused_geglu.gated(self.proj(x))
 
 
 class FeedForward(nnx.Module):
@@ -145,7 +145,14 @@ class BasicTransformerBlock(nnx.Module):
 
         With rows, int32 [N], context is [N, S, context_channels] and meets those rows of x: [N, T, channels].
         """
-        x = x + self.attn1(self.norm1(x))
+        return self.with_text(self.with_itself(x), context, rows)
+
+    def with_itself(self, x: jax.Array) -> jax.Array:
+        """The part before the text is seen."""
+        return x + self.attn1(self.norm1(x))
+
+    def with_text(self, x: jax.Array, context: jax.Array, rows: jax.Array | None = None) -> jax.Array:
+        """The part from the text on."""
         seen = self.attn2.attend(self.norm2(x), *self.attn2.keys_values(context), rows)
         x = (x if rows is None else x[rows]) + seen
         return x + self.ff(self.norm3(x))
@@ -187,10 +194,22 @@ class Transformer2DModel(nnx.Module):
         With rows, int32 [N], context is [N, S, context_channels] and meets those rows of x: [N, h, w, channels]. What
         comes before the first text is seen is computed once for each row of x.
         """
-        batch, height, width, channels = x.shape
-        y = self.proj_in(self.norm(x)).reshape(batch, height * width, channels)
+        widest = 8 * x.size // x.shape[0] * jnp.dtype(self.norm.dtype).itemsize  # bytes of a row of GEGLU's product
+        if rows is None:
+            return in_groups(lambda x, context: self._with_text(x, self._alone(x), context), widest, x, context)
+        y = in_groups(self._alone, widest, x)
+        if group_size(len(rows), widest) == len(rows):
+            return self._with_text(x, y, context, rows)
+        return in_groups(lambda rows, context: self._with_text(x[rows], y[rows], context), widest, rows, context)
+
+    def _alone(self, x: jax.Array) -> jax.Array:
+        """What comes before the first text is seen, [B, h * w, channels]."""
+        y = self.proj_in(self.norm(x))
+        return self.transformer_blocks[0].with_itself(y.reshape(y.shape[0], -1, y.shape[-1]))
+
+    def _with_text(self, x: jax.Array, y: jax.Array, context: jax.Array, rows: jax.Array | None = None) -> jax.Array:
         first, *others = self.transformer_blocks
-        y = first(y, context, rows)
+        y = first.with_text(y, context, rows)
         for block in others:
             y = block(y, context)
-        return (x if rows is None else x[rows]) + self.proj_out(y.reshape(-1, height, width, channels))
+        return (x if rows is None else x[rows]) + self.proj_out(y.reshape(-1, *x.shape[1:]))
