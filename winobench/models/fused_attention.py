@@ -34,6 +34,8 @@ _STEP_QUERIES, _STEP_KEYS = 64, 490
 # More padding than to whole registers must bring as much. Beyond some length, the gradient's blocks are this wide, too.
 _WORTH = 1.05
 _LONG, _WIDE = 1024, 256
+# Keys of a text, at most.
+_TEXT = 512
 
 
 # Kernels take heads in units of this many numbers. One number of an extra unit carries the bias of a key's scores.
@@ -200,7 +202,11 @@ def flash(
     Forward it is `winobench.models.packed_attention` where that takes the arrays, otherwise and backward JAX's kernel.
     """
     scale = query.shape[-1] ** -0.5 if scale is None else scale
-    if mask is None and not is_causal and packed_attention.takes(query, key):
+    if _is_padding(mask) and key.shape[1] <= _TEXT:
+        # Of few keys a copy costs little.
+        key, value, lengths = _padding_last(mask, key, value)
+        mask, is_causal = None, False
+    if mask is None and not is_causal and scale > 0 and packed_attention.takes(query, key):
         return _packed(scale, query, key, value, lengths)
     return _split(query, key, value, is_causal=is_causal, lengths=lengths, mask=mask, scale=scale)
 

@@ -15,8 +15,9 @@ import jax.numpy as jnp
 
 _LANES, _SUBLANES = 128, 8
 _LOWEST = -1e30
-# Keys and queries of one product, at most, and what a product costs next to them, as so many more.
-_KEYS, _QUERIES, _STEP = 512, 1024, 64
+# Keys and queries of one product, at most, and what a product costs next to them, as so many more. Fewer queries take
+# more cycles (5% with 512), but less memory.
+_KEYS, _QUERIES, _STEP = 512, (1024, 512), 64
 # Bytes of the memory on the chip that the arrays of a step take, at most, and what the compiler may use.
 _MEMORY, _LIMIT = 32 << 20, 48 << 20
 
@@ -29,7 +30,14 @@ def takes(query: jax.Array, key: jax.Array) -> bool:
 
 
 def attend(
-    query: jax.Array, key: jax.Array, value: jax.Array, ends: jax.Array, *, heads: int, scale: float
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    ends: jax.Array,
+    *,
+    heads: int,
+    scale: float,
+    interpret: bool = False,
 ) -> jax.Array:
     """query [B, T, heads * size], key and value [B, S, heads * size], ends int32 [B] -> the shape of query.
 
@@ -70,6 +78,7 @@ def attend(
             transcendentals=batch * heads * length * keys,
             bytes_accessed=2 * (query.nbytes + key.nbytes),
         ),
+        interpret=interpret,
         # Plans have cycles for each name: the products of wide heads take longer, the steps of few keys most of all.
         name="packed_attention" + ("_short" if keys == block else "_wide" if size > 96 else ""),
     )(query, key, value, ends)
@@ -86,9 +95,10 @@ def _kernel(factor, size, block, q_ref, k_ref, v_ref, ends_ref, out_ref, q_own, 
     chunks = keys // block
     of_head = [slice(head * size, (head + 1) * size) for head in range(heads)]
 
+    end = ends_ref[pl.program_id(0)]
+
     @pl.when(pl.program_id(2) == 0)
     def _():
-        end = ends_ref[pl.program_id(0)]
         first = k_ref[0, :1].astype(jnp.float32)
 
         def take(chunk, _):
@@ -167,19 +177,22 @@ class _Blocks(NamedTuple):
 
 
 def _blocks(queries: int, keys: int, width: int, size: int, dtype: Any) -> _Blocks:
-    of_queries, block = _block(queries, _QUERIES), _block(keys, _KEYS)
+    """The largest blocks that fit. Where none do, the smallest."""
+    block = _block(keys, _KEYS)
     padded = keys + -keys % block
     unit = math.lcm(size, _LANES)
-    groups = [features for features in range(unit, width, unit) if width % features == 0] + [width]
-    found = []
-    for features in groups:
-        heads, lanes = features // size, features + -features % _LANES
-        windows = 4 * (of_queries + padded) * lanes
-        own = heads * ((of_queries + padded) * (size + -size % _LANES) + padded * (size + 2 * _SUBLANES))
-        products = of_queries * (2 * block + heads * (size + _SUBLANES))
-        memory = (windows + own) * jnp.dtype(dtype).itemsize + products * 4
-        found.append(_Blocks(of_queries, block, padded, features, memory))
-    return next((each for each in reversed(found) if each.memory <= _MEMORY), found[0])
+    parts = [width, *(features for features in range(width - 1, 0, -1) if features % unit == width % features == 0)]
+    for of_queries in (_block(queries, limit) for limit in _QUERIES):
+        for features in parts:
+            heads, lanes = features // size, features + -features % _LANES
+            windows = 4 * (of_queries + padded) * lanes
+            own = heads * ((of_queries + padded) * (size + -size % _LANES) + padded * (size + 2 * _SUBLANES))
+            products = of_queries * (2 * block + heads * (size + _SUBLANES))
+            memory = (windows + own) * jnp.dtype(dtype).itemsize + products * 4
+            blocks = _Blocks(of_queries, block, padded, features, memory)
+            if memory <= _MEMORY:
+                return blocks
+    return blocks
 
 
 def _block(positions: int, limit: int) -> int:
