@@ -8,7 +8,7 @@ from absl import flags
 
 from winobench.base.errors import InputError
 
-from . import configuration
+from . import configuration, layout
 
 if TYPE_CHECKING:
     import ml_collections
@@ -70,7 +70,7 @@ def main(config: ml_collections.ConfigDict) -> None:
     found = [plans.make_plan(config, target, **how) for target in map(topologies.find, _ACCELERATOR.value)]
     table.print_plans(found, details=_DETAILS.value or _DEVICES.value is not None)
     for note in dict.fromkeys(note for each in found for note in each.notes):
-        print(note)
+        print("\n".join(layout.wrapped(note, 0, layout.width())))
     if _OUTPUT.value:
         content = {"config": configuration.plain(config), "plans": [each.as_json() for each in found]}
         files.write_json(_OUTPUT.value, content)
