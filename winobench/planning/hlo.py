@@ -41,7 +41,7 @@ _TRITON_CALL, _GEGLU = "__gpu$xla.gpu.triton", "/geglu/"
 _WORKSPACE_CALLS = ("__cublas",)
 # A kernel of Pallas on a TPU. What it says of its own work is its ``cost_estimate``.
 _PALLAS_CALL = "tpu_custom_call"
-_ATTENTION_CALLS = ("fmha", "flash_attention", "splash")
+_ATTENTION_CALLS = ("fmha", "flash_attention", "packed_attention", "splash")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,6 +27,9 @@ class PallasKernel:
 PALLAS_KERNELS = {
     "flash_attention": PallasKernel("transcendentals", {"v5e": 5.1e-3, "v5p": 2.6e-3, "v6e": 3.0e-3}),
     "flash_attention, joint": PallasKernel("transcendentals", {"v5e": 5.4e-3, "v5p": 2.75e-3, "v6e": 3.5e-3}),
+    "packed_attention": PallasKernel("transcendentals", {"v5e": 3.1e-3, "v5p": 1.55e-3, "v6e": 2.0e-3}),
+    "packed_attention_wide": PallasKernel("transcendentals", {"v5e": 4.1e-3, "v5p": 2.05e-3, "v6e": 2.05e-3}),
+    "packed_attention_short": PallasKernel("transcendentals", {"v5e": 7.0e-3, "v5p": 3.5e-3, "v6e": 5.0e-3}),
 }
 """Name of ``pallas_call``, without dots -> cycles: bundles of the final schedule times steps of the grid, for one unit.
 
