@@ -145,11 +145,11 @@ def _compiled(found: Mapping[str, Any]) -> Iterator[str]:
         "GDBench's step in bfloat16, by the figures of compilers. **No step in this table was measured.**"
         " [Plan a run](../howto/plan_a_run.md#how-far-to-trust-it) explains *passes/s*, the estimate, and *at most*, a"
         " limit. Memory is in GB of one device, compared with the memory that JAX gives to programs. *Step* is the"
-        " denoising step's temporaries, *any* those of the largest program, mostly an encoder. A star marks a step that"
-        " is extrapolated from few blocks, without the encoders' temporaries. *Staged* means that text encoders and"
-        " denoiser are never on a device together. jax 0.10.2, cuDNN 9.28 and libtpu 0.0.42.1. The row of sd21-base on"
-        " h100:8 is newer than the others, with cuDNN 9.24. Limits of TPUs are of the sums of each kind of kernel where"
-        " a row is older.",
+        " denoising step's temporaries, *any* the temporaries of the largest program, mostly an encoder. A star marks a"
+        " step that is extrapolated from few blocks, without the encoders' temporaries. *Staged* means that text encoders"
+        " and denoiser are never on a device together. jax 0.10.2, cuDNN 9.28 and libtpu 0.0.42.1. The row of sd21-base"
+        " on h100:8 is newer than the others, with cuDNN 9.24. Limits of TPUs are of the sums of each kind of kernel"
+        " where a row is older.",
         "python -m benchmarks.compiled --output benchmarks/results/compiled.json",
     )
     names = [name.split(", ") for name in found]
