@@ -166,9 +166,7 @@ class JointAttention(SelfAttention):
     ) -> tuple[jax.Array, jax.Array | None]:
         """image [n, patches, width], text [n, tokens, width]. Rotations of the text's tokens first -> both shapes."""
         length = text.shape[1]
-        of_text, of_image = (
-            (None, None) if turns is None else zip(*(jnp.split(part, [length]) for part in turns), strict=True)
-        )
+        of_text, of_image = (None, None) if turns is None else zip(*(jnp.split(part, [length]) for part in turns), strict=True)
         layers_of_text = (self.add_q_proj, self.add_k_proj, self.add_v_proj)
         text_parts = _projected(
             text, self.heads, layers_of_text, (self.norm_added_q, self.norm_added_k), of_text, joined=True
