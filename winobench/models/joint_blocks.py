@@ -19,6 +19,7 @@ from winobench.models import layers
 from winobench.models.attention import dot_product_attention
 from winobench.models.base import linear
 from winobench.models.decoder import RMSNorm
+from winobench.models.float8 import Float8Linear
 
 EPSILON = 1e-6
 """Of all norms of Stable Diffusion 3 and FLUX.1. It is in no config."""
@@ -166,7 +167,10 @@ class JointAttention(SelfAttention):
     ) -> tuple[jax.Array, jax.Array | None]:
         """image [n, patches, width], text [n, tokens, width]. Rotations of the text's tokens first -> both shapes."""
         length = text.shape[1]
-        of_text, of_image = (None, None) if turns is None else zip(*(jnp.split(part, [length]) for part in turns), strict=True)
+        of_text, of_image = (
+            None if turns is None else tuple(part[tokens] for part in turns)
+            for tokens in (slice(length), slice(length, None))
+        )
         layers_of_text = (self.add_q_proj, self.add_k_proj, self.add_v_proj)
         text_parts = _projected(
             text, self.heads, layers_of_text, (self.norm_added_q, self.norm_added_k), of_text, joined=True
@@ -197,6 +201,8 @@ def of_parts(layer: nnx.Module, *parts: jax.Array) -> jax.Array:
 
     Equal to the one product but for rounding.
     """
+    if isinstance(layer, Float8Linear):
+        return layer(*parts)
     if type(layer) is not nnx.Linear or not parallel.runs_on_one_device():
         return layer(jnp.concatenate(parts, axis=-1))
     kernels = jnp.split(layer.kernel[...].astype(layer.dtype), np.cumsum([part.shape[-1] for part in parts])[:-1])
