@@ -147,7 +147,8 @@ def _compiled(found: Mapping[str, Any]) -> Iterator[str]:
         " limit. Memory is in GB of one device, compared with the memory that JAX gives to programs. *Step* is the"
         " denoising step's temporaries, *any* the temporaries of the largest program, mostly an encoder. A star marks a"
         " step that is extrapolated from few blocks, without the encoders' temporaries. *Staged* means that text"
-        f" encoders and denoiser are never on a device together. jax 0.10.2, cuDNN 9.28 and libtpu 0.0.42.1. {_newer(found)}"
+        " encoders and denoiser are never on a device together. jax 0.10.2, cuDNN 9.28 and libtpu 0.0.42.1."
+        f" {_newer(found)}"
         " Limits of TPUs in the other rows are of the sums of each kind of kernel.",
         "python -m benchmarks.compiled --output benchmarks/results/compiled.json",
     )
