@@ -62,9 +62,14 @@ def main(words: Sequence[str] | None = None) -> None:
         for text in arguments.accelerators.split(","):
             made.append(plans.make_plan(config, topologies.find(text), few=arguments.few_blocks))
             key = ", ".join([model, arguments.dtype, text, *_differences(arguments)])
-            found[key] = made[-1].as_json()
+            found[key] = _record(made[-1].as_json())
             result_files.write(dict(sorted(found.items())), arguments.output)
         table.print_plans(made, details=False)
+
+
+def _record(plan: dict[str, Any]) -> dict[str, Any]:
+    """A plan without its hours, which depend on the sizes of tasks that `launch.plan` knows."""
+    return {name: plan[name] for name in sorted(plan) if name not in ("durations", "notes", "price", "largest")}
 
 
 def _differences(arguments: argparse.Namespace) -> list[str]:

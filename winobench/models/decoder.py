@@ -100,10 +100,14 @@ class RMSNorm(nnx.Module):
         self.dtype = dtype
         self.scale = nnx.Param(jnp.ones((features,), param_dtype))
 
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """x [..., features] -> the same shape in the compute dtype."""
+    def __call__(self, x: jax.Array, *, apart: bool = False) -> jax.Array:
+        """x [..., features] -> the same shape in the compute dtype.
+
+        With ``apart``, XLA does not make one kernel of the whole norm, and the scaling is part of what follows.
+        """
         x = x.astype(jnp.float32)
-        x = x * jax.lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + self.epsilon)
+        factors = jax.lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + self.epsilon)
+        x = x * (jax.lax.optimization_barrier(factors) if apart else factors)
         return (x * self.scale[...].astype(jnp.float32)).astype(self.dtype)
 
 

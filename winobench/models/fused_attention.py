@@ -8,6 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from winobench.models import packed_attention
+
 # Compute capabilities: cuDNN's fused attention begins with the first, its heads above 128 with the second.
 _AMPERE, _HOPPER = (8, 0), (9, 0)
 # Numbers of positions that the gradient of cuDNN's attention takes are multiples of it.
@@ -32,6 +34,8 @@ _STEP_QUERIES, _STEP_KEYS = 64, 490
 # More padding than to whole registers must bring as much. Beyond some length, the gradient's blocks are this wide, too.
 _WORTH = 1.05
 _LONG, _WIDE = 1024, 256
+# Keys of a text, at most.
+_TEXT = 512
 
 
 # Kernels take heads in units of this many numbers. One number of an extra unit carries the bias of a key's scores.
@@ -193,7 +197,52 @@ def flash(
     mask: jax.Array | None = None,
     scale: float | None = None,
 ) -> jax.Array:
-    """As `winobench.models.attention.dot_product_attention`, by JAX's Pallas kernel for TPUs, forward and backward.
+    """As `winobench.models.attention.dot_product_attention`, by a Pallas kernel for TPUs, forward and backward.
+
+    Forward it is `winobench.models.packed_attention` where that takes the arrays, otherwise and backward JAX's kernel.
+    """
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    if _is_padding(mask) and key.shape[1] <= _TEXT:
+        # Of few keys a copy costs little.
+        key, value, lengths = _padding_last(mask, key, value)
+        mask, is_causal = None, False
+    if mask is None and not is_causal and scale > 0 and packed_attention.takes(query, key):
+        return _packed(scale, query, key, value, lengths)
+    return _split(query, key, value, is_causal=is_causal, lengths=lengths, mask=mask, scale=scale)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _packed(scale: float, query: jax.Array, key: jax.Array, value: jax.Array, lengths: jax.Array | None) -> jax.Array:
+    batch, num_keys, heads, _ = key.shape
+    ends = jnp.full((batch,), num_keys, jnp.int32) if lengths is None else lengths
+    joined = (x.reshape(*x.shape[:2], -1) for x in (query, key, value))
+    return packed_attention.attend(*joined, ends, heads=heads, scale=scale).reshape(query.shape)
+
+
+def _packed_forward(
+    scale: float, query: jax.Array, key: jax.Array, value: jax.Array, lengths: jax.Array | None
+) -> tuple[jax.Array, Any]:
+    return jax.vjp(functools.partial(_split, lengths=lengths, scale=scale), query, key, value)
+
+
+def _packed_backward(scale: float, residuals: Any, gradient: jax.Array):
+    return (*residuals(gradient), None)
+
+
+_packed.defvjp(_packed_forward, _packed_backward)
+
+
+def _split(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    *,
+    scale: float,
+    is_causal: bool = False,
+    lengths: jax.Array | None = None,
+    mask: jax.Array | None = None,
+) -> jax.Array:
+    """By JAX's kernel, for which each head's positions are next to each other.
 
     Positions are padded to whole registers, and so are heads of more than one. Keys that are padding are not query's.
     """
@@ -201,7 +250,6 @@ def flash(
 
     batch, length, _, width = query.shape
     num_keys = key.shape[1]
-    scale = width**-0.5 if scale is None else scale
     if _is_key_bias(mask):
         query, key, value = _with_key_bias(mask, query, key, value, scale)
     of_queries, of_keys, sizes = _blocks(length, num_keys, _head_bytes(query.shape[-1], query.dtype))

@@ -11,8 +11,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 
+from winobench import parallel
 from winobench.models import layers
 from winobench.models.attention import dot_product_attention
 from winobench.models.base import linear
@@ -100,17 +102,21 @@ def head_norms(head_dim: int, epsilon: float | None, *, param_dtype: Any, **_: A
     return [RMSNorm(head_dim, epsilon=epsilon, dtype=jnp.float32, param_dtype=param_dtype) for _ in range(2)]
 
 
-def attend(
-    queries: jax.Array, keys: jax.Array, values: jax.Array, turns: Rotations | None, lengths: jax.Array | None = None
-) -> jax.Array:
-    """Full attention [n, tokens, heads, head_dim] -> [n, tokens, heads * head_dim], after rotation where there is one.
+def prepared(x: jax.Array, norm: RMSNorm | None, turns: Rotations | None, *, joined: bool = False) -> jax.Array:
+    """Queries or keys [n, tokens, heads, head_dim], normed and rotated where they are to be, rounded once.
+
+    With ``joined``, they become a part of a larger array.
+    """
+    y = x if norm is None else norm(x, apart=joined or turns is not None)
+    return (y if turns is None else rotated(y, turns)).astype(x.dtype)
+
+
+def attend(queries: jax.Array, keys: jax.Array, values: jax.Array, lengths: jax.Array | None = None) -> jax.Array:
+    """Full attention [n, tokens, heads, head_dim] -> [n, tokens, heads * head_dim].
 
     Nothing attends to tokens from ``lengths``, int32 [n], on.
     """
-    if turns is not None:
-        queries, keys = (rotated(part, turns) for part in (queries, keys))
-    queries, keys = (part.astype(values.dtype) for part in (queries, keys))
-    return dot_product_attention(queries, keys, values, lengths=lengths).reshape(*values.shape[:2], -1)
+    return dot_product_attention(queries, keys, values, lengths=lengths).reshape(*queries.shape[:2], -1)
 
 
 class SelfAttention(nnx.Module):
@@ -129,13 +135,13 @@ class SelfAttention(nnx.Module):
         self.norm_q, self.norm_k = head_norms(head_dim, epsilon, **kwargs)
         self.to_out = nnx.List([linear(width, width, **kwargs)]) if with_output else None
 
-    def projections(self, x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """x [n, tokens, width] -> queries, keys (normed ones in float32), values, each [n, tokens, heads, head_dim]."""
-        return _projected(x, self.heads, (self.to_q, self.to_k, self.to_v), (self.norm_q, self.norm_k))
+    def projections(self, x: jax.Array, turns: Rotations | None, **how: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """x [n, tokens, width] -> queries and keys (`prepared`) and values, each [n, tokens, heads, head_dim]."""
+        return _projected(x, self.heads, (self.to_q, self.to_k, self.to_v), (self.norm_q, self.norm_k), turns, **how)
 
     def __call__(self, x: jax.Array, turns: Rotations | None = None, lengths: jax.Array | None = None) -> jax.Array:
-        """x [n, tokens, width] -> the same shape. Rotations and lengths as in `attend`."""
-        y = attend(*self.projections(x), turns, lengths)
+        """x [n, tokens, width] -> the same shape. Lengths as in `attend`."""
+        y = attend(*self.projections(x, turns), lengths)
         return y if self.to_out is None else self.to_out[0](y)
 
 
@@ -159,21 +165,43 @@ class JointAttention(SelfAttention):
         self, image: jax.Array, text: jax.Array, turns: Rotations | None = None
     ) -> tuple[jax.Array, jax.Array | None]:
         """image [n, patches, width], text [n, tokens, width]. Rotations of the text's tokens first -> both shapes."""
-        layers_of_text = (self.add_q_proj, self.add_k_proj, self.add_v_proj)
-        of_text = _projected(text, self.heads, layers_of_text, (self.norm_added_q, self.norm_added_k))
-        joined = (jnp.concatenate(parts, axis=1) for parts in zip(of_text, self.projections(image), strict=True))
-        y = attend(*joined, turns)
         length = text.shape[1]
-        return self.to_out[0](y[:, length:]), None if self.to_add_out is None else self.to_add_out(y[:, :length])
+        of_text, of_image = (None, None) if turns is None else zip(*(jnp.split(part, [length]) for part in turns), strict=True)
+        layers_of_text = (self.add_q_proj, self.add_k_proj, self.add_v_proj)
+        text_parts = _projected(
+            text, self.heads, layers_of_text, (self.norm_added_q, self.norm_added_k), of_text, joined=True
+        )
+        image_parts = self.projections(image, of_image, joined=True)
+        # Keys and values of both streams are one array each. Queries need not be, nor what they find.
+        joined = [jnp.concatenate(parts, axis=1) for parts in zip(text_parts[1:], image_parts[1:], strict=True)]
+        from_image = self.to_out[0](attend(image_parts[0], *joined))
+        return from_image, None if self.to_add_out is None else self.to_add_out(attend(text_parts[0], *joined))
 
 
 def _projected(
-    x: jax.Array, heads: int, projections: tuple[nnx.Module, ...], norms: tuple[RMSNorm | None, ...]
+    x: jax.Array,
+    heads: int,
+    projections: tuple[nnx.Module, ...],
+    norms: tuple[RMSNorm | None, ...],
+    turns: Rotations | None,
+    *,
+    joined: bool = False,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Queries, keys and values of a stream, the first two normed where there are norms."""
+    """Queries and keys (`prepared`) and values of a stream."""
     queries, keys, values = (split_heads(layer(x), heads) for layer in projections)
-    queries, keys = (y if norm is None else norm(y) for y, norm in zip((queries, keys), norms, strict=True))
-    return queries, keys, values
+    return prepared(queries, norms[0], turns), prepared(keys, norms[1], turns, joined=joined), values
+
+
+def of_parts(layer: nnx.Module, *parts: jax.Array) -> jax.Array:
+    """The dense layer of parts that follow each other along the features. A product each, and none of all as one array.
+
+    Equal to the one product but for rounding.
+    """
+    if type(layer) is not nnx.Linear or not parallel.runs_on_one_device():
+        return layer(jnp.concatenate(parts, axis=-1))
+    kernels = jnp.split(layer.kernel[...].astype(layer.dtype), np.cumsum([part.shape[-1] for part in parts])[:-1])
+    y = sum(part.astype(layer.dtype) @ kernel for part, kernel in zip(parts, kernels, strict=True))
+    return y if layer.bias is None else y + layer.bias[...].astype(layer.dtype)
 
 
 def split_heads(x: jax.Array, heads: int) -> jax.Array:

@@ -5,6 +5,7 @@ Scores are means, or differences of means, of the errors of `winobench.scorers.d
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from winobench.engine import batch_size as batch_sizes
 from winobench.engine.staging import StagedParameters
 from winobench.metrics import normalization
 from winobench.metrics import timestep_weights as weighting
+from winobench.models import layers
 from winobench.models.holding import Holder
 from winobench.scorers import common, denoising, samples
 from winobench.scorers.pipeline_tables import ImageTables, TextTables
@@ -129,7 +131,8 @@ class DiffusionITM(Holder):
         self._denoiser, params = pipeline.denoiser_function()
         self._schedule = pipeline.schedule_at(self.image_size)
         self._dtype = jnp.dtype(pipeline.denoiser.dtype).name
-        self._params = StagedParameters(params, self.mesh)
+        of_cpus = functools.partial(layers.for_cpus, self._denoiser.structure)
+        self._params = StagedParameters(params, self.mesh, of_cpus)
         is_staged = self._encoders == "staged"
         of_tables = (self.image_size, self.mesh, self._table_rows)
         self._images = ImageTables(pipeline, *of_tables)
