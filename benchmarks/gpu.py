@@ -69,7 +69,7 @@ def _bound(compiled: Any, kind: str) -> float | None:
     if not known:
         return None
     kernels = hlo.kernels(hlo.parse(compiled.as_text()))
-    return sum(each.seconds for each in roofline.by_kind(kernels, known[0]).values())
+    return sum(each.limit for each in roofline.by_kind(kernels, known[0]).values())
 
 
 def _arguments(lowered: Any, compiled: Any, pipeline: Any) -> list[Any]:

@@ -8,7 +8,7 @@ from absl import flags
 
 from winobench.base.errors import InputError
 
-from . import configuration
+from . import configuration, layout
 
 if TYPE_CHECKING:
     import ml_collections
@@ -18,8 +18,8 @@ DEFAULT_CONFIG = "gdbench:table1"
 USAGE = """
 Compiles the programs of a config for accelerators that this machine need not have, and prints their compilers' figures:
 memory of a device, passes or prompts at once, kernels, collectives, time, and from these hours and dollars. Of the
-model only the configs are read, no weights. Nothing is measured: times are the TPU compiler's own cycles, or a roofline
-over the compiled kernels of a GPU, which is a bound. On one H100, real steps took 1.4 to 1.8 times as long.
+model only the configs are read, no weights. No step is measured. Times are estimates: the TPU compiler's own cycles, or
+what each kind of kernel took on an H100, relative to its peak rates. "at most" is the rate that peak rates allow.
 
   winobench plan --config=gdbench:table1 --config.model=sd21-base --config.dtype=bfloat16 --accelerator=h100:8
   winobench plan --config=gdbench:table1 --config.model=sdxl --config.dtype=bfloat16 --accelerator=v5e:4x4
@@ -70,7 +70,7 @@ def main(config: ml_collections.ConfigDict) -> None:
     found = [plans.make_plan(config, target, **how) for target in map(topologies.find, _ACCELERATOR.value)]
     table.print_plans(found, details=_DETAILS.value or _DEVICES.value is not None)
     for note in dict.fromkeys(note for each in found for note in each.notes):
-        print(note)
+        print("\n".join(layout.wrapped(note, 0, layout.width())))
     if _OUTPUT.value:
         content = {"config": configuration.plain(config), "plans": [each.as_json() for each in found]}
         files.write_json(_OUTPUT.value, content)

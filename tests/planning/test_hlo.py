@@ -1,9 +1,14 @@
 """Reading of compiled programs: what JAX compiles here, and lines as the compilers for GPUs and TPUs write them."""
 
+import collections
+import pathlib
+import statistics
+
 import jax
 import jax.numpy as jnp
 import pytest
 
+from winobench.base import json_files
 from winobench.base.accelerators import ACCELERATORS
 from winobench.planning import hlo, roofline
 
@@ -167,6 +172,16 @@ def test_a_program_of_a_tpu():
     assert roofline.seconds(product, ACCELERATORS["v5e"]) == pytest.approx(1e-6)
 
 
+def test_our_own_kernel_on_a_tpu(monkeypatch):
+    """What it says of its work, and the table's cycles for that."""
+    v5e, cycles = ACCELERATORS["v5e"], {"v5e": 3.0}
+    for unit, seconds in (("operations", 2e-6), ("transcendentals", 4e-6), ("bytes", 3 * 4 * 2 * 256 * 64 / 1.5e9)):
+        monkeypatch.setitem(roofline.PALLAS_KERNELS, "gated", roofline.PallasKernel(unit, cycles))
+        gated, _ = read(TPU.replace("%flash =", "%gated.7 ="))
+        assert (gated.kind, gated.operations, gated.pallas) == (hlo.PRODUCT, 1000, "gated")
+        assert roofline.seconds(gated, v5e) == pytest.approx(seconds)
+
+
 def test_heads_of_a_tpu_are_no_convolution():
     text = """HloModule jit_step
 
@@ -223,7 +238,7 @@ ENTRY %main (x: bf16[16,5120]) -> bf16[64,5120] {
     assert [kernel.opcode for kernel in (summed, gathered, moved)] == ["all-reduce", "all-gather", "collective-permute"]
     size = 2 * 16 * 5120
     assert (summed.sent, gathered.sent, moved.sent) == (2 * size * 3 / 4, 4 * size * 3 / 4, 4 * size)
-    assert roofline.seconds(summed, ACCELERATORS["h100"]) == pytest.approx(summed.sent / 4.5e11)
+    assert roofline.seconds(summed, ACCELERATORS["h100"]) == pytest.approx(1.75 * summed.sent / 4.5e11)
 
 
 def test_roofline():
@@ -235,17 +250,45 @@ def test_roofline():
             "k", hlo.OTHER, **{**defaults, "dtype": "bfloat16", "cycles": None, "times": 3, "source": ""} | numbers
         )
 
-    assert roofline.seconds(kernel(operations=989e12), h100) == pytest.approx(1)
-    assert roofline.seconds(kernel(operations=989e12, bytes=2 * 3.35232e12), h100) == pytest.approx(2)
-    assert roofline.seconds(kernel(operations=67e12, dtype="float32"), h100) == pytest.approx(1)
-    assert roofline.seconds(kernel(transcendentals=16 * 132 * 1.98e9), h100) == pytest.approx(1)
+    def limit(**numbers):
+        (found,) = roofline.by_kind([kernel(times=1, **numbers)], h100).values()
+        assert found.seconds == pytest.approx(roofline.TIMES_LIMIT[hlo.OTHER] * found.limit)
+        assert found.computing == (found.seconds if found.limit > numbers.get("bytes", 0) / 3.35232e12 else 0)
+        return found.limit
+
+    assert limit(operations=989e12) == pytest.approx(1)
+    assert limit(operations=989e12, bytes=2 * 3.35232e12) == pytest.approx(2)
+    assert limit(operations=67e12, dtype="float32") == pytest.approx(1)
+    assert limit(transcendentals=16 * 132 * 1.98e9) == pytest.approx(1)
     # An image's and a text's positions together fill smaller blocks on a TPU than an image's.
     alone, joint = (
-        roofline.seconds(kernel(transcendentals=1.75e12, keys=keys), ACCELERATORS["v6e"]) for keys in (4096, 4608)
+        roofline.seconds(kernel(transcendentals=1.75e12, keys=keys, pallas="flash_attention"), ACCELERATORS["v6e"])
+        for keys in (4096, 4608)
     )
     assert (alone, joint) == (pytest.approx(3.0), pytest.approx(3.5))
     sums = roofline.by_kind([kernel(bytes=10), kernel(bytes=5)], h100)
-    assert sums == {hlo.OTHER: roofline.Sum(6, 0, 45, pytest.approx(45 / 3.35232e12))}
+    limit = 45 / 3.35232e12
+    assert sums == {hlo.OTHER: roofline.Sum(6, 0, 45, pytest.approx(1.75 * limit), pytest.approx(limit), 0)}
+    # A TPU's time is its compiler's cycles.
+    (found,) = roofline.by_kind([kernel(cycles=1.5e9, bytes=819e9)], ACCELERATORS["v5e"]).values()
+    assert (found.seconds, found.limit) == (3, 3)
+    assert roofline.seconds(kernel(cycles=3e9, operations=197e12), ACCELERATORS["v5e"]) == 2
+
+
+def test_factors_of_a_gpu_are_those_that_were_measured():
+    """Medians by kind. With them the estimate of each measured model is within 17%."""
+    measured = json_files.load(pathlib.Path(__file__).parents[2] / "benchmarks" / "results" / "h100-measured.json")
+    steps = [each for each in measured["steps"] if "kernels_ms, measured and planned" in each]
+    factors = collections.defaultdict(list)
+    for each in steps:
+        kinds = each["kernels_ms, measured and planned"]
+        for kind, (took, limit) in kinds.items():
+            factors[kind].append(took / limit)
+        estimate = sum(roofline.TIMES_LIMIT[kind] * limit for kind, (_, limit) in kinds.items())
+        assert 1e3 * each["batch_size"] / estimate == pytest.approx(each["passes_per_second"], rel=0.17)
+    assert len(steps) == 5
+    for kind, found in factors.items():
+        assert roofline.TIMES_LIMIT[kind] == pytest.approx(statistics.median(found), abs=0.006)
 
 
 def test_another_text():

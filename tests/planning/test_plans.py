@@ -15,9 +15,9 @@ from tests.expectations import raises
 from tests.planning import small
 from winobench.base.accelerators import ACCELERATORS
 from winobench.diffusion import families
+from winobench.planning import anchors, hlo, plans, scoring, table, topologies
 from winobench.planning import plan as planning
-from winobench.planning import plans, scoring, table, topologies
-from winobench.planning.plan import Plan
+from winobench.planning.plan import Duration, Plan
 from winobench.planning.programs import Compiled
 from winobench.planning.roofline import Sum
 
@@ -106,6 +106,36 @@ def test_encoding_that_takes_more_than_scoring():
     assert (shown["temporaries, at most"], shown["sum"], shown[scoring.WHILE_ENCODING]) == (1.5e9, 9e9, 17e9)
     assert plan.total == 17e9
     assert not plan.fits
+
+
+def test_tables_fit_80_columns():
+    """Long names, large numbers, and a model that does not fit. Nothing is cut off."""
+    sums = {kind: Sum(1_234, 3e14, 5e11, 0.6, 0.3, 0.5) for kind in hlo.KINDS}
+    step = dataclasses.replace(STEP, kernels=sums, items=32, collectives={"all-reduce": 1_024})
+    named = scoring.Fit(scoring.Scoring({"denoiser": int(1e11)}, int(2e9), None, ()), step, (TEXTS,), 1_024)
+    loads = tuple(named.load(name) for name in ("sd21-base", "some-organisation/a-model-with-a-long-name-of-the-hub"))
+    about = "TFLOP and GB moved for a pass, passes/s of the devices that share a copy"
+    parts = dict.fromkeys(("scoring", "encoding", "loading", "compiling", "tails"), 1e6)
+    made = [
+        Plan(f"a100-80:{devices}", about, usable, 12.5, loads, (Duration(devices, parts),), (), {})
+        for devices, usable in ((1_024, int(143.6e9)), (8, int(63.8e9)))
+    ]
+    text = io.StringIO()
+    table.print_plans(made, details=True, console=Console(file=text, width=80))
+    found = text.getvalue()
+    assert max(map(len, found.splitlines())) <= 80
+    assert "…" not in found
+    assert ["a100-80:1024", "103.5", "of", "143.6", "32", "(to", "1024)"] in [
+        line.split()[:7] for line in found.splitlines()
+    ]
+    assert found.count("does not fit") == 2
+    assert "Operations bound 83% of it, memory and links 17%" in " ".join(found.split())
+
+
+def test_what_others_measured():
+    assert anchors.note("sd21-base", "v5e") == []
+    (said,) = anchors.note("sdxl", "v6e")
+    assert all(word in said for word in ("60.8 passes/s", "MLPerf Inference 5.0"))
 
 
 @pytest.mark.parametrize(

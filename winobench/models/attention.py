@@ -159,8 +159,8 @@ class Attention(nnx.Module):
 
         With rows, int32 [N], there are N keys and values, and queries from those rows of x: [N, T, channels].
         """
-        queries = self._split(self.to_q(x))
-        y = dot_product_attention(queries if rows is None else queries[rows], keys, values)
+        queries = self.to_q(x)
+        y = dot_product_attention(self._split(queries if rows is None else queries[rows]), keys, values)
         return self.to_out[0](y.reshape(*y.shape[:2], -1))
 
     def __call__(self, x: jax.Array, context: jax.Array | None = None) -> jax.Array:

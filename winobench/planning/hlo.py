@@ -39,7 +39,9 @@ _FREE_CALLS = {"ConcatBitcast", "AssumeGatherIndicesInBound"}
 _TRITON_CALL, _GEGLU = "__gpu$xla.gpu.triton", "/geglu/"
 # Calls that are given scratch memory next to their result, of a fixed size. Nothing says how much of it is used.
 _WORKSPACE_CALLS = ("__cublas",)
-_ATTENTION_CALLS = ("fmha", "flash_attention", "splash")
+# A kernel of Pallas on a TPU. What it says of its own work is its ``cost_estimate``.
+_PALLAS_CALL = "tpu_custom_call"
+_ATTENTION_CALLS = ("fmha", "flash_attention", "packed_attention", "splash")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,6 +117,7 @@ class Kernel:
     sent: float = 0.0  # bytes that each device sends to others in a collective
     in_open_loop: bool = False
     keys: int = 0  # positions of the keys of an attention kernel
+    pallas: str = ""  # ``name`` of a Pallas kernel on a TPU (`winobench.planning.roofline.PALLAS_KERNELS`)
 
 
 def parse(text: str) -> Module:
@@ -230,13 +233,14 @@ def _kernel(
         sent=_sent(each, by_name) if kind == COLLECTIVE else 0.0,
         in_open_loop=in_open_loop,
         keys=_keys(each, by_name) if kind == ATTENTION else 0,
+        pallas=each.name.partition(".")[0] if each.target == _PALLAS_CALL else "",
     )
 
 
 def _keys(each: Instruction, by_name: dict[str, Instruction]) -> int:
     """Positions of the keys of an attention kernel, whose second operand they are; 0 where they are not found."""
     operands = [by_name[name].results[0] for name in each.operands[1:2] if name in by_name and by_name[name].results]
-    return operands[0].dims[-2] if operands and len(operands[0].dims) == 4 else 0
+    return operands[0].dims[-2] if operands and len(operands[0].dims) in (3, 4) else 0
 
 
 def _work(
@@ -247,6 +251,10 @@ def _work(
         return COLLECTIVE, 0.0, "", 0.0
     if each.target and any(name in each.target + each.name for name in _ATTENTION_CALLS):
         return _attention(each, by_name)
+    if each.target == _PALLAS_CALL:
+        operations, transcendentals = _said(each) or (0.0, 0.0)
+        dtype = _numpy_name(by_name[each.operands[0]].results[0].dtype)
+        return (PRODUCT if operations else OTHER), operations, dtype, transcendentals
     total, dtype, convolves = 0.0, "", False
     for line, scope in _lines(module, [each, *body], by_name):
         amount = _operations(line, scope)
@@ -271,11 +279,19 @@ def _lines(
             yield from _lines(module, [line, *module.called_by(line, "calls")], scope)
 
 
+def _said(each: Instruction) -> tuple[float, float] | None:
+    """Operations of the matrix units and transcendentals by a Pallas kernel's ``cost_estimate``."""
+    estimate = re.search(r'"cost_estimate":(\{[^}]*\})', each.attributes)
+    if estimate is None:
+        return None
+    found = dict(re.findall(r'"(\w+)":"?(\d+)', estimate[1]))
+    return float(found.get("flops", 0)), float(found.get("transcendentals", 0))
+
+
 def _attention(each: Instruction, by_name: dict[str, Instruction]) -> tuple[str, float, str, float]:
-    estimate = re.search(r'"cost_estimate":\{"flops":"(\d+)","transcendentals":"(\d+)"', each.attributes)
     dtype = _numpy_name(each.results[0].dtype)
-    if estimate:
-        return ATTENTION, float(estimate[1]), dtype, float(estimate[2])
+    if (estimate := _said(each)) is not None:
+        return ATTENTION, estimate[0], dtype, estimate[1]
     # In either order: a program that was compiled on its device names the dimensions ahead of their type.
     scores = re.search(r'"intermediate_tensor_shape": ?\{[^{}\[\]]*"dimensions": ?\[([^\]]*)\]', each.attributes)
     size = math.prod(int(dim) for dim in re.findall(r"\d+", scores[1])) if scores else 0

@@ -49,6 +49,10 @@ class _Kernels:
         return self._total("seconds")
 
     @property
+    def limit(self) -> float:  # seconds of one run at the peak rates
+        return self._total("limit")
+
+    @property
     def bytes(self) -> float:
         return self._total("bytes")
 
@@ -86,8 +90,14 @@ class Compiled(_Kernels):
         """Bytes of the program and its temporaries."""
         return self.temporaries + self.code
 
+    @property
+    def at_most(self) -> float | None:
+        """Items in a second at the peak rates; None if the limit is unknown."""
+        return self.items / self.limit if self.limit else None
+
     def as_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self) | {"seconds": self.seconds, "items_per_second": self.items / self.seconds}
+        rates = {"items_per_second": self.items / self.seconds, "at_most_per_second": self.at_most}
+        return dataclasses.asdict(self) | {"seconds": self.seconds, "limit": self.limit, **rates}
 
 
 def placed(parameters: Any, where: Any) -> Any:

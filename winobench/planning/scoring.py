@@ -17,7 +17,7 @@ from winobench.base import memory
 from winobench.base.errors import InputError
 from winobench.diffusion.pipeline import Pipeline
 from winobench.engine import layouts, limits, tables
-from winobench.planning import abstract, few_blocks, work
+from winobench.planning import abstract, anchors, few_blocks, work
 from winobench.planning.plan import Duration, Job, Load, Plan, of_all_blocks, without_size
 from winobench.planning.programs import TEXT, Compiled, Program, placed, rows_like
 from winobench.scorers import denoising, pipeline_tables, samples
@@ -69,9 +69,10 @@ class Fit:
         temporaries = max((each.own for each in programs if each and each not in of_texts), default=0)
         row = {}
         if step:
-            up_to = "" if self.largest is None else f" (up to {self.largest})"
+            up_to = "" if self.largest is None else f" (to {self.largest})"
             row = {"at once": f"{step.items}{up_to}", "TFLOP": f"{step.operations / step.items / 1e12:.2f}"}
-            row |= {"GB": f"{step.bytes / step.items / 1e9:.2f}", "passes/s": f"{step.items / step.seconds:,.0f}"}
+            row |= {"GB": f"{step.bytes / step.items / 1e9:.2f}", "passes/s": _rate(step.items / step.seconds)}
+            row["at most"] = _rate(step.at_most) if step.at_most else ""
         shown = {**scoring.weights, "tables": scoring.tables, "temporaries, at most": temporaries}
         shown["sum"] = total = temporaries + scoring.resident
         if scoring.staged:
@@ -79,6 +80,10 @@ class Fit:
             shown[WHILE_ENCODING] = scoring.encoding + max((each.own for each in of_texts), default=0)
             total = max(total, shown[WHILE_ENCODING])
         return Load(name, programs, total, shown, row)
+
+
+def _rate(number: float) -> str:
+    return f"{number:,.0f}" if number >= 20 else f"{number:.3g}"
 
 
 def make_plan(job: Job) -> Plan:
@@ -98,11 +103,13 @@ def make_plan(job: Job) -> Plan:
         staged=config.encoders == "staged",
         batch=job.batch_size,
         shallow=abstract.shallow(pipeline) if job.few else (),
+        float8=config.float8,
     )
     found = fit(scoring, job)
     sampling = config.sampling
     total = work.total(work.names(config.tasks), sampling.num_samples, sampling.num_bias_samples, config.limit)
     notes = [*without_size(total.unknown), *advice(found, job)]
+    notes += anchors.note(model, job.target.accelerator.name)
     if pipeline.backend is not None:
         notes.append("texts are encoded before the images: their encoders are not in these figures")
     if found.step:
@@ -201,8 +208,12 @@ def make_scoring(
     staged: bool = False,
     batch: int | None = None,
     shallow: Sequence[tuple[tuple[int, ...], Pipeline]] = (),
+    float8: bool = False,
 ) -> Scoring:
     """The programs of a `DiffusionITM` without weights, whose arguments these are."""
+    if float8:
+        pipeline = denoising.in_8_bits(pipeline)
+        shallow = [(counts, denoising.in_8_bits(one)) for counts, one in shallow]
     image_size = pipeline.check_image_size(image_size)
     dtype = jnp.dtype(pipeline.denoiser.dtype).name
     _, params = pipeline.denoiser_function()

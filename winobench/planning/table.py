@@ -8,14 +8,25 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from winobench.planning import hlo
 from winobench.planning.plan import Load, Plan
 from winobench.planning.programs import Compiled, Turn
 
+_PLURALS = {hlo.PRODUCT: "products", hlo.CONVOLUTION: "convolutions", hlo.COPY: "copies", hlo.COLLECTIVE: "collectives"}
+
 
 def print_plans(plans: Sequence[Plan], *, details: bool, console: Console | None = None) -> None:
-    """Prints a row for each model or task on each kind of device, and the time. Details are memory and kernels."""
+    """Prints a table for each model or task, what bounds each, and the time. Details are memory and kernels."""
     console = console or Console()
-    console.print(_overview(plans))
+    for number in range(len(plans[0].loads)):
+        console.print(_overview(plans, number))
+    for plan in plans:
+        for load in plan.loads:
+            if load.programs and load.programs[0]:
+                console.print(
+                    f"{load.name} on {plan.target}: {bounds(load.programs[0])}", highlight=False, markup=False
+                )
+    console.print()
     if any(plan.durations for plan in plans):
         console.print(_times(plans))
     for plan in plans if details else ():
@@ -26,38 +37,48 @@ def print_plans(plans: Sequence[Plan], *, details: bool, console: Console | None
                     console.print(each)
 
 
-def _overview(plans: Sequence[Plan]) -> Table:
-    has_names = any(len(plan.loads) > 1 for plan in plans)
+def bounds(program: Compiled) -> str:
+    """The kinds of kernels that take the estimated time, and whether their operations or bytes do."""
+    part = program.turn or program
+    shares = sorted(part.kernels.items(), key=lambda item: -item[1].seconds)
+    shown = [(_PLURALS.get(kind, kind), each.seconds / part.seconds) for kind, each in shares]
+    named = ", ".join(f"{kind} {share:.0%}" for kind, share in shown if share >= 0.005)
+    computing = sum(each.computing for each in part.kernels.values()) / part.seconds
+    others = "memory and links" if part.collectives else "memory"
+    of = "a turn of the loop" if program.turn else f"the {program.name}"
+    return f"{named} of {of}. Operations bound {computing:.0%} of it, {others} {1 - computing:.0%}"
+
+
+def _overview(plans: Sequence[Plan], number: int) -> Table:
+    """The table of one load on all devices."""
     found = _table(
-        plans[0].about if has_names else f"{plans[0].loads[0].name}: {plans[0].about}",
-        caption="By the compilers' figures: nothing was measured",
+        f"{plans[0].loads[number].name}: {plans[0].about}", caption="By the compilers' figures: no step was measured"
     )
-    if has_names:
-        found.add_column("of", overflow="fold")
     found.add_column("devices", no_wrap=True)
-    rows = [load.row for plan in plans for load in plan.loads]
-    for name in dict.fromkeys(["memory, GB", *(name for row in rows for name in row)]):
+    rows = [plan.loads[number].row for plan in plans]
+    found.add_column("memory, GB", justify="right", no_wrap=True)
+    for name in dict.fromkeys(name for row in rows for name in row):
         found.add_column(name, justify="right")
-    for number in range(len(plans[0].loads)):
-        for plan in plans:
-            load = plan.loads[number]
-            row = [load.name] * has_names + [plan.target, f"{gigabytes(load.total)} of {gigabytes(plan.usable)}"]
-            found.add_row(*row, *load.row.values(), *([] if plan.has_room_for(load) else ["does not fit"]))
+    for plan, row in zip(plans, rows, strict=True):
+        load = plan.loads[number]
+        cells = row.values() if plan.has_room_for(load) else ["does not fit"]
+        found.add_row(plan.target, f"{gigabytes(load.total)} of {gigabytes(plan.usable)}", *cells)
     return found
 
 
 def _times(plans: Sequence[Plan]) -> Table:
-    found = _table("Time, estimated. With programs from a compilation cache in brackets")
+    found = _table("Time, estimated. Without compiling where programs are in a compilation cache")
     found.add_column("devices")
     names = dict.fromkeys(name for plan in plans for each in plan.durations for name in each.parts)
     has_price = any(plan.price is not None for plan in plans)
     for name in (*names, "sum", *["dollars"] * has_price):
-        found.add_column(name, justify="right")
+        found.add_column(name, justify="right", no_wrap=True)
     for plan in plans:
         for each in plan.durations:
             row = [f"{each.devices} {plan.target.partition(':')[0]}", *map(shown_time, each.parts.values())]
-            row.append(f"{shown_time(each.total)} ({shown_time(each.with_cache)})")
-            found.add_row(*row, *([f"{each.total / 3600 * each.devices * plan.price:,.2f}"] if has_price else []))
+            dollars = each.total / 3600 * each.devices * (plan.price or 0)
+            row += [shown_time(each.total), *[f"{dollars:,.0f}" if dollars >= 1000 else f"{dollars:.2f}"] * has_price]
+            found.add_row(*row)
     return found
 
 
@@ -84,11 +105,12 @@ def _kinds(title: str, part: Compiled | Turn) -> Table:
     caption = ", ".join(f"{count} {name}" for name, count in part.collectives.items()) or "no collectives"
     found = _table(title, caption=caption)
     found.add_column("kernels")
-    for name in ("number", "TFLOP", "GB moved", "ms"):
+    for name in ("number", "TFLOP", "GB moved", "ms", "at least"):
         found.add_column(name, justify="right")
     for kind, each in part.kernels.items():
         cells = f"{each.operations / 1e12:.2f}", f"{each.bytes / 1e9:.2f}", f"{each.seconds * 1e3:.2f}"
-        found.add_row(kind, f"{each.count:,}", *cells)
+        least = f"{each.limit * 1e3:.2f}" if each.limit else ""
+        found.add_row(kind, f"{each.count:,}", *cells, least)
     return found
 
 
@@ -98,10 +120,11 @@ def _table(title: str, caption: str | None = None, *, show_header: bool = True) 
 
 
 def shown_time(seconds: float) -> str:
-    """Seconds, minutes or hours: ``59 s``, ``12 min``, ``3.4 h``."""
+    """Seconds, minutes or hours: ``59 s``, ``12 min``, ``3.4 h``, ``1,680 h``."""
     if seconds < 99.5:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5970 else f"{seconds / 3600:,.1f} h"
+    hours = seconds / 3600
+    return f"{seconds / 60:.0f} min" if seconds < 5970 else f"{hours:,.0f} h" if hours >= 1000 else f"{hours:.1f} h"
 
 
 def gigabytes(number: float) -> str:
