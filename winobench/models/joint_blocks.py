@@ -21,6 +21,7 @@ from winobench.models import layers, packed_attention
 from winobench.models.attention import dot_product_attention
 from winobench.models.base import linear
 from winobench.models.decoder import RMSNorm, rms_norm
+from winobench.models.float8 import Float8Linear
 
 EPSILON = 1e-6
 """Of all norms of Stable Diffusion 3 and FLUX.1. It is in no config."""
@@ -171,7 +172,8 @@ class JointAttention(SelfAttention):
         """image [n, patches, width], text [n, tokens, width]. Rotations of the text's tokens first -> both shapes."""
         length = text.shape[1]
         turns_of_text, turns_of_image = (
-            (None, None) if turns is None else zip(*(jnp.split(part, [length]) for part in turns), strict=True)
+            None if turns is None else tuple(part[tokens] for part in turns)
+            for tokens in (slice(length), slice(length, None))
         )
         parts_of_text = [layer(text) for layer in (self.add_q_proj, self.add_k_proj, self.add_v_proj)]
         of_text = Stream.of(parts_of_text, (self.norm_added_q, self.norm_added_k), turns_of_text)
@@ -285,6 +287,8 @@ def of_parts(layer: nnx.Module, *parts: jax.Array) -> jax.Array:
 
     Equal to the one product but for rounding.
     """
+    if isinstance(layer, Float8Linear):
+        return layer(*parts)
     if type(layer) is not nnx.Linear or not parallel.runs_on_one_device():
         return layer(jnp.concatenate(parts, axis=-1))
     if _runs_on_tpu():
