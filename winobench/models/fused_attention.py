@@ -201,17 +201,13 @@ def flash(
     Forward it is `winobench.models.packed_attention` where that takes the arrays, otherwise and backward JAX's kernel.
     """
     scale = query.shape[-1] ** -0.5 if scale is None else scale
-    if _is_padding(mask) and key.shape[1] <= _TEXT:
-        # Of few keys a copy costs little.
-        key, value, lengths = _padding_last(mask, key, value)
-        mask, is_causal = None, False
-    if mask is None and not is_causal and scale > 0 and _packed_takes(query, key):
-        return _packed(scale, query, key, value, lengths)
+    if scale > 0 and packed_attention.takes(query.shape[1], [key.shape[1]], *query.shape[2:], query.dtype):
+        if _is_padding(mask) and key.shape[1] <= _TEXT:
+            # Of few keys a copy costs little.
+            return _packed(scale, query, *_padding_last(mask, key, value))
+        if mask is None and not is_causal:
+            return _packed(scale, query, key, value, lengths)
     return _split(query, key, value, is_causal=is_causal, lengths=lengths, mask=mask, scale=scale)
-
-
-def _packed_takes(query: jax.Array, key: jax.Array) -> bool:
-    return packed_attention.takes(query.shape[1], [key.shape[1]], *query.shape[2:], query.dtype)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
