@@ -206,6 +206,23 @@ def test_devices_are_given_rows_of_their_own(monkeypatch):
     assert all(gradient.sharding.is_equivalent_to(rows, 4) for gradient in ours[1])
 
 
+@pytest.mark.quick(1)
+def test_parts_stay_on_their_devices(monkeypatch):
+    """XLA gathers what a loop runs over, so that each device would work on all rows."""
+    for name, limit in zip(("_LARGE_MATRIX", "_MANY_SCORES", "_PART_ROWS"), (1, 1, 4), strict=True):
+        monkeypatch.setattr(attention, name, limit)
+    mesh = parallel.make_mesh(jax.devices()[:2])
+
+    def total(*arrays):
+        with parallel.traced_on(mesh):
+            return jnp.sum(jnp.sin(attention.dot_product_attention(*arrays)))
+
+    arrays = [jax.device_put(normal(4, 8, 2, 16, seed=seed), parallel.split_rows(mesh)) for seed in range(3)]
+    program = quick(jax.grad(total, (0, 1, 2))).lower(*arrays).compile().as_text()
+    assert "while" in program
+    assert "all-gather" not in program
+
+
 def test_few_scores_are_worked_on_at_once():
     few = jax.ShapeDtypeStruct((2, 64, 2, 20), jnp.bfloat16)
     for platform in ("cpu", "gpu", "tpu"):
