@@ -15,7 +15,7 @@ from tests.expectations import names, raises
 from winobench import metrics
 from winobench.base.errors import InputError
 from winobench.base.texts import text_hash
-from winobench.evaluation import evaluate
+from winobench.evaluation import evaluate, runner
 from winobench.runs import provenance
 from winobench.scorers import samples
 
@@ -78,7 +78,9 @@ def test_results_are_as_documented(finished):
     assert one["timesteps"] == samples.choose_timesteps("uniform", NUM_SAMPLES, seed=0).tolist()
 
 
-def test_an_interrupted_run_goes_on(finished, tmp_path):
+@pytest.mark.parametrize("at_once", [2**22, 14])
+def test_an_interrupted_run_goes_on(finished, tmp_path, monkeypatch, at_once):
+    monkeypatch.setattr(runner, "_TRIPLES_A_CALL", at_once)
     _, _, whole = finished
     with pytest.raises(KeyboardInterrupt):
         run(FakeScorer(stop_after=4), tmp_path / "run")

@@ -133,7 +133,7 @@ class Runner:
         first = parallel.broadcast_from_host0(look)
         for group, packed in zip(self.groups, first["missing"], strict=True):
             flags = np.frombuffer(zlib.decompress(base64.b64decode(packed)), np.uint8)
-            group.missing = np.flatnonzero(np.unpackbits(flags, count=group.errors.size))
+            group.missing = _places(np.unpackbits(flags, count=group.errors.size))
         return first["seconds"]
 
     def score_missing(self) -> list[str]:
@@ -307,11 +307,16 @@ def _score(
     """Scores triples and records them batch after batch."""
     flat = group.errors.reshape(-1)
     try:
+        done = 0
         for first in range(0, len(among), _TRIPLES_A_CALL):
             all_here = np.asarray(among[first : first + _TRIPLES_A_CALL])
-            here = missing if len(all_here) == len(among) else missing[np.isin(missing, all_here)]
+            here = missing[done : done + len(all_here)]  # in the order of ``among``
+            is_whole = np.array_equal(here, all_here)
+            here = here if is_whole else here[np.isin(here, all_here)]
+            done += len(here)
             triples = group.triples(here)
-            given = iter_errors(triples, group.triples(all_here))
+            everything = triples if is_whole else group.triples(all_here)
+            given = iter_errors(triples, everything)
             for part, values in contracts.batches(given, len(triples), "the scorer"):
                 _check_finite(group.plan, triples[part], values)
                 flat[here[part]] = values
@@ -323,6 +328,17 @@ def _score(
         # Also after an interrupt or an error: what is finished is kept.
         if writer is not None:
             writer.flush()
+
+
+def _places(flags: np.ndarray) -> np.ndarray:
+    """Where flags are set, as `np.flatnonzero` in half of its memory."""
+    found = np.empty(np.count_nonzero(flags), np.uint32 if len(flags) < 2**32 else np.int64)
+    done = 0
+    for first in range(0, len(flags), _TRIPLES_A_CALL):
+        here = first + np.flatnonzero(flags[first : first + _TRIPLES_A_CALL])
+        found[done : done + len(here)] = here
+        done += len(here)
+    return found
 
 
 def _check_finite(plan: planning.Plan, triples: np.ndarray, errors: np.ndarray) -> None:

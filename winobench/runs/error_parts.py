@@ -274,7 +274,12 @@ class ErrorWriter:
         triples = np.concatenate([batch for batch, _ in waiting])
         errors = np.concatenate([values for _, values in waiting])
         # A row is a run of consecutive samples of one pair, with which those of other pairs may have taken turns.
-        order = np.lexsort((triples[:, 2], triples[:, 1], triples[:, 0]))
+        places = triples[:, 0].astype(np.int64)
+        for column in (1, 2):
+            places *= int(triples[:, column].max()) + 1
+            places += triples[:, column]
+        order = np.argsort(places, kind="stable")
+        del waiting, places
         errors = errors[order]
         images, texts, samples = triples[order].T
         joined = (np.diff(images) == 0) & (np.diff(texts) == 0) & (np.diff(samples) == 1)
