@@ -146,15 +146,25 @@ def _compiled(found: Mapping[str, Any]) -> Iterator[str]:
         " [Plan a run](../howto/plan_a_run.md#how-far-to-trust-it) explains *passes/s*, the estimate, and *at most*, a"
         " limit. Memory is in GB of one device, compared with the memory that JAX gives to programs. *Step* is the"
         " denoising step's temporaries, *any* the temporaries of the largest program, mostly an encoder. A star marks a"
-        " step that is extrapolated from few blocks, without the encoders' temporaries. *Staged* means that text encoders"
-        " and denoiser are never on a device together. jax 0.10.2, cuDNN 9.28 and libtpu 0.0.42.1. The row of sd21-base"
-        " on h100:8 is newer than the others, with cuDNN 9.24. Limits of TPUs are of the sums of each kind of kernel"
-        " where a row is older.",
+        " step that is extrapolated from few blocks, without the encoders' temporaries. *Staged* means that text"
+        " encoders and denoiser are never on a device together. jax 0.10.2, cuDNN 9.28 and libtpu 0.0.42.1."
+        f" {_newer(found)}"
+        " Limits of TPUs in the other rows are of the sums of each kind of kernel.",
         "python -m benchmarks.compiled --output benchmarks/results/compiled.json",
     )
     names = [name.split(", ") for name in found]
     models, accelerators = (sorted({name[index] for name in names}) for index in (0, 2))
     yield one_table(found, models, accelerators)
+
+
+def _newer(found: Mapping[str, Any]) -> str:
+    """A sentence on the plans that other versions have compiled."""
+    rows: dict[str, list[str]] = {}
+    for name, plan in found.items():
+        if "versions" in plan:
+            model, _, devices, *_ = name.split(", ")
+            rows.setdefault(", ".join(plan["versions"]), []).append(f"{model} on {devices}")
+    return "Newer rows: " + ". ".join(f"{', '.join(names)} ({versions})" for versions, names in rows.items()) + "."
 
 
 def one_table(found: Mapping[str, Any], models: Sequence[str], accelerators: Sequence[str]) -> str:

@@ -272,6 +272,8 @@ def test_roofline():
     # A TPU's time is its compiler's cycles.
     (found,) = roofline.by_kind([kernel(cycles=1.5e9, bytes=819e9)], ACCELERATORS["v5e"]).values()
     assert (found.seconds, found.limit) == (3, 3)
+    (found,) = roofline.by_kind([kernel(cycles=1.5e9, operations=4e14)], ACCELERATORS["v5e"]).values()
+    assert (found.seconds, found.limit, found.computing) == (3, 3, 3)
     assert roofline.seconds(kernel(cycles=3e9, operations=197e12), ACCELERATORS["v5e"]) == 2
 
 

@@ -44,6 +44,22 @@ IterErrors = Callable[[np.ndarray, np.ndarray], Iterator[tuple[np.ndarray, np.nd
 """``(triples, triples of which these are some)`` -> as in `SampledScorer.iter_errors`."""
 
 
+def check_alike(identity: Mapping[str, Any] | None, *written: pathlib.Path) -> None:
+    """Makes sure that all processes see what the first one has written, and have equal arguments."""
+
+    def look() -> str:
+        _wait_for(written)
+        return records.digest(json_files.as_json(identity))
+
+    first, *others = parallel.all_gather_object(look)
+    for number, other in enumerate(others, 1):
+        if other != first:
+            raise InputError(
+                f"process {number} has other arguments or other data than process 0: start all alike",
+                code="unlike-processes",
+            )
+
+
 class Runner:
     """Scores groups of tasks with one scorer into one folder."""
 
@@ -67,21 +83,6 @@ class Runner:
         self.progress = progress and parallel.is_main_process()
         self._fingerprint = fingerprint
         self._watch = watch
-
-    def check_alike(self, identity: Mapping[str, Any]) -> None:
-        """Makes sure that all processes see the folder and have equal arguments, before any of them does anything."""
-
-        def look() -> str:
-            _wait_for([self.folder.config_path])
-            return records.digest(json_files.as_json(identity))
-
-        first, *others = parallel.all_gather_object(look)
-        for number, other in enumerate(others, 1):
-            if other != first:
-                raise InputError(
-                    f"process {number} has other arguments or other data than process 0: start all alike",
-                    code="unlike-processes",
-                )
 
     def learn_timesteps(self, group: SampleGroup) -> None:
         """The first process learns where candidates differ, and gives a race's group its timesteps and weights.
