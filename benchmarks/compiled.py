@@ -16,10 +16,12 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
+import jax
+
 from benchmarks import result_files
 from launch import configuration
 from winobench.base import json_files
-from winobench.planning import topologies
+from winobench.planning import compiling, topologies
 
 MODELS = (
     "sd21-base",
@@ -60,11 +62,18 @@ def main(words: Sequence[str] | None = None) -> None:
         config = configuration.load(CONFIG, overrides)
         made = []
         for text in arguments.accelerators.split(","):
-            made.append(plans.make_plan(config, topologies.find(text), few=arguments.few_blocks))
+            target = topologies.find(text)
+            made.append(plans.make_plan(config, target, few=arguments.few_blocks))
             key = ", ".join([model, arguments.dtype, text, *_differences(arguments)])
-            found[key] = made[-1].as_json()
+            found[key] = _record(made[-1].as_json(), target)
             result_files.write(dict(sorted(found.items())), arguments.output)
         table.print_plans(made, details=False)
+
+
+def _record(plan: dict[str, Any], target: topologies.Target) -> dict[str, Any]:
+    """A plan without its hours, which depend on the sizes of tasks, and the versions that compiled it."""
+    plan["versions"] = [f"jax {jax.__version__}", *compiling.compiler_version(target)]
+    return {name: plan[name] for name in sorted(plan) if name not in ("durations", "notes", "price", "largest")}
 
 
 def _differences(arguments: argparse.Namespace) -> list[str]:

@@ -11,7 +11,7 @@ from winobench.base import files
 
 
 def write(figures: Mapping[str, Any], path: pathlib.Path | None) -> None:
-    """Writes one line per entry, and one per item of an entry that lists records. Does nothing without a path."""
+    """Writes one line per entry, and one per record of an entry that has records. Does nothing without a path."""
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
         entries = (f"{json.dumps(name)}: {_lines(value)}" for name, value in figures.items())
@@ -19,6 +19,8 @@ def write(figures: Mapping[str, Any], path: pathlib.Path | None) -> None:
 
 
 def _lines(value: Any) -> str:
-    if not isinstance(value, list) or not value or not isinstance(value[0], dict):
-        return json.dumps(value)
-    return "[\n " + ",\n ".join(map(json.dumps, value)) + "\n]"
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return "[\n " + ",\n ".join(map(json.dumps, value)) + "\n]"
+    if isinstance(value, dict) and value and all(isinstance(each, dict) for each in value.values()):
+        return "{\n " + ",\n ".join(f"{json.dumps(name)}: {json.dumps(each)}" for name, each in value.items()) + "\n}"
+    return json.dumps(value)

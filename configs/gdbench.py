@@ -66,6 +66,12 @@ class Settings(settings.Scoring, _shared.Pipeline):
         "native: families in Flax. torch: diffusers' own code under JAX, experimental. auto: the first that can",
         only_for=_DIFFUSION,
     )
+    float8: bool = option(
+        False,
+        options.flag(),
+        "products of the denoiser have factors of 8 bits. For large transformers on H100 and newer GPUs",
+        only_for=_DIFFUSION,
+    )
     tasks: str = option(
         "ready", options.text(), "names with commas, or ready for every task whose data are there (--list_tasks)"
     )

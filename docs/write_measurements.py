@@ -49,6 +49,7 @@ def page(results: pathlib.Path) -> str:
     parts: list[Iterable[str]] = [
         [_HEAD],
         _measured(files["h100-measured"]),
+        _faster(files["faster"], files["compiled"]),
         _compiled(files["compiled"]),
         _images_planned(files["pictures-planned"]),
         _vision_language_planned(files["vision-language-planned"]),
@@ -117,20 +118,53 @@ def _short(value: float) -> str:
     return f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
 
 
+def _faster(found: Mapping[str, Any], plans: Mapping[str, Any]) -> Iterator[str]:
+    yield from _section(
+        "Compared with limits and with others",
+        f"{found['about']} *C* is compiled: estimates and limits of `winobench plan`, which no device has confirmed."
+        " *M* is measured on two CPU cores, *R* is read in a publication.",
+        "python -m benchmarks.compiled --models sd21-base --accelerators v5e:4x4,v6e:2x4 \\\n"
+        "    --output benchmarks/results/compiled.json",
+    )
+    rows = []
+    for each in found["rows"]:
+        before, peer = each["before"], each["peer"]
+        now = plans[each["plan"]]["programs"][0][each["figure"]] if "plan" in each else each.get("now")
+        best = before if now is None else now
+        ratio = "" if peer is None else f"{best / peer if each['better'] == 'more' else peer / best:.2f}"
+        figures = ["" if value is None else _short(value) for value in (peer, before, now)]
+        source = f"{figures[0]} ({each['source']})" if peer is not None else ""
+        rows.append([each["what"], source, *figures[1:], ratio, each["by"]])
+    head = ["what", "peer or limit", "before", "now", "ratio to it", ""]
+    yield _table(head, rows)
+
+
 def _compiled(found: Mapping[str, Any]) -> Iterator[str]:
     yield from _section(
         "Plans of diffusion models",
-        "GDBench as in the paper's Table 1, in bfloat16, by the figures of compilers. **Nothing in this table was"
-        " measured.** [Plan a run](../howto/plan_a_run.md#how-far-to-trust-it) explains the estimates. Memory is in GB"
-        " of one device, compared with the memory that JAX gives to programs. A star marks a step that is extrapolated"
-        " from few blocks, without the encoders' temporaries. *Staged* means that text encoders and denoiser are never"
-        " on a device together. jax 0.10.2, cuDNN 9.28 and libtpu 0.0.42.1. The row of sd21-base on h100:8 is newer"
-        " than the others, with cuDNN 9.24.",
+        "GDBench's step in bfloat16, by the figures of compilers. **No step in this table was measured.**"
+        " [Plan a run](../howto/plan_a_run.md#how-far-to-trust-it) explains *passes/s*, the estimate, and *at most*, a"
+        " limit. Memory is in GB of one device, compared with the memory that JAX gives to programs. *Step* is the"
+        " denoising step's temporaries, *any* the temporaries of the largest program, mostly an encoder. A star marks a"
+        " step that is extrapolated from few blocks, without the encoders' temporaries. *Staged* means that text"
+        " encoders and denoiser are never on a device together. jax 0.10.2, cuDNN 9.28 and libtpu 0.0.42.1."
+        f" {_newer(found)}"
+        " Limits of TPUs in the other rows are of the sums of each kind of kernel.",
         "python -m benchmarks.compiled --output benchmarks/results/compiled.json",
     )
     names = [name.split(", ") for name in found]
     models, accelerators = (sorted({name[index] for name in names}) for index in (0, 2))
     yield one_table(found, models, accelerators)
+
+
+def _newer(found: Mapping[str, Any]) -> str:
+    """A sentence on the plans that other versions have compiled."""
+    rows: dict[str, list[str]] = {}
+    for name, plan in found.items():
+        if "versions" in plan:
+            model, _, devices, *_ = name.split(", ")
+            rows.setdefault(", ".join(plan["versions"]), []).append(f"{model} on {devices}")
+    return "Newer rows: " + ". ".join(f"{', '.join(names)} ({versions})" for versions, names in rows.items()) + "."
 
 
 def one_table(found: Mapping[str, Any], models: Sequence[str], accelerators: Sequence[str]) -> str:
@@ -141,7 +175,7 @@ def one_table(found: Mapping[str, Any], models: Sequence[str], accelerators: Seq
             its_model, _, its_text, *differences = name.split(", ")
             if (its_model, its_text) == (model, text) and "plain attention" not in differences and plan["programs"][0]:
                 rows.append(_plan_cells(model, plan, differences))
-    head = ["model", "devices", "weights", "tables", "temporaries", "sum of", "passes at once", "passes/s of a device"]
+    head = ["model", "devices", "weights", "tables", "step", "any", "sum of", "passes at once", "passes/s", "at most"]
     return _table(head, rows)
 
 
@@ -157,10 +191,12 @@ def _plan_cells(model: str, plan: Mapping[str, Any], differences: Sequence[str])
         plan["target"],
         _gb(weights) + (", staged" if "staged" in differences else ""),
         _gb(plan["others"]),
-        _gb(needed - weights - plan["others"]) + (" (step)" if few else ""),
+        _gb(step["temporaries"]),
+        "" if few else _gb(needed - weights - plan["others"]),
         f"{_gb(needed)} of {_gb(plan['usable'])}{more}",
         f"{step['items']}",
-        f"{step['items_per_second']:,.0f}" + (" *" if few else ""),
+        _short(step["items_per_second"]) + (" *" if few else ""),
+        _short(step["at_most_per_second"]) + (" *" if few else ""),
     ]
 
 
@@ -168,7 +204,7 @@ def _images_planned(found: Mapping[str, Any]) -> Iterator[str]:
     yield from _section(
         "Plans of image generation",
         "The same for generated images: 50 steps, guidance 7.5, bfloat16, 8 images at once on each device. **Compiled,"
-        " not measured.**",
+        " not measured.** *s at least* is the limit.",
         "winobench plan --config=pictures:paper --config.model=sd21-base,sdxl --config.dtype=bfloat16 \\\n"
         "    --accelerator=h100:1,v5e:2x2 --output=pictures-planned.json",
     )
@@ -177,10 +213,12 @@ def _images_planned(found: Mapping[str, Any]) -> Iterator[str]:
         for one in plan["drawers"]:
             sums = [weights := sum(one["weights"].values()), one["total"] - weights - one["others"]]
             cells = [*map(_gb, sums), f"{_gb(one['total'])} of {_gb(plan['usable'])}", f"{one['batch']}"]
-            times = [f"{one['seconds_per_picture']:.3g}", f"{one['pictures_per_second']:.2g}"]
+            limit = one["loop"]["limit"] + one["decoder"]["limit"] + one["encodings"] * one["texts"]["limit"]
+            times = [f"{one['seconds_per_picture']:.3g}", f"{limit / one['batch']:.3g}"]
+            times.append(f"{one['pictures_per_second']:.2g}")
             rows.append([name.split(", ")[0], plan["target"], *cells, *times])
     yield _table(
-        ["model", "devices", "weights", "temporaries", "sum of, GB", "at once", "s an image", "images/s of a device"],
+        ["model", "devices", "weights", "temporaries", "sum of, GB", "at once", "s an image", "s at least", "images/s"],
         rows,
     )
 

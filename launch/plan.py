@@ -18,8 +18,8 @@ DEFAULT_CONFIG = "gdbench:table1"
 USAGE = """
 Compiles the programs of a config for accelerators that this machine need not have, and prints their compilers' figures:
 memory of a device, passes or prompts at once, kernels, collectives, time, and from these hours and dollars. Of the
-model only the configs are read, no weights. Nothing is measured: times are the TPU compiler's own cycles, or a roofline
-over the compiled kernels of a GPU, which is a bound. On one H100, real steps took 1.4 to 1.8 times as long.
+model only the configs are read, no weights. No step is measured. Times are estimates: the TPU compiler's own cycles, or
+what each kind of kernel took on an H100, relative to its peak rates. "at most" is the rate that peak rates allow.
 
   winobench plan --config=gdbench:table1 --config.model=sd21-base --config.dtype=bfloat16 --accelerator=h100:8
   winobench plan --config=gdbench:table1 --config.model=sdxl --config.dtype=bfloat16 --accelerator=v5e:4x4

@@ -16,10 +16,11 @@ import types
 if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8".strip()
 # Most of the time is XLA's: networks this small compile for seconds and run for milliseconds. Both settings reach
-# launched programs, too, and change no more than the last bits of a result. Jaxlib 0.11 has no such emitters.
+# launched programs, too, and change no more than the last bits of a result. Jaxlib 0.11 has no such emitters. Programs
+# in one piece take a sixth less than those whose pieces several threads compile.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 if importlib.metadata.version("jaxlib").startswith("0.10."):
-    os.environ["XLA_FLAGS"] += " --xla_cpu_use_fusion_emitters=false"
+    os.environ["XLA_FLAGS"] += " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 # What one test, worker or launched program has compiled, the next one finds.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     _COMPILED = tempfile.TemporaryDirectory(prefix="winobench-tests-compiled-")  # gone when the first process ends

@@ -7,12 +7,14 @@ import shutil
 
 import pytest
 
+from winobench.planning import anchors
+
 ROOT = pathlib.Path(__file__).parents[2]
 SCRIPT = runpy.run_path(str(ROOT / "docs" / "write_measurements.py"))
 
 
 def plan(target, rate, **programs):
-    step = {"items": 8, "items_per_second": rate}
+    step = {"items": 8, "temporaries": 1.2e9, "items_per_second": rate, "at_most_per_second": 2 * rate}
     return {
         "target": target,
         "weights": {"denoiser": 16e9, "autoencoder": 0.3e9, "text encoders": 0},
@@ -28,16 +30,17 @@ def test_one_table():
     found = {
         "sd35-large, bfloat16, v6e:2x4, staged, few blocks": plan("v6e:2x4", 12.4),
         "sd35-large, bfloat16, h100:8": plan("h100:8", 1026.4),
-        "sd35-large, bfloat16, l4:1, staged": plan("l4:1", 5.0, while_scoring=19e9, while_encoding=20e9),
+        "sd35-large, bfloat16, l4:1, staged": plan("l4:1", 5.0, while_scoring=19e9, while_encoding=21e9),
         "sd35-large, bfloat16, h100:8, plain attention": plan("h100:8", 1.0),
         "sd35-large, bfloat16, l4:1": plan("l4:1", 0.0, programs=[None]),
         "sdxl, bfloat16, h100:8": plan("h100:8", 2.0),
     }
     lines = SCRIPT["one_table"](found, ["sd35-large"], ["h100:8", "l4:1", "v6e:2x4"]).splitlines()
     assert lines[2:] == [
-        "| sd35-large | h100:8 | 16.3 | 2.0 | 1.7 | 20.0 of 33.5 | 8 | 1,026 |",
-        "| sd35-large | l4:1 | 16.3, staged | 2.0 | 0.7 | 19.0 of 33.5; 20.0 while texts are encoded | 8 | 5 |",
-        "| sd35-large | v6e:2x4 | 16.3, staged | 2.0 | 1.7 (step) | 20.0 of 33.5 | 8 | 12 * |",
+        "| sd35-large | h100:8 | 16.3 | 2.0 | 1.2 | 1.7 | 20.0 of 33.5 | 8 | 1,026 | 2,053 |",
+        "| sd35-large | l4:1 | 16.3, staged | 2.0 | 1.2 | 0.7 |"
+        " 19.0 of 33.5; 21.0 while texts are encoded | 8 | 5 | 10 |",
+        "| sd35-large | v6e:2x4 | 16.3, staged | 2.0 | 1.2 |  | 20.0 of 33.5 | 8 | 12.4 * | 24.8 * |",
     ]
 
 
@@ -77,3 +80,21 @@ def test_measurements_on_a_gpu_follow_their_file(results):
     found["steps"][0]["passes_per_second"] = 1002.0
     path.write_text(json.dumps(found))
     assert "| sd21-base, torch.compile | 501 | 2.00 x |" in SCRIPT["page"](results)
+
+
+def test_what_others_have_is_said_alike_by_plans_and_the_page(results):
+    rows = json.loads((results / "faster.json").read_text())["rows"]
+    peers = {each["peer"] for each in rows}
+    assert {anchor.rate for anchor in anchors.ANCHORS.values()} <= peers
+
+
+def test_the_example_of_a_plan_is_that_of_the_results(results):
+    """Its row of a v5e, in the guide."""
+    plan = json.loads((results / "compiled.json").read_text())["sd21-base, bfloat16, v5e:4x4"]
+    step = plan["programs"][0]
+    memory = f"{plan['total'] / 1e9:.1f} of {plan['usable'] / 1e9:.1f}"
+    work = f"{step['items']} {sum(each['operations'] for each in step['kernels'].values()) / step['items'] / 1e12:.2f}"
+    moved = f"{sum(each['bytes'] for each in step['kernels'].values()) / step['items'] / 1e9:.2f}"
+    row = f"v5e:4x4 {memory} {work} {moved} {step['items_per_second']:.0f} {step['at_most_per_second']:.0f}"
+    guide = (ROOT / "docs" / "howto" / "plan_a_run.md").read_text()
+    assert row in " ".join(guide.split())

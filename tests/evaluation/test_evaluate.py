@@ -15,7 +15,8 @@ from tests.expectations import names, raises
 from winobench import metrics
 from winobench.base.errors import InputError
 from winobench.base.texts import text_hash
-from winobench.evaluation import evaluate
+from winobench.evaluation import evaluate, runner
+from winobench.runs import provenance
 from winobench.scorers import samples
 
 TASKS = (fakes.text_task(), fakes.image_task(), fakes.square_task())
@@ -77,7 +78,9 @@ def test_results_are_as_documented(finished):
     assert one["timesteps"] == samples.choose_timesteps("uniform", NUM_SAMPLES, seed=0).tolist()
 
 
-def test_an_interrupted_run_goes_on(finished, tmp_path):
+@pytest.mark.parametrize("at_once", [2**22, 14])
+def test_an_interrupted_run_goes_on(finished, tmp_path, monkeypatch, at_once):
+    monkeypatch.setattr(runner, "_TRIPLES_A_CALL", at_once)
     _, _, whole = finished
     with pytest.raises(KeyboardInterrupt):
         run(FakeScorer(stop_after=4), tmp_path / "run")
@@ -93,6 +96,65 @@ def test_an_interrupted_run_goes_on(finished, tmp_path):
     again = FakeScorer()
     assert numbers(run(again, tmp_path / "run")) == numbers(whole)
     assert again.scored == []
+
+
+def _change_a_byte(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+# What happens to a finished run -> whether its next call plans it again, and then computes errors.
+_AFTERWARDS = {
+    "nothing": (lambda folder, commit: None, False, False),
+    "another commit": (lambda folder, commit: commit.update(commit="2"), True, False),
+    "uncommitted changes": (lambda folder, commit: commit.update(dirty=True), True, False),
+    "a lost part": (lambda folder, commit: (folder / "errors" / "part-0-00000.parquet").unlink(), True, True),
+    "a damaged part": (lambda folder, commit: _change_a_byte(folder / "errors/part-0-00000.parquet"), True, True),
+    "a damaged table": (lambda folder, commit: _change_a_byte(folder / "examples" / "words.parquet"), True, False),
+    "a lost gallery": (lambda folder, commit: (folder / "gallery" / "words.parquet").unlink(), True, False),
+    "lost results": (lambda folder, commit: (folder / "results.json").unlink(), True, False),
+}
+
+
+@pytest.mark.parametrize("event", _AFTERWARDS)
+def test_a_finished_run_is_planned_again_only_where_something_has_changed(tmp_path, monkeypatch, event):
+    happen, plans, computes = _AFTERWARDS[event]
+    commit, folder, loads = {"commit": "1", "dirty": False}, tmp_path / "run", []
+    monkeypatch.setattr(provenance, "software", lambda: {"winobench": dict(commit)})
+
+    def load(*args):
+        loads.append(args)
+        return TASKS[0].load(*args)
+
+    arguments = {"tasks": [dataclasses.replace(TASKS[0], load=load)]}
+    first = run(FakeScorer(), folder, **arguments)
+    happen(folder, commit)
+    loads.clear()
+    scorer = FakeScorer()
+    again = run(scorer, folder, **arguments)
+    assert (bool(loads), bool(scorer.scored)) == (plans, computes)
+    assert again["computed_passes"] == len(scorer.scored)
+    assert [again[name] for name in ("tasks", "passes", "workdir")] == [
+        first[name] for name in ("tasks", "passes", "workdir")
+    ]
+    if not plans:
+        assert (again | {"computed_passes": first["computed_passes"]}) == first
+    assert config(folder)["status"] == "finished"
+
+
+def test_a_finished_run_of_another_packages_metric_is_judged_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(provenance, "software", lambda: {"winobench": {"commit": "1", "dirty": False}})
+    monkeypatch.setitem(metrics.METRICS, "mine", dataclasses.replace(metrics.ACCURACY, name="mine"))
+    task = dataclasses.replace(TASKS[0], metric="mine")
+    assert run(FakeScorer(), tmp_path / "run", tasks=[task])["tasks"]["words"]["accuracy"]["value"] > 0
+
+    def judge(scores, targets):
+        return {"accuracy": metrics.Outcome(*np.zeros((2, len(scores)), bool))}
+
+    mine = dataclasses.replace(metrics.ACCURACY, name="mine", judge=judge)
+    monkeypatch.setitem(metrics.METRICS, "mine", mine)
+    assert run(FakeScorer(), tmp_path / "run", tasks=[task])["tasks"]["words"]["accuracy"]["value"] == 0
 
 
 def other_task(**changes):

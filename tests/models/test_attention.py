@@ -55,7 +55,7 @@ def test_padding_is_left_out():
 @pytest.mark.parametrize(
     ("limits", "shape"),
     [
-        ((600, 1200, 1200), (2, 12, 3, 8)),  # two whole heads a part
+        ((600, 1200, 24), (2, 12, 3, 8)),  # two whole heads a part
         ((600, 1200, 1), (1, 13, 5, 8)),  # single queries, as 13 has no other divisor
     ],
 )
@@ -76,7 +76,7 @@ def test_parts_are_the_whole(monkeypatch, limits, shape):
     monkeypatch.setattr(
         plain_attention, "attend_in_parts", lambda *a, **keywords: called.append(1) or original(*a, **keywords)
     )
-    for name, limit in zip(("_LARGE_MATRIX", "_MANY_SCORES", "_PART_SCORES"), limits, strict=True):
+    for name, limit in zip(("_LARGE_MATRIX", "_MANY_SCORES", "_PART_ROWS"), limits, strict=True):
         monkeypatch.setattr(attention, name, limit)
     for ours, theirs in zip(jax.tree.leaves(call()), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=2e-6, atol=2e-6)
@@ -107,19 +107,19 @@ def test_scores_are_float32_in_bfloat16():
 
 @pytest.mark.quick(2)
 @pytest.mark.parametrize(
-    ("part_bytes", "keywords", "forget"),
+    ("part_bytes", "keywords"),
     [
-        (4 * 12 * 4, {"is_causal": True}, False),
-        (1, {"lengths": np.array([3, 12], np.int32)}, True),
-        (4 * 12 * 12 * 4, {"is_causal": True}, True),
-        (4 * 12 * 4, {"lengths": np.array([3, 12], np.int32)}, False),
+        (4 * 12 * 4, {"is_causal": True}),
+        (1, {"lengths": np.array([3, 12], np.int32)}),
+        (4 * 12 * 12 * 4, {"is_causal": True}),
+        (4 * 12 * 4, {"lengths": np.array([3, 12], np.int32)}),
     ],
 )
-def test_parts_with_masks(part_bytes, keywords, forget):
+def test_parts_with_masks(part_bytes, keywords):
     arrays = [normal(2, 3, 12, 8, seed=seed) for seed in range(3)]
 
     def total(*arrays):
-        result = plain_attention.attend_in_parts(*arrays, part_bytes, forget=forget, **keywords)
+        result = plain_attention.attend_in_parts(*arrays, part_bytes, **keywords)
         return jnp.sum(jnp.sin(result)), result
 
     def expected(*arrays):
@@ -188,7 +188,6 @@ def test_devices_are_given_rows_of_their_own(monkeypatch):
         seen.append((parallel.runs_on_one_device(), query.shape[0]))
         return attention._whole(query, key, value, **keywords)
 
-    monkeypatch.setattr(attention, "_KERNELS", (kernel,))
     arrays = [normal(8, 6, 2, 16, seed=seed) for seed in range(3)]
     lengths = jnp.arange(1, 9) % 6 + 1
 
@@ -205,6 +204,23 @@ def test_devices_are_given_rows_of_their_own(monkeypatch):
     assert set(seen) == {(True, 2)}
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), ours, plain)
     assert all(gradient.sharding.is_equivalent_to(rows, 4) for gradient in ours[1])
+
+
+@pytest.mark.quick(1)
+def test_parts_stay_on_their_devices(monkeypatch):
+    """XLA gathers what a loop runs over, so that each device would work on all rows."""
+    for name, limit in zip(("_LARGE_MATRIX", "_MANY_SCORES", "_PART_ROWS"), (1, 1, 4), strict=True):
+        monkeypatch.setattr(attention, name, limit)
+    mesh = parallel.make_mesh(jax.devices()[:2])
+
+    def total(*arrays):
+        with parallel.traced_on(mesh):
+            return jnp.sum(jnp.sin(attention.dot_product_attention(*arrays)))
+
+    arrays = [jax.device_put(normal(4, 8, 2, 16, seed=seed), parallel.split_rows(mesh)) for seed in range(3)]
+    program = quick(jax.grad(total, (0, 1, 2))).lower(*arrays).compile().as_text()
+    assert "while" in program
+    assert "all-gather" not in program
 
 
 def test_few_scores_are_worked_on_at_once():

@@ -269,9 +269,11 @@ def test_roofline():
     sums = roofline.by_kind([kernel(bytes=10), kernel(bytes=5)], h100)
     limit = 45 / 3.35232e12
     assert sums == {hlo.OTHER: roofline.Sum(6, 0, 45, pytest.approx(1.75 * limit), pytest.approx(limit), 0)}
-    # A TPU's cycles are its compiler's, whatever the limit.
+    # A TPU's time is its compiler's cycles.
     (found,) = roofline.by_kind([kernel(cycles=1.5e9, bytes=819e9)], ACCELERATORS["v5e"]).values()
     assert (found.seconds, found.limit) == (3, 3)
+    (found,) = roofline.by_kind([kernel(cycles=1.5e9, operations=4e14)], ACCELERATORS["v5e"]).values()
+    assert (found.seconds, found.limit, found.computing) == (3, 3, 3)
     assert roofline.seconds(kernel(cycles=3e9, operations=197e12), ACCELERATORS["v5e"]) == 2
 
 

@@ -10,8 +10,8 @@ import jax
 
 from winobench.base import files
 
-# Programs that take less time to compile than this many seconds are not kept.
-_WORTH_KEEPING = 0.3
+# Programs that take less time to compile than this many seconds are not kept. A start has dozens of small ones.
+_WORTH_KEEPING = 0.0
 
 
 def folder() -> str:

@@ -71,6 +71,18 @@ def read(path: str | os.PathLike, columns: Sequence[str] | None = None) -> pa.Ta
         return parse(file.read(), columns)
 
 
+def metadata(path: str | os.PathLike) -> pq.FileMetaData:
+    """What the footer says of a file whose bytes are still those that were written."""
+    files.check_regular(path)
+    with open(path, "rb") as file:
+        content = file.read()
+    _check_digest(content)
+    try:
+        return pq.read_metadata(pa.BufferReader(content))
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise DamagedError(str(error)) from error
+
+
 def parse(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
     _check_digest(content)
     try:
@@ -98,7 +110,9 @@ def _check_digest(content: bytes) -> None:
         return
     begin = mark + len(_MARK)
     end = begin + hashlib.sha256().digest_size
-    if hashlib.sha256(content[:mark] + content[end:]).digest() != content[begin:end]:
+    found = hashlib.sha256(memoryview(content)[:mark])
+    found.update(memoryview(content)[end:])
+    if found.digest() != content[begin:end]:
         raise DamagedError("its SHA-256 is another one than when it was written")
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from jax.sharding import Mesh
 
+from winobench import parallel
 from winobench.engine import layouts
 
 
@@ -13,16 +15,24 @@ class StagedParameters:
     """A network's parameters, put on the devices at each first use since the last `release`.
 
     Ask for them again for each program: any other reference keeps them on the devices.
+
+    Args:
+      given: the parameters.
+      mesh: the devices.
+      for_cpus: makes of them what the cores of a CPU compute with, where each has all of them.
     """
 
-    def __init__(self, given: Any, mesh: Mesh):
+    def __init__(self, given: Any, mesh: Mesh, for_cpus: Callable[[Any], Any] = lambda given: given):
         self.given = given
+        self._for_cpus = for_cpus
         self._mesh = mesh
         self._placed: Any = None
 
     def on_devices(self) -> Any:
         if self._placed is None:
-            self._placed = layouts.place_parameters(self.given, self._mesh)
+            is_cpu = self._mesh.devices.flat[0].platform == "cpu" and parallel.MODEL_AXIS not in self._mesh.shape
+            given = self._for_cpus(self.given) if is_cpu else self.given
+            self._placed = layouts.place_parameters(given, self._mesh)
         return self._placed
 
     def release(self) -> None:

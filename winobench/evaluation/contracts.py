@@ -82,10 +82,9 @@ def load(task: Task | TextTask, data_dir: str | None, limit: int | None) -> Iter
 
 def check_example(task: Task, example: Example) -> None:
     """Makes sure that an example is a question that can be asked, recorded and answered."""
-    where = f"example {options.quote(example.id)} of task {task.name!r}"
 
     def refuse(what: str, code: str = "bad-example") -> NoReturn:
-        raise InputError(f"{where} {what}", code=code)
+        raise InputError(f"example {options.quote(example.id)} of task {task.name!r} {what}", code=code)
 
     if not isinstance(example.id, str) or not 0 < len(example.id) <= _LONGEST_ID:
         refuse(f"has an id that is not a text of 1 to {_LONGEST_ID:,} characters")
@@ -98,7 +97,7 @@ def check_example(task: Task, example: Example) -> None:
         for text in texts:
             if not isinstance(text, str):
                 refuse(f"has the {name} {options.quote(text)}, which is not a string.", "not-a-text")
-            if json_files.well_formed(text) != text:
+            if not text.isascii() and json_files.well_formed(text) != text:
                 half = "which holds half a character (a lone surrogate)."
                 refuse(f"has the {name} {options.quote(text)}, {half}", "lone-surrogate")
     if task.is_rated:
@@ -204,7 +203,7 @@ def batches(given: Any, count: int, who: str) -> Iterator[tuple[np.ndarray, np.n
 
     if not isinstance(given, Iterable):
         refuse(f"gave {options.quote(given)} for errors: yield (numbers of triples, their errors)")
-    done = np.zeros(count, bool)
+    done, place = np.zeros(count, bool), np.empty(count, np.int32)
     for batch in given:
         try:
             part, values = map(np.asarray, batch)
@@ -218,7 +217,9 @@ def batches(given: Any, count: int, who: str) -> Iterator[tuple[np.ndarray, np.n
         if len(part) and not (part.min() >= 0 and part.max() < count):
             given_count = f"one of the {count:,} it was given"
             refuse(f"yielded the error of a triple that is not {given_count}", "score-of-another-triple")
-        if done[part].any() or len(np.unique(part)) != len(part):
+        here = np.arange(len(part), dtype=np.int32)
+        place[part] = here
+        if done[part].any() or not np.array_equal(place[part], here):
             refuse("yielded the error of a triple twice", "repeated-score")
         done[part] = True
         yield part, values.astype(np.float32, copy=False)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from winobench import metrics, parallel
 from winobench.base import options, trackers
+from winobench.base import progress as progress_bars
 from winobench.base.errors import InputError
 from winobench.evaluation import contracts, gallery, importance, race, runner, sample_groups, summary
 from winobench.evaluation.sample_groups import SampleGroup
@@ -88,6 +90,31 @@ def evaluate(
     _check_race(scorer, chosen, sampling)
     own = contracts.fingerprint(scorer)
     fingerprint = _common_fingerprint(own, sampling.timesteps)
+    # In this order a folder's refusal names what differs: causes before what follows from them.
+    asked = {**of_runs.described(settings), "sampling": of_runs.described(sampling, cases)}
+    arguments = {"tasks": [task.name for task in chosen], "data_dir": settings.data_dir, **asked}
+    config = contracts.json_values(arguments if recording.config is None else recording.config, "config")
+
+    data_of = functools.cache(lambda number: chosen[number].data_fingerprint(settings.data_dir, settings.limit))
+
+    def identity_of(usable: Sequence[Task]) -> dict[str, Any]:
+        numbers = {task.name: number for number, task in enumerate(chosen)}
+        tasks = {task.name: {"version": task.version, "data": data_of(numbers[task.name])} for task in usable}
+        return {**asked, "scorer": fingerprint, "tasks": tasks}
+
+    def describe(identity: Mapping[str, Any], usable: Sequence[Task], **planned: Any) -> dict[str, Any]:
+        return lifecycle.described(
+            identity,
+            kind=type(scorer).__name__,
+            model=recording.model,
+            config=config,
+            versions=lifecycle.versions_of(identity, on_this_machine=True, seeds={"samples": sampling.seed}),
+            **planned,
+            metrics={task.name: _metric_of(task) for task in usable},
+        )
+
+    if (found := _finished(chosen, identity_of, describe, workdir, recording)) is not None:
+        return found
     failed: dict[str, InputError] = {}
     normalize = settings.normalize if is_sampled else "none"
     plans = {"data_dir": settings.data_dir, "limit": settings.limit, "normalize": normalize, "failed": failed}
@@ -99,25 +126,8 @@ def evaluate(
             if task.has_answers:
                 contracts.check_metric(task, group.plan.questions[task.name])
     usable = [task for task in chosen if task.name not in failed]
-    # In this order a folder's refusal names what differs: causes before what follows from them.
-    asked = {**of_runs.described(settings), "sampling": of_runs.described(sampling, cases)}
-    versions = {
-        task.name: {"version": task.version, "data": task.data_fingerprint(settings.data_dir, settings.limit)}
-        for task in usable
-    }
-    identity = {**asked, "scorer": fingerprint, "tasks": versions}
-    arguments = {"tasks": [task.name for task in chosen], "data_dir": settings.data_dir, **asked}
-    config = arguments if recording.config is None else recording.config
-    description = lifecycle.described(
-        identity,
-        kind=type(scorer).__name__,
-        model=recording.model,
-        config=contracts.json_values(config, "config"),
-        versions=lifecycle.versions_of(identity, on_this_machine=True, seeds={"samples": sampling.seed}),
-        total=sum(group.errors.size for group in groups),
-        rounds=[_described(group, is_sampled) for group in groups],
-        metrics={task.name: _metric_of(task) for task in usable},
-    )
+    identity, rounds = identity_of(usable), [_described(group, is_sampled) for group in groups]
+    description = describe(identity, usable, total=sum(group.errors.size for group in groups), rounds=rounds)
     with contextlib.closing(lifecycle.folder_for(workdir, recording.name, identity)) as folder:
         parallel.broadcast_from_host0(lambda: folder.open(description, overwrite=recording.overwrite))
         if hasattr(scorer, "set_cache_folder"):
@@ -128,6 +138,37 @@ def evaluate(
             results = _score_and_summarise(work, usable, failed, description, started)
             lifecycle.report_results(watch, results)
     return {**results, "workdir": str(folder.path)}
+
+
+def _finished(
+    chosen: Sequence[Task],
+    identity_of: Callable[[Sequence[Task]], dict[str, Any]],
+    describe: Callable[[Mapping[str, Any], Sequence[Task]], dict[str, Any]],
+    workdir: str | os.PathLike[str] | None,
+    recording: Recording,
+) -> dict[str, Any] | None:
+    """The results of a run that has nothing left to do, which need no plan; None of any other run."""
+    identity = folder = None
+    # The code of metrics that are not winobench's may have changed.
+    if not recording.overwrite and all(not one.has_answers or metrics.METRICS.is_own(one.metric) for one in chosen):
+        with contextlib.suppress(InputError):  # a task with broken data says so when it is planned
+            identity = identity_of(chosen)
+            folder = lifecycle.folder_for(workdir, recording.name, identity)
+
+    def look() -> dict[str, Any] | None:
+        if folder is None or not folder.results_path.exists():
+            return None
+        return lifecycle.finished(folder, describe(identity, chosen))
+
+    results = parallel.broadcast_from_host0(look)
+    if results is None:
+        return None
+    runner.check_alike(identity)
+    if recording.progress and parallel.is_main_process():
+        progress_bars.say(f"finished before: all {results['passes']:,} errors are recorded in {folder.path}")
+    with lifecycle.watched(recording, folder, describe(identity, chosen), "passes") as watch:
+        lifecycle.report_results(watch, results)
+    return {**results, "computed_passes": 0, "workdir": str(folder.path)}
 
 
 def _check_race(scorer: base.SampledScorer, tasks: Sequence[Task], sampling: Sampling) -> None:
@@ -156,7 +197,7 @@ def _score_and_summarise(
     with lifecycle.recording(folder, description, folder.has_records):
         if work.progress:
             lifecycle.say_where(work.scorer, folder.path)
-        work.check_alike(description["identity"])
+        runner.check_alike(description["identity"], folder.config_path)
         _learn_timesteps(work, description)
         seconds_before = work.find_missing()
         parts = work.score_missing()

@@ -12,6 +12,7 @@ from PIL import Image
 from winobench.data import images as image_files
 from winobench.data.images import ImageSource
 from winobench.evaluation.plan import Plan
+from winobench.evaluation.summary import by_shape
 from winobench.tasks.base import Task
 
 SIZE = 192
@@ -33,27 +34,34 @@ def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Ta
 
 def choose_examples(targets: Sequence[int | None], scores: Sequence[np.ndarray]) -> list[int]:
     """The examples with the most negative and most positive margin, and some at random, by scores [images, texts]."""
-    margins = np.array([margin(target, matrix) for target, matrix in zip(targets, scores, strict=True)])
-    order = np.argsort(margins, kind="stable")
+    order = np.argsort(margins(targets, scores), kind="stable")
     # A generator of its own with a fixed seed: a report of the same run shows the same examples.
-    any_order = np.random.default_rng(0).permutation(len(margins))
+    any_order = np.random.default_rng(0).permutation(len(order))
     picked = [*order[:EXAMPLES_A_KIND], *order[::-1][:EXAMPLES_A_KIND], *any_order[:EXAMPLES_A_KIND]]
     return list(dict.fromkeys(int(number) for number in picked))
 
 
-def margin(target: int | None, scores: np.ndarray) -> float:
-    """By how much the right answer is preferred to the best other one; 0 without a right answer.
+def margins(targets: Sequence[int | None], scores: Sequence[np.ndarray]) -> np.ndarray:
+    """By how much each example's right answer is preferred to the best other one, [n]; 0 without a right answer.
 
     On the diagonal of two images and two texts, the smallest of the four differences.
     """
-    if target is not None:
-        flat = np.ravel(scores)
-        others = np.delete(flat, target)
-        return float(flat[target] - others.max()) if len(others) else 0.0
-    if scores.shape == (2, 2):
-        own = np.diagonal(scores)
-        return float(min((own - scores[[0, 1], [1, 0]]).min(), (own - scores[[1, 0], [0, 1]]).min()))
-    return 0.0
+    found = np.zeros(len(scores))
+    for numbers, alike in by_shape(scores):
+        flat = alike.reshape(len(numbers), -1)
+        has_target = np.array([targets[number] is not None for number in numbers], bool)
+        if has_target.any() and flat.shape[1] > 1:
+            rows = np.flatnonzero(has_target)
+            right = np.array([targets[numbers[row]] for row in rows])
+            others = flat[rows]
+            others[np.arange(len(rows)), right] = -np.inf
+            found[np.array(numbers)[rows]] = flat[rows, right] - others.max(axis=1)
+        if not has_target.all() and alike.shape[1:] == (2, 2):
+            rows = np.flatnonzero(~has_target)
+            own = np.diagonal(alike[rows], axis1=1, axis2=2)
+            others = np.stack([alike[rows, 0, 1], alike[rows, 1, 0]], axis=1)
+            found[np.array(numbers)[rows]] = np.minimum((own - others).min(axis=1), (own - others[:, ::-1]).min(axis=1))
+    return found
 
 
 def image_table(images: Mapping[str, ImageSource], size: int = SIZE) -> pa.Table:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 
@@ -33,9 +35,21 @@ class Plan:
     questions: Mapping[str, list[Question]]  # task -> its examples
     terms: Mapping[str, tuple[normalization.Term, ...]]  # task -> what its scores are made of
 
-    def pair_index(self) -> dict[tuple[int, int], int]:
-        """(image, text) -> row of ``pairs``."""
-        return {(image, text): index for index, (image, text) in enumerate(self.pairs.tolist())}
+    def rows_of(self, images: np.ndarray, texts: np.ndarray) -> np.ndarray:
+        """The rows of ``pairs`` of images [n, images, 1] and texts [n, 1, texts], int64 [n, images, texts]."""
+        keys, order = self._sorted
+        wanted = images * len(self.texts) + texts
+        places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        if not np.array_equal(keys[places], wanted):
+            raise KeyError("a pair that is not in the plan")
+        return order[places]
+
+    @functools.cached_property
+    def _sorted(self) -> tuple[np.ndarray, np.ndarray]:
+        """A number of each pair, in ascending order, and the pairs' rows in this order."""
+        keys = self.pairs[:, 0].astype(np.int64) * len(self.texts) + self.pairs[:, 1]
+        order = np.argsort(keys)
+        return keys[order], order
 
 
 def make_plan(
@@ -95,10 +109,13 @@ class _Needs:
         self.text_numbers: dict[str, int] = {}
         self._texts_of: dict[int, dict[int, None]] = collections.defaultdict(dict)  # of each image. An ordered set
 
-    def add(self, examples: Sequence[tuple[Example, list[str]]], terms: Sequence[normalization.Term]) -> list[Question]:
-        """Takes in a task's examples, each with its images' content hashes."""
+    def add(
+        self, examples: collections.deque[tuple[Example, list[str]]], terms: Sequence[normalization.Term]
+    ) -> list[Question]:
+        """Takes in a task's examples, each with its images' content hashes. They are let go one by one."""
         rows = []
-        for example, contents in examples:
+        while examples:
+            example, contents = examples.popleft()
             images = tuple(self._image(*image) for image in zip(example.images, contents, strict=True))
             texts = tuple(self._text(text) for text in example.texts)
             rows.append(Example(example.id, images, texts, example.target, example.groups, example.ratings))
@@ -115,8 +132,10 @@ class _Needs:
 
     def pairs(self) -> np.ndarray:
         """int32 [num_pairs, 2], ordered by image."""
-        pairs = [(image, text) for image in range(len(self.images)) for text in self._texts_of[image]]
-        return np.array(pairs, np.int32).reshape(-1, 2)
+        counts = [len(self._texts_of[image]) for image in range(len(self.images))]
+        texts = itertools.chain.from_iterable(self._texts_of[image] for image in range(len(self.images)))
+        images = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+        return np.stack([images, np.fromiter(texts, np.int32, len(images))], axis=1)
 
     def _image(self, source: ImageSource, content: str) -> int:
         if content not in self.image_numbers:
@@ -130,7 +149,7 @@ class _Needs:
 
 def _read(
     task: Task, data_dir: str | None, limit: int | None, hash_of_file: dict[str, str]
-) -> list[tuple[Example, list[str]]]:
+) -> collections.deque[tuple[Example, list[str]]]:
     """A task's examples, checked, each with the content hashes of its images."""
 
     def content_hash(source: ImageSource) -> str:
@@ -141,7 +160,8 @@ def _read(
             hash_of_file[str(source)] = image_files.image_hash(source)
         return hash_of_file[str(source)]
 
-    examples, seen = [], set()
+    examples: collections.deque[tuple[Example, list[str]]] = collections.deque()
+    seen = set()
     for example in contracts.load(task, data_dir, limit):
         contracts.check_example(task, example)
         if example.id in seen:

@@ -44,6 +44,22 @@ IterErrors = Callable[[np.ndarray, np.ndarray], Iterator[tuple[np.ndarray, np.nd
 """``(triples, triples of which these are some)`` -> as in `SampledScorer.iter_errors`."""
 
 
+def check_alike(identity: Mapping[str, Any] | None, *written: pathlib.Path) -> None:
+    """Makes sure that all processes see what the first one has written, and have equal arguments."""
+
+    def look() -> str:
+        _wait_for(written)
+        return records.digest(json_files.as_json(identity))
+
+    first, *others = parallel.all_gather_object(look)
+    for number, other in enumerate(others, 1):
+        if other != first:
+            raise InputError(
+                f"process {number} has other arguments or other data than process 0: start all alike",
+                code="unlike-processes",
+            )
+
+
 class Runner:
     """Scores groups of tasks with one scorer into one folder."""
 
@@ -67,21 +83,6 @@ class Runner:
         self.progress = progress and parallel.is_main_process()
         self._fingerprint = fingerprint
         self._watch = watch
-
-    def check_alike(self, identity: Mapping[str, Any]) -> None:
-        """Makes sure that all processes see the folder and have equal arguments, before any of them does anything."""
-
-        def look() -> str:
-            _wait_for([self.folder.config_path])
-            return records.digest(json_files.as_json(identity))
-
-        first, *others = parallel.all_gather_object(look)
-        for number, other in enumerate(others, 1):
-            if other != first:
-                raise InputError(
-                    f"process {number} has other arguments or other data than process 0: start all alike",
-                    code="unlike-processes",
-                )
 
     def learn_timesteps(self, group: SampleGroup) -> None:
         """The first process learns where candidates differ, and gives a race's group its timesteps and weights.
@@ -132,7 +133,7 @@ class Runner:
         first = parallel.broadcast_from_host0(look)
         for group, packed in zip(self.groups, first["missing"], strict=True):
             flags = np.frombuffer(zlib.decompress(base64.b64decode(packed)), np.uint8)
-            group.missing = np.flatnonzero(np.unpackbits(flags, count=group.errors.size))
+            group.missing = _places(np.unpackbits(flags, count=group.errors.size))
         return first["seconds"]
 
     def score_missing(self) -> list[str]:
@@ -306,11 +307,16 @@ def _score(
     """Scores triples and records them batch after batch."""
     flat = group.errors.reshape(-1)
     try:
+        done = 0
         for first in range(0, len(among), _TRIPLES_A_CALL):
             all_here = np.asarray(among[first : first + _TRIPLES_A_CALL])
-            here = missing if len(all_here) == len(among) else missing[np.isin(missing, all_here)]
+            here = missing[done : done + len(all_here)]  # in the order of ``among``
+            is_whole = np.array_equal(here, all_here)
+            here = here if is_whole else here[np.isin(here, all_here)]
+            done += len(here)
             triples = group.triples(here)
-            given = iter_errors(triples, group.triples(all_here))
+            everything = triples if is_whole else group.triples(all_here)
+            given = iter_errors(triples, everything)
             for part, values in contracts.batches(given, len(triples), "the scorer"):
                 _check_finite(group.plan, triples[part], values)
                 flat[here[part]] = values
@@ -322,6 +328,17 @@ def _score(
         # Also after an interrupt or an error: what is finished is kept.
         if writer is not None:
             writer.flush()
+
+
+def _places(flags: np.ndarray) -> np.ndarray:
+    """Where flags are set, as `np.flatnonzero` in half of its memory."""
+    found = np.empty(np.count_nonzero(flags), np.uint32 if len(flags) < 2**32 else np.int64)
+    done = 0
+    for first in range(0, len(flags), _TRIPLES_A_CALL):
+        here = first + np.flatnonzero(flags[first : first + _TRIPLES_A_CALL])
+        found[done : done + len(here)] = here
+        done += len(here)
+    return found
 
 
 def _check_finite(plan: planning.Plan, triples: np.ndarray, errors: np.ndarray) -> None:

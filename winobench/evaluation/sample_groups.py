@@ -69,8 +69,10 @@ class SampleGroup:
 
     def triples(self, flat_indices: np.ndarray) -> np.ndarray:
         """Int32 [n, 3] (image, text, sample) of some of the flat errors."""
-        pairs, samples_of = np.divmod(flat_indices, self.errors.shape[1])
-        return np.concatenate([self.plan.pairs[pairs], samples_of[:, None]], axis=1).astype(np.int32)
+        found = np.empty((len(flat_indices), 3), np.int32)
+        pairs, found[:, 2] = np.divmod(flat_indices, self.errors.shape[1])
+        found[:, :2] = self.plan.pairs[pairs]
+        return found
 
     def _check_known(self, pairs: np.ndarray, first: int, end: int) -> None:
         order = samples.visiting_order(self.errors.shape[1], self.sampling["seed"])

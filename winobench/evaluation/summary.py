@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,23 +31,54 @@ def question_scores(plan: Plan, task: str, errors: np.ndarray, mean: SampleMean 
 
     Source: Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?", Eq. 4 and 5.
     """
-    means = mean(errors)
-    return [sum(sign * means[rows] for rows, sign in terms) for terms in score_terms(plan, task)]
+    means, questions = mean(errors), plan.questions[task]
+    found: list[np.ndarray] = [np.empty(0)] * len(questions)
+    for numbers, terms in _terms(plan, task):
+        scores = sum(sign * means[rows] for rows, sign in terms)
+        for number, matrix in zip(numbers, scores, strict=True):
+            found[number] = matrix
+    return found
 
 
 def score_terms(plan: Plan, task: str) -> list[list[tuple[np.ndarray, int]]]:
     """Of each question of a task, (int64 [images, texts] rows of ``plan.pairs``, sign) of each term of its scores."""
-    rows = plan.pair_index()
-    terms = plan.terms[task]
+    found: list[list[tuple[np.ndarray, int]]] = [[] for _ in plan.questions[task]]
+    for numbers, terms in _terms(plan, task):
+        for place, number in enumerate(numbers):
+            found[number] = [(rows[place], sign) for rows, sign in terms]
+    return found
+
+
+def _terms(plan: Plan, task: str) -> Iterator[tuple[list[int], list[tuple[np.ndarray, int]]]]:
+    """The numbers of the questions of each shape, and (int64 [questions, images, texts], sign) of each term."""
+    questions, terms = plan.questions[task], plan.terms[task]
     empty = plan.texts.index(EMPTY_TEXT) if any(term.of_empty_text for term in terms) else -1
     gray = plan.image_hashes.index(image_hash(GRAY_IMAGE)) if any(term.of_gray_image for term in terms) else -1
+    for numbers in _alike([(len(question.images), len(question.texts)) for question in questions]):
+        images = np.array([questions[number].images for number in numbers], np.int64)[:, :, None]
+        texts = np.array([questions[number].texts for number in numbers], np.int64)[:, None, :]
 
-    def rows_of(question: Question, term: normalization.Term) -> np.ndarray:
-        images = [gray if term.of_gray_image else image for image in question.images]
-        texts = [empty if term.of_empty_text else text for text in question.texts]
-        return np.array([[rows[image, text] for text in texts] for image in images])
+        def rows(term: normalization.Term, images: np.ndarray = images, texts: np.ndarray = texts) -> np.ndarray:
+            return plan.rows_of(
+                np.full_like(images, gray) if term.of_gray_image else images,
+                np.full_like(texts, empty) if term.of_empty_text else texts,
+            )
 
-    return [[(rows_of(question, term), term.sign) for term in terms] for question in plan.questions[task]]
+        yield numbers, [(rows(term), term.sign) for term in terms]
+
+
+def _alike(shapes: Sequence[Hashable]) -> list[list[int]]:
+    """The numbers of questions of equal shapes, shape after shape."""
+    found: dict[Hashable, list[int]] = {}
+    for number, shape in enumerate(shapes):
+        found.setdefault(shape, []).append(number)
+    return list(found.values())
+
+
+def by_shape(scores: Sequence[np.ndarray]) -> Iterator[tuple[list[int], np.ndarray]]:
+    """The numbers of the questions of each shape, and their scores as one array [questions, images, texts]."""
+    for numbers in _alike([matrix.shape for matrix in scores]):
+        yield numbers, np.stack([scores[number] for number in numbers])
 
 
 def task_results(
@@ -72,19 +103,20 @@ def constant_over(scores: Sequence[np.ndarray]) -> str | None:
 
     Where no example has several images, all examples must have the same scores.
     """
-    found = []
+    found, stacks = [], [alike for _, alike in by_shape(scores)]
     for axis, name in enumerate(("images", "texts")):
-        several = [matrix for matrix in scores if matrix.shape[axis] > 1]
-        if several and np.mean([_is_flat(matrix, axis) for matrix in several]) > _NEARLY_ALL:
+        several = [_are_flat(alike, axis) for alike in stacks if alike.shape[1 + axis] > 1]
+        if several and np.mean(np.concatenate(several)) > _NEARLY_ALL:
             found.append(name)
-        elif axis == 0 and not several and len(scores) > 1 and len({matrix.shape for matrix in scores}) == 1:
-            found += [name] * _is_flat(np.concatenate(scores), axis)
+        elif axis == 0 and not several and len(scores) > 1 and len(stacks) == 1:
+            found += [name] * bool(_are_flat(np.concatenate(scores)[None], axis)[0])
     return "candidates" if len(found) > 1 else next(iter(found), None)
 
 
-def _is_flat(matrix: np.ndarray, axis: int) -> bool:
-    """Whether scores are equal along an axis, but for rounding."""
-    return bool((np.ptp(matrix, axis=axis) <= _ROUNDING * np.abs(matrix).max(initial=0)).all())
+def _are_flat(scores: np.ndarray, axis: int) -> np.ndarray:
+    """Of which questions the scores [questions, images, texts] are equal along an axis, but for rounding."""
+    largest = np.abs(scores).max(axis=(1, 2), initial=0)
+    return (np.ptp(scores, axis=1 + axis) <= _ROUNDING * largest[:, None]).all(axis=1)
 
 
 def _metric_results(
@@ -178,7 +210,7 @@ def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Ta
         ),
         "target": pa.array([question.target for question in questions], pa.int32()),
         "scores": pa.array([matrix.tolist() for matrix in scores], pa.list_(pa.list_(pa.float64()))),
-        "prediction": pa.array(map(_prediction, questions, scores), pa.int32()),
+        "prediction": _predictions(questions, scores),
         "correct": pa.array(outcomes[headline].correct) if headline else pa.nulls(len(questions), pa.bool_()),
         "tie": pa.array(outcomes[headline].tie) if headline else pa.nulls(len(questions), pa.bool_()),
         "terms": pa.array([[term.name for term in plan.terms[task.name]]] * len(questions), pa.list_(pa.string())),
@@ -193,6 +225,11 @@ def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Ta
     return pa.table(columns)
 
 
-def _prediction(question: Question, scores: np.ndarray) -> int | None:
-    best = np.flatnonzero(scores.ravel() == scores.max())
-    return int(best[0]) if question.target is not None and len(best) == 1 else None
+def _predictions(questions: Sequence[Question], scores: Sequence[np.ndarray]) -> pa.Array:
+    best, is_none = np.zeros(len(questions), np.int32), np.array([one.target is None for one in questions], bool)
+    for numbers, alike in by_shape(scores):
+        flat = alike.reshape(len(numbers), -1)
+        are_best = flat == flat.max(axis=1, keepdims=True)
+        best[numbers] = are_best.argmax(axis=1)
+        is_none[numbers] |= are_best.sum(axis=1) != 1
+    return pa.array(best, pa.int32(), mask=is_none)

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import scipy.special
 
 from winobench.metrics.intervals import reaches, unbiased_third
 
@@ -69,6 +68,8 @@ def skewed(
 
     None where the statistic is undefined without one member, or does not change.
     """
+    import scipy.special  # late: listings and help need none of it
+
     everyone = [np.arange(size)[None] for size in sizes]
     least, greatest = span
 

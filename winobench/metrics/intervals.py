@@ -21,7 +21,6 @@ from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
 import numpy as np
-import scipy.special
 
 from winobench.metrics.dependence import Dependence
 
@@ -188,6 +187,8 @@ class Design:
 
     def differences(self, first, second, level: float = 0.95, noise: Noise | None = None) -> tuple[np.ndarray, ...]:
         """The fields of `PairedDifference`, each [sets] float64, of many pairs of sets of outcomes [n, sets]."""
+        import scipy.special  # late: listings and help need none of it
+
         first, second = self._checked(first), self._checked(second)
         better, worse = second * (1 - first), first * (1 - second)
         apart = better + worse
@@ -216,6 +217,8 @@ class Design:
 
         The intervals are Student's, and reach further to the side to which the numbers are skewed (`reaches`).
         """
+        import scipy.special  # late: listings and help need none of it
+
         values = self._checked(values)
         if len(self._sizes) > 1:
             raise ValueError("means knows no strata.")
@@ -272,6 +275,8 @@ class Design:
         ``telling`` [sets] the outcomes that the estimate of the dependence rests on. Returns the number, Student's
         quantile and its degrees of freedom, each [sets].
         """
+        import scipy.special  # late: listings and help need none of it
+
         parts = self._weights[:, None] * np.sqrt(of_strata)[self._strata]
         variance = least = np.sum(parts**2, axis=0)
         if not self._is_plain:
@@ -351,6 +356,8 @@ def _difference_variance(better: np.ndarray, worse: np.ndarray) -> np.ndarray:
 
 def _proportion_ends(value: np.ndarray, total: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
     """Ends of Wilson's interval, or of the exact one of a lower level where these are further out."""
+    import scipy.special  # late: listings and help need none of it
+
     z = _normal_quantile(level)
     centre = (value + z * z / (2 * total)) / (1 + z * z / total)
     half = z / (1 + z * z / total) * np.sqrt(value * (1 - value) / total + z * z / (4 * total * total))

@@ -121,6 +121,7 @@ class Metrics(collections.UserDict[str, Metric]):
 
     def __init__(self, own: Mapping[str, Metric]):
         super().__init__(own)
+        self._own = dict(own)
         self.broken: list[str] = []  # a sentence for each plug-in that has failed
         self._places: dict[str, str] = {}  # name of a metric from a file -> that file
 
@@ -156,6 +157,10 @@ class Metrics(collections.UserDict[str, Metric]):
             hint += f" It may be missing because {'; '.join(self.broken)}: correct that package, or uninstall it"
         code = "broken-plug-in" if self.broken else "unknown-metric"
         raise InputError(f"{what}metric {name!r:.80} is unknown: {hint}", code=code)
+
+    def is_own(self, name: str) -> bool:
+        """Whether it is a metric of winobench, whose version says what it computes."""
+        return name in self._own and self.data.get(name) is self._own[name]
 
     def __contains__(self, name: object) -> bool:
         return name in self.data or name in self._plugged_in

@@ -16,11 +16,12 @@ from winobench.models.base import linear
 
 # Attention on CPUs, in bytes of float32 scores: matrices of one head from the first size on are worth taking apart, if
 # all heads together have more than the second, above which memory is given back to the system after each use. A part
-# has at most the third, which stays in the caches.
+# has this many queries of a head: few enough that the caches hold their scores, which the gradient needs three of.
 _LARGE_MATRIX = 1 << 20
 _MANY_SCORES = 1 << 25
-_PART_SCORES = 1 << 22
-# The same on accelerators, where no fused kernel takes a shape: more than the first fill their memory.
+_PART_ROWS = 128
+# The same on accelerators, where no fused kernel takes a shape: more bytes than the first fill their memory, and a part
+# has at most the second.
 _MANY_SCORES_THERE = 1 << 29
 _PART_SCORES_THERE = 1 << 28
 
@@ -40,8 +41,8 @@ def dot_product_attention(
     Runs as a fused kernel where there is one for the device, the dtype and the shape (`winobench.models.
     fused_attention`), otherwise as plain products (`winobench.models.plain_attention`), in parts where there are many
     scores. The device is that of the mesh (`winobench.parallel.traced_device`), or what the function is lowered for.
-    XLA cannot divide the kernels among devices: where several share the rows, as in a training step, each is given its
-    own (`winobench.parallel.on_each_device`).
+    XLA cannot divide kernels and loops over parts among devices: where several share the rows, as in a training step,
+    each is given its own (`winobench.parallel.on_each_device`).
 
     query [B, T, heads, head_size], key and value [B, S, heads, head_size] -> [B, T, heads, head_size] in the dtype of
     ``query``. ``lengths`` are int32 [B], at least 1: no query attends to keys from this position on, which are padding.
@@ -70,7 +71,7 @@ def _dispatched(options: _Options, *arrays: Any) -> jax.Array:
     device = parallel.traced_device()
     if device is not None:
         form = _attention_of(device, query, key, mask)
-        if form in _KERNELS and not parallel.runs_on_one_device():
+        if form is not _whole and not parallel.runs_on_one_device():
             return _on_each_device(form, options, *arrays)
         return _call(form, options, *arrays)
     forms = {platform: _attention_of(parallel.Device(platform), query, key, mask) for platform in ("cpu", "tpu", "gpu")}
@@ -100,9 +101,6 @@ def _attention_of(
     return _in_large_parts if all_bytes > _MANY_SCORES_THERE else _whole
 
 
-_KERNELS = (fused_attention.cudnn, fused_attention.flash)
-
-
 def _rows_are_apart(query: jax.Array) -> bool:
     """Whether each device has its own rows, or can be given some."""
     return parallel.runs_on_one_device() or parallel.on_each_device(lambda *arrays: arrays, query.shape[0]) is not None
@@ -124,12 +122,13 @@ def _whole(query: jax.Array, key: jax.Array, value: jax.Array, *, lengths: jax.A
 
 def _in_parts(query: jax.Array, key: jax.Array, value: jax.Array, **keywords: Any) -> jax.Array:
     query, key, value = (jnp.swapaxes(x, 1, 2) for x in (query, key, value))
-    return jnp.swapaxes(plain_attention.attend_in_parts(query, key, value, _PART_SCORES, **keywords), 1, 2)
+    part_bytes = 4 * _PART_ROWS * key.shape[2]
+    return jnp.swapaxes(plain_attention.attend_in_parts(query, key, value, part_bytes, **keywords), 1, 2)
 
 
 def _in_large_parts(query: jax.Array, key: jax.Array, value: jax.Array, **keywords: Any) -> jax.Array:
     query, key, value = (jnp.swapaxes(x, 1, 2) for x in (query, key, value))
-    result = plain_attention.attend_in_parts(query, key, value, _PART_SCORES_THERE, forget=True, **keywords)
+    result = plain_attention.attend_in_parts(query, key, value, _PART_SCORES_THERE, **keywords)
     return jnp.swapaxes(result, 1, 2)
 
 

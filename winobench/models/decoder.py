@@ -105,10 +105,15 @@ class RMSNorm(nnx.Module):
 
         With ``apart``, XLA does not make one kernel of the whole norm, and the scaling is part of what follows.
         """
-        x = x.astype(jnp.float32)
-        factors = jax.lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + self.epsilon)
-        x = x * (jax.lax.optimization_barrier(factors) if apart else factors)
-        return (x * self.scale[...].astype(jnp.float32)).astype(self.dtype)
+        return rms_norm(x, self.scale[...], self.epsilon, apart=apart).astype(self.dtype)
+
+
+def rms_norm(x: jax.Array, scale: jax.Array, epsilon: float, *, apart: bool = False) -> jax.Array:
+    """`RMSNorm` as a function, in float32."""
+    x = x.astype(jnp.float32)
+    factors = jax.lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + epsilon)
+    x = x * (jax.lax.optimization_barrier(factors) if apart else factors)
+    return x * scale.astype(jnp.float32)
 
 
 @jax.tree_util.register_dataclass

@@ -34,6 +34,8 @@ _STEP_QUERIES, _STEP_KEYS = 64, 490
 # More padding than to whole registers must bring as much. Beyond some length, the gradient's blocks are this wide, too.
 _WORTH = 1.05
 _LONG, _WIDE = 1024, 256
+# Keys of a text, at most.
+_TEXT = 512
 
 
 # Kernels take heads in units of this many numbers. One number of an extra unit carries the bias of a key's scores.
@@ -173,11 +175,10 @@ _cudnn_of_odd_positions.defvjp(_odd_positions_forward, _odd_positions_backward)
 
 
 def flash_takes(query: jax.Array, key: jax.Array, mask: jax.Array | None = None) -> bool:
-    """Whether the TPU kernel takes queries and keys [B, positions, heads, head_size], and is worth its copies.
+    """Whether a TPU kernel takes queries and keys [B, positions, heads, head_size], and is worth it.
 
-    With few positions, XLA's own products keep the scores on the chip. Texts of 77 tokens are padded to 128: of SD
-    2.1-base's step on a v5e the compiler's cycles are 1.6% more with that than with products, whose float32 scores go
-    through the device's memory. A separate mask for each query would be read for each head, as large as the scores.
+    With few positions, XLA's own products keep the scores on the chip. A text's 77 keys are one block of 128. A
+    separate mask for each query would be read for each head, as large as the scores.
     """
     width = query.shape[-1] + (_UNIT if _is_key_bias(mask) else 0)
     if _head_bytes(width, query.dtype) > max(_BLOCKS) or (mask is not None and mask.shape[2] > 1):
@@ -200,8 +201,12 @@ def flash(
     Forward it is `winobench.models.packed_attention` where that takes the arrays, otherwise and backward JAX's kernel.
     """
     scale = query.shape[-1] ** -0.5 if scale is None else scale
-    if mask is None and not is_causal and packed_attention.takes(query, key):
-        return _packed(scale, query, key, value, lengths)
+    if scale > 0 and packed_attention.takes(query.shape[1], [key.shape[1]], *query.shape[2:], query.dtype):
+        if _is_padding(mask) and key.shape[1] <= _TEXT:
+            # Of few keys a copy costs little.
+            return _packed(scale, query, *_padding_last(mask, key, value))
+        if mask is None and not is_causal:
+            return _packed(scale, query, key, value, lengths)
     return _split(query, key, value, is_causal=is_causal, lengths=lengths, mask=mask, scale=scale)
 
 
@@ -209,8 +214,8 @@ def flash(
 def _packed(scale: float, query: jax.Array, key: jax.Array, value: jax.Array, lengths: jax.Array | None) -> jax.Array:
     batch, num_keys, heads, _ = key.shape
     ends = jnp.full((batch,), num_keys, jnp.int32) if lengths is None else lengths
-    joined = (x.reshape(*x.shape[:2], -1) for x in (query, key, value))
-    return packed_attention.attend(*joined, ends, heads=heads, scale=scale).reshape(query.shape)
+    joined, *keys_values = (x.reshape(*x.shape[:2], -1) for x in (query, key, value))
+    return packed_attention.attend(joined, [keys_values], ends[None], heads=heads, scale=scale).reshape(query.shape)
 
 
 def _packed_forward(

@@ -7,7 +7,9 @@ scores are float32 in any compute dtype.
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +17,11 @@ import numpy as np
 from flax import nnx
 
 from winobench import parallel
-from winobench.models import layers
+from winobench.models import layers, packed_attention
 from winobench.models.attention import dot_product_attention
 from winobench.models.base import linear
-from winobench.models.decoder import RMSNorm
+from winobench.models.decoder import RMSNorm, rms_norm
+from winobench.models.float8 import Float8Linear
 
 EPSILON = 1e-6
 """Of all norms of Stable Diffusion 3 and FLUX.1. It is in no config."""
@@ -102,7 +105,9 @@ def head_norms(head_dim: int, epsilon: float | None, *, param_dtype: Any, **_: A
     return [RMSNorm(head_dim, epsilon=epsilon, dtype=jnp.float32, param_dtype=param_dtype) for _ in range(2)]
 
 
-def prepared(x: jax.Array, norm: RMSNorm | None, turns: Rotations | None, *, joined: bool = False) -> jax.Array:
+def prepared(
+    x: jax.Array, norm: Callable[..., jax.Array] | None, turns: Rotations | None, *, joined: bool = False
+) -> jax.Array:
     """Queries or keys [n, tokens, heads, head_dim], normed and rotated where they are to be, rounded once.
 
     With ``joined``, they become a part of a larger array.
@@ -135,13 +140,13 @@ class SelfAttention(nnx.Module):
         self.norm_q, self.norm_k = head_norms(head_dim, epsilon, **kwargs)
         self.to_out = nnx.List([linear(width, width, **kwargs)]) if with_output else None
 
-    def projections(self, x: jax.Array, turns: Rotations | None, **how: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """x [n, tokens, width] -> queries and keys (`prepared`) and values, each [n, tokens, heads, head_dim]."""
-        return _projected(x, self.heads, (self.to_q, self.to_k, self.to_v), (self.norm_q, self.norm_k), turns, **how)
+    def stream(self, x: jax.Array, turns: Rotations | None) -> Stream:
+        """Tokens x [n, tokens, width]."""
+        return Stream.of([layer(x) for layer in (self.to_q, self.to_k, self.to_v)], (self.norm_q, self.norm_k), turns)
 
     def __call__(self, x: jax.Array, turns: Rotations | None = None, lengths: jax.Array | None = None) -> jax.Array:
         """x [n, tokens, width] -> the same shape. Lengths as in `attend`."""
-        y = attend(*self.projections(x, turns), lengths)
+        (y,) = attended([self.stream(x, turns)], self.heads, lengths)
         return y if self.to_out is None else self.to_out[0](y)
 
 
@@ -166,30 +171,115 @@ class JointAttention(SelfAttention):
     ) -> tuple[jax.Array, jax.Array | None]:
         """image [n, patches, width], text [n, tokens, width]. Rotations of the text's tokens first -> both shapes."""
         length = text.shape[1]
-        of_text, of_image = (None, None) if turns is None else zip(*(jnp.split(part, [length]) for part in turns), strict=True)
-        layers_of_text = (self.add_q_proj, self.add_k_proj, self.add_v_proj)
-        text_parts = _projected(
-            text, self.heads, layers_of_text, (self.norm_added_q, self.norm_added_k), of_text, joined=True
+        turns_of_text, turns_of_image = (
+            None if turns is None else tuple(part[tokens] for part in turns)
+            for tokens in (slice(length), slice(length, None))
         )
-        image_parts = self.projections(image, of_image, joined=True)
-        # Keys and values of both streams are one array each. Queries need not be, nor what they find.
-        joined = [jnp.concatenate(parts, axis=1) for parts in zip(text_parts[1:], image_parts[1:], strict=True)]
-        from_image = self.to_out[0](attend(image_parts[0], *joined))
-        return from_image, None if self.to_add_out is None else self.to_add_out(attend(text_parts[0], *joined))
+        parts_of_text = [layer(text) for layer in (self.add_q_proj, self.add_k_proj, self.add_v_proj)]
+        of_text = Stream.of(parts_of_text, (self.norm_added_q, self.norm_added_k), turns_of_text)
+        from_text, from_image = attended([of_text, self.stream(image, turns_of_image)], self.heads)
+        return self.to_out[0](from_image), None if self.to_add_out is None else self.to_add_out(from_text)
 
 
-def _projected(
-    x: jax.Array,
-    heads: int,
-    projections: tuple[nnx.Module, ...],
-    norms: tuple[RMSNorm | None, ...],
-    turns: Rotations | None,
-    *,
-    joined: bool = False,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Queries and keys (`prepared`) and values of a stream."""
-    queries, keys, values = (split_heads(layer(x), heads) for layer in projections)
-    return prepared(queries, norms[0], turns), prepared(keys, norms[1], turns, joined=joined), values
+class Stream(NamedTuple):
+    """Tokens that attend to each other, and to other streams' tokens.
+
+    Attributes:
+      parts: queries, keys and values, each [n, tokens, width].
+      scales: of the norms of queries and keys, each [head_dim]; None without norms.
+      epsilon: of both norms.
+      turns: the tokens' rotations, if there are any.
+    """
+
+    parts: tuple[jax.Array, jax.Array, jax.Array]
+    scales: tuple[jax.Array, jax.Array] | None
+    epsilon: float | None
+    turns: Rotations | None
+
+    @classmethod
+    def of(cls, parts: Sequence[jax.Array], norms: Sequence[RMSNorm | None], turns: Rotations | None) -> Self:
+        """With the norms of queries and keys, both None without norms."""
+        if norms[0] is None:
+            return cls(tuple(parts), None, None, turns)
+        return cls(tuple(parts), tuple(norm.scale[...] for norm in norms), norms[0].epsilon, turns)
+
+
+def attended(streams: Sequence[Stream], heads: int, lengths: jax.Array | None = None) -> list[jax.Array]:
+    """What the tokens of each stream find in all streams, each [n, tokens, width]. Lengths as in `attend`."""
+    # Numbers are not differentiated.
+    epsilon, arrays = streams[0].epsilon, [stream._replace(epsilon=None) for stream in streams]
+    form = _in_one_kernel if _one_kernel_takes(streams, heads) else _apart
+    return form(heads, epsilon, arrays, lengths)
+
+
+def _apart(heads: int, epsilon: float | None, streams: Sequence[Stream], lengths: jax.Array | None) -> list[jax.Array]:
+    """`attended` with norms and rotations ahead of the attention."""
+    is_joint = len(streams) > 1
+    queries, keys, values = [], [], []
+    for parts, scales, _, turns in streams:
+        norms = [functools.partial(rms_norm, scale=scale, epsilon=epsilon) for scale in scales or ()] or [None, None]
+        query, key, value = (split_heads(part, heads) for part in parts)
+        queries.append(prepared(query, norms[0], turns))
+        keys.append(prepared(key, norms[1], turns, joined=is_joint))
+        values.append(value)
+    # Keys and values of the streams are one array each. Queries need not be, nor what they find.
+    keys, values = (jnp.concatenate(each, axis=1) if is_joint else each[0] for each in (keys, values))
+    return [attend(query, keys, values, lengths) for query in queries]
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _in_one_kernel(
+    heads: int, epsilon: float | None, streams: Sequence[Stream], lengths: jax.Array | None
+) -> list[jax.Array]:
+    """`_apart` by the kernel of TPUs, forward. Norms and rotations are part of it."""
+    batch, _, width = streams[0].parts[0].shape
+    ends = jnp.array([[stream.parts[1].shape[1]] * batch for stream in streams], jnp.int32)
+    of_queries, of_keys = (
+        [packed_attention.turned_by(scales and scales[n], turns, width // heads) for _, scales, _, turns in streams]
+        for n in range(2)
+    )
+    attend = functools.partial(
+        packed_attention.attend,
+        streams=[stream.parts[1:] for stream in streams],
+        ends=ends if lengths is None else lengths[None],
+        heads=heads,
+        scale=(width // heads) ** -0.5,
+        epsilon=epsilon,
+    )
+    has_turns = of_queries[0] is not None
+    return [
+        attend(stream.parts[0], turns=[turns, *of_keys] if has_turns else None)
+        for stream, turns in zip(streams, of_queries, strict=True)
+    ]
+
+
+def _forward(heads: int, epsilon: float | None, streams: Sequence[Stream], lengths: jax.Array | None):
+    return jax.vjp(lambda streams: _apart(heads, epsilon, streams, lengths), streams)
+
+
+def _backward(heads: int, epsilon: float | None, residuals: Any, gradients: list[jax.Array]):
+    return (*residuals(gradients), None)
+
+
+_in_one_kernel.defvjp(_forward, _backward)
+
+
+def _one_kernel_takes(streams: Sequence[Stream], heads: int) -> bool:
+    """Whether the program is of one TPU, or a TPU's part of one, and the kernel takes all queries."""
+    if not _runs_on_tpu() or not parallel.runs_on_one_device():
+        return False
+    query = streams[0].parts[0]
+    keys = [stream.parts[1].shape[1] for stream in streams]
+    how = {"are_rotated": streams[0].turns is not None}
+    return all(
+        packed_attention.takes(stream.parts[0].shape[1], keys, heads, query.shape[2] // heads, query.dtype, **how)
+        for stream in streams
+    )
+
+
+def _runs_on_tpu() -> bool:
+    device = parallel.traced_device()
+    return device is not None and device.platform == "tpu"
 
 
 def of_parts(layer: nnx.Module, *parts: jax.Array) -> jax.Array:
@@ -197,8 +287,13 @@ def of_parts(layer: nnx.Module, *parts: jax.Array) -> jax.Array:
 
     Equal to the one product but for rounding.
     """
+    if isinstance(layer, Float8Linear):
+        return layer(*parts)
     if type(layer) is not nnx.Linear or not parallel.runs_on_one_device():
         return layer(jnp.concatenate(parts, axis=-1))
+    if _runs_on_tpu():
+        # XLA would otherwise compute the layers that make a part within this one's product, at half their rate.
+        parts = jax.lax.optimization_barrier(parts)
     kernels = jnp.split(layer.kernel[...].astype(layer.dtype), np.cumsum([part.shape[-1] for part in parts])[:-1])
     y = sum(part.astype(layer.dtype) @ kernel for part, kernel in zip(parts, kernels, strict=True))
     return y if layer.bias is None else y + layer.bias[...].astype(layer.dtype)

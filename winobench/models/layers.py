@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from winobench.models import functional, winograd
 from winobench.models.base import KERNEL_INIT, linear
-from winobench.models.functional import is_rounded_on_tpu
 
 
 def _call(block: nnx.Module, *inputs: Any) -> Any:
@@ -32,7 +32,8 @@ class Conv2d(nnx.Module):
     """2D convolution, NHWC; ``kernel`` is [height, width, inputs, outputs].
 
     Where the stride equals the kernel's size, as in 1 x 1 convolutions and in patch embeddings, it is computed as a
-    matrix product, which XLA runs faster than a convolution on CPUs.
+    matrix product, which XLA runs faster than a convolution on CPUs. A kernel of `for_cpus` is computed by
+    `winobench.models.winograd`.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class Conv2d(nnx.Module):
         bias: bool = True,
         **kwargs: Any,
     ):
-        self.stride = stride
+        self.kernel_size, self.stride = kernel_size, stride
         self.padding = ((padding, padding), (padding, padding)) if isinstance(padding, int) else padding
         self.dtype = kwargs["dtype"]
         shape = (kernel_size, kernel_size, inputs, outputs)
@@ -60,11 +61,20 @@ class Conv2d(nnx.Module):
 
     def convolve(self, x: jax.Array, kernel: jax.Array) -> jax.Array:
         """x [B, h, w, inputs], kernel [height, width, inputs, any] of one dtype -> [B, h', w', any], without a bias."""
+        if kernel.shape[0] > self.kernel_size:
+            return winograd.convolution(x, kernel)
         if kernel.shape[0] == self.stride and not any(map(any, self.padding)):
             return _patches(x, self.stride) @ kernel.reshape(-1, kernel.shape[-1])
         return jax.lax.conv_general_dilated(
             x, kernel, (self.stride, self.stride), self.padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
         )
+
+    @property
+    def takes_winograd(self) -> bool:
+        """Whether a CPU computes it faster with a transformed kernel."""
+        form = (self.kernel.shape[0], self.stride, self.padding, self.kernel.dtype, jnp.dtype(self.dtype))
+        is_of_this_form = form == (3, 1, ((1, 1), (1, 1)), jnp.float32, jnp.float32)
+        return is_of_this_form and winograd.pays(*self.kernel.shape[2:])
 
     def added_to(self, y: jax.Array, parts: Sequence[jax.Array]) -> jax.Array:
         """y [B, h, w, outputs] + the 1 x 1 convolution of parts [B, h, w, ...] that follow each other along the inputs.
@@ -76,6 +86,15 @@ class Conv2d(nnx.Module):
         for part, end in zip(parts, ends, strict=True):
             y = y + jnp.asarray(part, self.dtype) @ kernel[end - part.shape[-1] : end]
         return y if self.bias is None else y + jnp.asarray(self.bias[...], self.dtype)
+
+
+def for_cpus(structure: functional.Structure, arrays: Sequence[jax.Array]) -> list[jax.Array]:
+    """The arrays of a network with transformed kernels for those convolutions that `winograd` computes faster."""
+    network = structure.module(list(arrays))
+    for _, layer in nnx.iter_modules(network):
+        if isinstance(layer, Conv2d) and layer.takes_winograd:
+            layer.kernel.set_value(winograd.transformed(layer.kernel.get_value()))
+    return functional.split(network)[1]
 
 
 def _patches(x: jax.Array, size: int) -> jax.Array:
@@ -129,7 +148,7 @@ def group_norm(
     def group_mean(a):  # [B, ..., channels] -> [B, groups]
         return jnp.mean(jnp.mean(a, axis=spatial).reshape(batch, groups, -1), axis=-1)
 
-    if is_rounded_on_tpu(x.dtype):
+    if functional.is_rounded_on_tpu(x.dtype):
         shift = jnp.zeros((batch, groups), jnp.float32)
     else:
         # The statistics do not depend on the shift, so cutting its gradient is exact.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
@@ -12,7 +14,6 @@ def attend(
     value: jax.Array,
     *,
     is_causal: bool = False,
-    first: jax.Array | int = 0,
     lengths: jax.Array | None = None,
     mask: jax.Array | None = None,
     scale: float | None = None,
@@ -24,8 +25,22 @@ def attend(
     ``lengths`` on are padding: int32 [...], broadcast against the axes before the positions. ``mask`` is broadcast
     against the scores [..., T, S].
     """
+    scores = _masked(_products(query, key, scale), mask, 0, lengths, is_causal)
+    return _weighted(scores, value)[0].astype(query.dtype)
+
+
+def _products(query: jax.Array, key: jax.Array, scale: float | None) -> jax.Array:
     scores = jnp.einsum("...th,...sh->...ts", query, key, preferred_element_type=jnp.float32)
-    scores = scores * (query.shape[-1] ** -0.5 if scale is None else scale)
+    return scores * (query.shape[-1] ** -0.5 if scale is None else scale)
+
+
+def _masked(
+    scores: jax.Array,
+    mask: jax.Array | None,
+    first: jax.Array | int,
+    lengths: jax.Array | None,
+    is_causal: bool,
+) -> jax.Array:
     if mask is not None:
         lowest = jnp.finfo(jnp.float32).min
         scores = jnp.where(mask, scores, lowest) if mask.dtype == jnp.bool_ else jnp.maximum(scores + mask, lowest)
@@ -34,11 +49,50 @@ def attend(
         scores = jnp.where(positions <= first + jnp.arange(scores.shape[-2])[:, None], scores, -jnp.inf)
     if lengths is not None:
         scores = jnp.where(positions < lengths[..., None, None], scores, -jnp.inf)
+    return scores
+
+
+def _weighted(scores: jax.Array, value: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The softmax's product with the values, float32, and the logarithm of its sum, [..., T, 1]."""
     # The result does not depend on the subtracted maximum, so cutting its gradient is exact.
-    weights = jnp.exp(scores - jax.lax.stop_gradient(jnp.max(scores, axis=-1, keepdims=True)))
+    highest = jax.lax.stop_gradient(jnp.max(scores, axis=-1, keepdims=True))
+    weights = jnp.exp(scores - highest)
     total = jnp.sum(weights, axis=-1)[..., None]
     result = jnp.einsum("...ts,...sh->...th", weights.astype(value.dtype), value, preferred_element_type=jnp.float32)
-    return (result / total).astype(query.dtype)
+    return result / total, highest + jnp.log(total)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(6, 7))
+def _attend_and_forget(query, key, value, mask, first, lengths, is_causal, scale):
+    """`attend` whose gradient computes the scores again, and neither their maximum, their sum nor the result."""
+    return _forward(query, key, value, mask, first, lengths, is_causal, scale)[0]
+
+
+def _forward(query, key, value, mask, first, lengths, is_causal, scale):
+    scores = _masked(_products(query, key, scale), mask, first, lengths, is_causal)
+    result, total = _weighted(scores, value)
+    return result.astype(query.dtype), (query, key, value, mask, first, lengths, result, total)
+
+
+def _backward(is_causal, scale, kept, gradient):
+    query, key, value, mask, first, lengths, result, total = kept
+    scores, unmasked = jax.vjp(
+        lambda *arrays: _masked(*arrays, first, lengths, is_causal), _products(query, key, scale), mask
+    )
+    weights, gradient = jnp.exp(scores - total), gradient.astype(value.dtype)
+    product = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
+    of_weights = product("...th,...sh->...ts", gradient, value)
+    shared = jnp.sum(gradient.astype(jnp.float32) * result, axis=-1, keepdims=True)
+    of_products, of_mask = unmasked(weights * (of_weights - shared))
+    of_products = (of_products * (query.shape[-1] ** -0.5 if scale is None else scale)).astype(query.dtype)
+    of_query = product("...ts,...sh->...th", of_products, key).astype(query.dtype)
+    # In this order of axes it is the small factor that CPUs transpose.
+    of_key = product("...th,...ts->...hs", query, of_products).swapaxes(-1, -2).astype(key.dtype)
+    of_value = product("...th,...ts->...hs", gradient, weights.astype(value.dtype)).swapaxes(-1, -2).astype(value.dtype)
+    return of_query, of_key, of_value, of_mask, None, None
+
+
+_attend_and_forget.defvjp(_forward, _backward)
 
 
 def attend_in_parts(
@@ -51,7 +105,6 @@ def attend_in_parts(
     lengths: jax.Array | None = None,
     mask: jax.Array | None = None,
     scale: float | None = None,
-    forget: bool = False,
 ) -> jax.Array:
     """`attend` of [B, heads, positions, head_size], with ``part_bytes`` of float32 scores, or one query's, at a time.
 
@@ -82,9 +135,9 @@ def attend_in_parts(
             if mask is not None:
                 rows = jax.lax.dynamic_slice_in_dim(mask, first, part, axis=2) if mask.shape[2] > 1 else mask
                 own = rows[numbers // heads % mask.shape[0], numbers % heads % mask.shape[1]]
-            return attend(query, key, value, is_causal=is_causal, first=first, lengths=ends, mask=own, scale=scale)
+            return _attend_and_forget(query, key, value, own, first, ends, is_causal, scale)
 
-        return jax.lax.map(jax.checkpoint(one_part) if forget else one_part, (parts, starts))
+        return jax.lax.map(one_part, (parts, starts))
 
     result = jax.lax.map(heads_at_once, (query, key, value, ends, numbers))
     return result.swapaxes(1, 2).reshape(batch, heads, length, width)

@@ -96,10 +96,9 @@ class _ParallelAttention(nnx.Module):
         """x [n, tokens, width] -> the same shape."""
         width = x.shape[-1]
         *parts, inner = jnp.split(self.to_qkv_mlp_proj(x), [width, 2 * width, 3 * width], axis=-1)
-        queries, keys, values = (joint_blocks.split_heads(part, self.heads) for part in parts)
-        queries = joint_blocks.prepared(queries, self.norm_q, turns)
-        keys = joint_blocks.prepared(keys, self.norm_k, turns)
-        return joint_blocks.of_parts(self.to_out, joint_blocks.attend(queries, keys, values), _gated(inner))
+        stream = joint_blocks.Stream.of(parts, (self.norm_q, self.norm_k), turns)
+        (found,) = joint_blocks.attended([stream], self.heads)
+        return joint_blocks.of_parts(self.to_out, found, _gated(inner))
 
 
 class Flux2SingleTransformerBlock(nnx.Module):

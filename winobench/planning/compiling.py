@@ -24,7 +24,7 @@ from winobench.planning.roofline import Sum
 from winobench.planning.topologies import Target
 
 # Raised whenever the figures of a compiled program change.
-_READER = 5
+_READER = 6
 
 
 def compile_program(program: Program, target: Target) -> Compiled | None:
@@ -47,7 +47,7 @@ def _compile(program: Program, target: Target) -> Compiled | None:
         # Names of files and lines do not change what a program computes.
         "program": files.digest(re.sub(r"loc\(.*?\)", "", lowered.as_text())),
         "target": target.text,
-        "versions": [jax.__version__, jaxlib.__version__, winobench.__version__, *_compiler_version(target)],
+        "versions": [jax.__version__, jaxlib.__version__, winobench.__version__, *compiler_version(target)],
         "reader": _READER,
     }
     path = os.path.join(caches.folder(), "plans", f"{files.digest(identity)}.json")
@@ -101,7 +101,7 @@ def _text(compiled: jax.stages.Compiled, program: Program, target: Target) -> st
     except jax.errors.JaxRuntimeError as error:  # a newer compiler's instructions are unknown to an older JAX
         wanted = "libtpu" if target.accelerator.platform == "tpu" else "jax-cuda13-plugin"
         raise InputError(
-            f"jaxlib {jaxlib.__version__} cannot read what {' '.join(_compiler_version(target))} made of the"
+            f"jaxlib {jaxlib.__version__} cannot read what {' '.join(compiler_version(target))} made of the"
             f" {program.name} for {target.text}: install the {wanted} that this JAX asks for"
         ) from error
 
@@ -124,7 +124,7 @@ def _write(path: str, content: dict) -> None:
         files.write_json(path, content)
 
 
-def _compiler_version(target: Target) -> list[str]:
+def compiler_version(target: Target) -> list[str]:
     def with_version(name: str) -> str:
         try:
             return f"{name} {importlib.metadata.version(name)}"

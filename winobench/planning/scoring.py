@@ -103,6 +103,7 @@ def make_plan(job: Job) -> Plan:
         staged=config.encoders == "staged",
         batch=job.batch_size,
         shallow=abstract.shallow(pipeline) if job.few else (),
+        float8=config.float8,
     )
     found = fit(scoring, job)
     sampling = config.sampling
@@ -207,8 +208,12 @@ def make_scoring(
     staged: bool = False,
     batch: int | None = None,
     shallow: Sequence[tuple[tuple[int, ...], Pipeline]] = (),
+    float8: bool = False,
 ) -> Scoring:
     """The programs of a `DiffusionITM` without weights, whose arguments these are."""
+    if float8:
+        pipeline = denoising.in_8_bits(pipeline)
+        shallow = [(counts, denoising.in_8_bits(one)) for counts, one in shallow]
     image_size = pipeline.check_image_size(image_size)
     dtype = jnp.dtype(pipeline.denoiser.dtype).name
     _, params = pipeline.denoiser_function()

@@ -23,7 +23,9 @@ def print_plans(plans: Sequence[Plan], *, details: bool, console: Console | None
     for plan in plans:
         for load in plan.loads:
             if load.programs and load.programs[0]:
-                console.print(f"{load.name} on {plan.target}: {bounds(load.programs[0])}", highlight=False)
+                console.print(
+                    f"{load.name} on {plan.target}: {bounds(load.programs[0])}", highlight=False, markup=False
+                )
     console.print()
     if any(plan.durations for plan in plans):
         console.print(_times(plans))
@@ -39,7 +41,8 @@ def bounds(program: Compiled) -> str:
     """The kinds of kernels that take the estimated time, and whether their operations or bytes do."""
     part = program.turn or program
     shares = sorted(part.kernels.items(), key=lambda item: -item[1].seconds)
-    named = ", ".join(f"{_PLURALS.get(kind, kind)} {each.seconds / part.seconds:.0%}" for kind, each in shares)
+    shown = [(_PLURALS.get(kind, kind), each.seconds / part.seconds) for kind, each in shares]
+    named = ", ".join(f"{kind} {share:.0%}" for kind, share in shown if share >= 0.005)
     computing = sum(each.computing for each in part.kernels.values()) / part.seconds
     others = "memory and links" if part.collectives else "memory"
     of = "a turn of the loop" if program.turn else f"the {program.name}"

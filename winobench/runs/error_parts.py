@@ -117,6 +117,16 @@ def read_errors(
     return errors, max(seconds.values(), default=0.0)
 
 
+def num_recorded(folder: pathlib.Path) -> int:
+    """How many errors a run's parts hold. Raises DamagedError where one has changed on disk."""
+    count = 0
+    for path in folder.glob("part-*.parquet"):
+        part = parquet_files.metadata(path)
+        errors = part.num_columns - 1
+        count += sum(part.row_group(group).column(errors).num_values for group in range(part.num_row_groups))
+    return count
+
+
 def _numbered(column: pa.ChunkedArray, numbers: Mapping[str, int]) -> np.ndarray:
     """The plan's number of each value of a column, [num_rows] int64; -1 for what is not in the plan."""
     codes_of, codes = parquet_files.encoded(column)
@@ -264,7 +274,12 @@ class ErrorWriter:
         triples = np.concatenate([batch for batch, _ in waiting])
         errors = np.concatenate([values for _, values in waiting])
         # A row is a run of consecutive samples of one pair, with which those of other pairs may have taken turns.
-        order = np.lexsort((triples[:, 2], triples[:, 1], triples[:, 0]))
+        places = triples[:, 0].astype(np.int64)
+        for column in (1, 2):
+            places *= int(triples[:, column].max()) + 1
+            places += triples[:, column]
+        order = np.argsort(places, kind="stable")
+        del waiting, places
         errors = errors[order]
         images, texts, samples = triples[order].T
         joined = (np.diff(images) == 0) & (np.diff(texts) == 0) & (np.diff(samples) == 1)

@@ -12,11 +12,14 @@ from typing import Any
 import jax
 
 from winobench import parallel
-from winobench.base import json_files, trackers
+from winobench.base import json_files, parquet_files, trackers
 from winobench.base import progress as progress_bars
 from winobench.base.errors import InputError
-from winobench.runs import provenance, records, run_tables
+from winobench.runs import error_parts, provenance, records, run_tables
 from winobench.runs.settings import Recording
+
+FINISHED = "finished"
+"""``status`` in the ``config.json`` of a run that has all its numbers."""
 
 
 def versions_of(identity: Mapping[str, Any], *, on_this_machine: bool, **more: Any) -> dict[str, Any]:
@@ -62,6 +65,36 @@ def folder_for(
     return records.RunFolder(workdir, kind)
 
 
+def finished(folder: records.RunFolder, description: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The results of a run that has finished as it is described now, all of whose files are whole; None otherwise.
+
+    What a description has only once the run is planned does not count. Neither do a checkout's uncommitted changes as
+    the same version.
+    """
+    told = json_files.as_json({name: value for name, value in description.items() if name != "started"})
+    told |= {"schema": records.SCHEMA_VERSION, "status": FINISHED}
+    try:
+        there, results = json_files.load(folder.config_path), json_files.load(folder.results_path)
+        if told["versions"]["winobench"]["dirty"] or any(there[name] != value for name, value in told.items()):
+            return None
+        if results["failed"] or list(results["tasks"]) != list(told["identity"]["tasks"]):
+            return None
+        for task in results["tasks"]:
+            for tables in (folder.examples_path, folder.gallery_path):
+                parquet_files.metadata(tables / f"{task}.parquet")
+        if error_parts.num_recorded(folder.errors_path) < results["passes"]:
+            return None
+    except (
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        parquet_files.DamagedError,
+    ):  # the run itself says what is wrong
+        return None
+    return results
+
+
 @contextlib.contextmanager
 def watched(
     recording: Recording, folder: records.RunFolder, description: Mapping[str, Any], unit: str
@@ -94,7 +127,7 @@ def _is_first() -> bool:
 
 @contextlib.contextmanager
 def recording(
-    folder: records.RunFolder, description: Mapping[str, Any], has_records: Callable[[], bool], done: str = "finished"
+    folder: records.RunFolder, description: Mapping[str, Any], has_records: Callable[[], bool], done: str = FINISHED
 ) -> Iterator[None]:
     """Records how the work inside ends: finished, interrupted, or failed and why. The first process does this.
 

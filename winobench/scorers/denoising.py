@@ -19,7 +19,7 @@ from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.schedules import Schedule
 from winobench.engine import limits, sharing
 from winobench.engine.limits import Limit
-from winobench.models import functional
+from winobench.models import float8, functional
 from winobench.scorers import common, samples
 
 ERRORS = ("squared_l2", "l2")
@@ -223,6 +223,11 @@ def make_step(
         return parallel.wait_if_cpu(how.mesh, errors)
 
     return step
+
+
+def in_8_bits(pipeline: Pipeline) -> Pipeline:
+    """A pipeline whose denoiser's products have factors of 8 bits (`winobench.models.float8`)."""
+    return dataclasses.replace(pipeline, **{pipeline.DENOISER: float8.rounded(pipeline.denoiser)})
 
 
 def usual_batch_size(pipeline: Pipeline, latent_shape: tuple[int, ...], mesh: Mesh, resident: int) -> int:

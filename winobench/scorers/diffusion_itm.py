@@ -5,6 +5,7 @@ Scores are means, or differences of means, of the errors of `winobench.scorers.d
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from winobench.engine import batch_size as batch_sizes
 from winobench.engine.staging import StagedParameters
 from winobench.metrics import normalization
 from winobench.metrics import timestep_weights as weighting
+from winobench.models import layers
 from winobench.models.holding import Holder
 from winobench.scorers import common, denoising, samples
 from winobench.scorers.pipeline_tables import ImageTables, TextTables
@@ -55,6 +57,7 @@ class DiffusionITM(Holder):
       error: ``squared_l2`` or ``l2``.
       target: ``own`` or ``epsilon``.
       timestep_range: (first, end) of the timesteps that are drawn, or None for all.
+      float8: whether products of the denoiser have factors of 8 bits.
     """
 
     MODEL: ClassVar = "pipeline"
@@ -71,6 +74,7 @@ class DiffusionITM(Holder):
         table_rows: int | None = None,
         mesh: Mesh | None = None,
         encoders: str = "resident",
+        float8: bool = False,
     ):
         """Puts a model on the devices.
 
@@ -95,9 +99,12 @@ class DiffusionITM(Holder):
             there. The results are kept on disk (`winobench.engine.text_store`). While a later session encodes texts
             that are not there, the denoiser is off the devices again. Errors are the same. What the pipeline itself
             holds on a device stays: load it with ``on_host``, as `from_pretrained` does.
+          float8: round both factors of the products in the denoiser's attention and feed-forward layers to 8 bits
+            (float8_e4m3fn). This changes errors by more than rounding in bfloat16 does. It is meant for GPUs that
+            multiply such numbers, and for large transformers.
 
         Raises:
-          InputError: when an option is not one of its choices.
+          InputError: when an option is not one of its choices, or the denoiser has no layers that ``float8`` rounds.
         """
         if not isinstance(pipeline, Pipeline):
             raise InputError(
@@ -110,6 +117,7 @@ class DiffusionITM(Holder):
         self.target = common.choice("target", target, denoising.TARGETS)
         if table_rows is not None:
             options.COUNT.check("table_rows", table_rows)
+        self.float8 = options.flag().check("float8", float8)
         self._encoders, self._table_rows = encoders, table_rows
         self.pipeline = pipeline
         self.timestep_range = _timestep_range(pipeline, timestep_range)
@@ -126,10 +134,12 @@ class DiffusionITM(Holder):
         sizes = [table and table.encoder.size for table in (self._images, self._texts)]
         self._images = self._texts = self._params = None  # frees memory for the new ones
         self._lora: dict[str, Any] | None = None
-        self._denoiser, params = pipeline.denoiser_function()
+        computed = denoising.in_8_bits(pipeline) if self.float8 else pipeline
+        self._denoiser, params = computed.denoiser_function()
         self._schedule = pipeline.schedule_at(self.image_size)
         self._dtype = jnp.dtype(pipeline.denoiser.dtype).name
-        self._params = StagedParameters(params, self.mesh)
+        of_cpus = functools.partial(layers.for_cpus, self._denoiser.structure)
+        self._params = StagedParameters(params, self.mesh, of_cpus)
         is_staged = self._encoders == "staged"
         of_tables = (self.image_size, self.mesh, self._table_rows)
         self._images = ImageTables(pipeline, *of_tables)
@@ -231,7 +241,7 @@ class DiffusionITM(Holder):
             "encoder_dtype": "float32",
             "variant": variant,
             "allow_pickle": allow_pickle,
-            "on_host": keywords.get("encoders") == "staged",
+            "on_host": keywords.get("encoders") == "staged" or bool(keywords.get("float8")),
             **where,
             **dict(pipeline_options or {}),
         }
@@ -465,6 +475,7 @@ class DiffusionITM(Holder):
             # Models without one keep the fingerprint that their records have.
             **({} if held._lora is None else {"lora": held._lora}),
             **({} if held.pipeline.backend is None else {"backend": held.pipeline.backend}),
+            **({"float8": True} if self.float8 else {}),
         }
 
     @parallel.without_mesh

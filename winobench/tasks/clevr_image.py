@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from winobench.tasks import clevr_common
 from winobench.tasks.base import Example
 
+if TYPE_CHECKING:
+    from winobench.clevr.scenes import Scenes
+
+_ATTRIBUTES = ("color", "shape", "size")
+
 
 def image_pairs(limit: int | None) -> Iterator[tuple[int, str, np.ndarray, np.ndarray, str, str]]:
     """Each scene with each of its swaps: (index, attribute, image, swapped image, caption, swapped caption)."""
-    from winobench.clevr import captions, renderer
+    from winobench.clevr import captions
+
+    images, things = clevr_common.evaluation_images(limit), clevr_common.evaluation_things(limit)
+    swapped, swapped_images = _swapped(limit)
+    # A swap of sizes mirrors the places, so the words come from the swapped scene itself.
+    swapped_things = captions.describe(swapped)
+    for place in range(len(swapped_things)):
+        attribute, index = _ATTRIBUTES[place // len(things)], place % len(things)
+        texts = (pair_caption(each, attribute) for each in (things[index], swapped_things[place]))
+        yield index, attribute, images[index], swapped_images[place], *texts
+
+
+@functools.lru_cache(maxsize=1)
+def _swapped(limit: int | None) -> tuple[Scenes, np.ndarray]:
+    """The scenes with colours, shapes and sizes swapped, one after the other, and their images, as tasks share them."""
+    from winobench.clevr import renderer
     from winobench.clevr import scenes as clevr_scenes
 
     scenes = clevr_common.evaluation_scenes(limit)
-    images = clevr_common.evaluation_images(limit)
-    things = captions.describe(scenes)
-    for attribute in ("color", "shape", "size"):
-        swapped = clevr_scenes.swap(scenes, attribute)
-        # A swap of sizes mirrors the places, so the words come from the swapped scene itself.
-        swapped_images = renderer.render(swapped, clevr_common.IMAGE_SIZE)
-        swapped_things = captions.describe(swapped)
-        for index in range(len(scenes)):
-            texts = (pair_caption(each[index], attribute) for each in (things, swapped_things))
-            yield index, attribute, images[index], swapped_images[index], *texts
+    swapped = clevr_scenes.concatenate([clevr_scenes.swap(scenes, attribute) for attribute in _ATTRIBUTES])
+    images = renderer.render(swapped, clevr_common.IMAGE_SIZE)
+    images.setflags(write=False)
+    return swapped, images
 
 
 def pair_caption(things, attribute: str) -> str:

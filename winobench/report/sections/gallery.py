@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from winobench.evaluation.gallery import margin
+from winobench.evaluation.gallery import margins
 from winobench.report.cards import Card, make_card
 from winobench.report.sections.shared import MOST_CHARTED_RUNS, ReportData, Section
 from winobench.runs.edits import Edit, read_edits
@@ -53,17 +53,17 @@ def task_gallery(
     """Chooses examples and makes their cards."""
     record = run.tasks[task]
     examples = record.examples
-    margins = np.array([margin(examples.targets[row], examples.scores[row]) for row in range(len(examples.ids))])
+    by_row = margins(examples.targets, examples.scores)
     shown = [row for row in range(len(examples.ids)) if all(image in pictures for image in examples.images[row])]
     rows = np.array(shown or range(len(examples.ids)))
-    order = rows[np.argsort(margins[rows], kind="stable")]
+    order = rows[np.argsort(by_row[rows], kind="stable")]
     wrong = [int(row) for row in order if not examples.correct[row]][:count]
     right = [int(row) for row in order[::-1] if examples.correct[row]][:count]
     rest = [int(row) for row in np.random.default_rng(seed).permutation(rows) if row not in {*wrong, *right}][:count]
     named = {"Surely wrong": wrong, "Surely right": right, "At random": rest}
     edits = _edits(run, record, [row for members in named.values() for row in members])
     kinds = [
-        (heading, [make_card(record, row, float(margins[row]), pictures, edits) for row in members])
+        (heading, [make_card(record, row, float(by_row[row]), pictures, edits) for row in members])
         for heading, members in named.items()
         if members
     ]
