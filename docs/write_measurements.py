@@ -129,7 +129,9 @@ def _faster(found: Mapping[str, Any], plans: Mapping[str, Any]) -> Iterator[str]
     rows = []
     for each in found["rows"]:
         before, peer = each["before"], each["peer"]
-        now = plans[each["plan"]]["programs"][0][each["figure"]] if "plan" in each else each.get("now")
+        now, plan = each.get("now"), plans.get(each.get("plan"), {})
+        if any(version.startswith("jax ") for version in plan.get("versions", ())):  # compiled since the comparison
+            now = plan["programs"][0][each["figure"]]
         best = before if now is None else now
         ratio = "" if peer is None else f"{best / peer if each['better'] == 'more' else peer / best:.2f}"
         figures = ["" if value is None else _short(value) for value in (peer, before, now)]
