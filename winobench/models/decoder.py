@@ -100,16 +100,16 @@ class RMSNorm(nnx.Module):
         self.dtype = dtype
         self.scale = nnx.Param(jnp.ones((features,), param_dtype))
 
-    def __call__(self, x: jax.Array, *, apart: bool = False) -> jax.Array:
-        """x [..., features] -> the same shape in the compute dtype.
-
-        With ``apart``, XLA does not make one kernel of the whole norm, and the scaling is part of what follows.
-        """
-        return rms_norm(x, self.scale[...], self.epsilon, apart=apart).astype(self.dtype)
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x [..., features] -> the same shape in the compute dtype."""
+        return rms_norm(x, self.scale[...], self.epsilon).astype(self.dtype)
 
 
 def rms_norm(x: jax.Array, scale: jax.Array, epsilon: float, *, apart: bool = False) -> jax.Array:
-    """`RMSNorm` as a function, in float32."""
+    """`RMSNorm` as a function, in float32.
+
+    With ``apart``, XLA does not make one kernel of the whole norm, and the scaling is part of what follows.
+    """
     x = x.astype(jnp.float32)
     factors = jax.lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + epsilon)
     x = x * (jax.lax.optimization_barrier(factors) if apart else factors)
