@@ -285,7 +285,7 @@ def _extras(
 
 
 # Options that names do not have at these values, since earlier versions lacked them.
-_LATER = (("backend", "auto"), ("embeddings", None))
+_LATER = (("backend", "auto"), ("embeddings", None), ("float8", False))
 
 
 def _job_name(launcher: str, spec: str, config: ml_collections.ConfigDict) -> str:

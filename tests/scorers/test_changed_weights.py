@@ -26,6 +26,7 @@ from winobench.models import holding, lora
 from winobench.responders.language_model import LanguageModel
 from winobench.responders.text_encoders import ClipText, NliEncoder
 from winobench.responders.vision_language import VisionLanguageModel
+from winobench.runs import error_parts
 from winobench.runs.requests import Entailment, Options, Similarity, Turn
 from winobench.scorers.contrastive import Contrastive
 from winobench.scorers.diffusion_itm import DiffusionITM
@@ -300,7 +301,9 @@ class Wrapped:
         return self.scorer.score(images, texts)
 
 
-def test_a_scorer_that_changes_while_it_scores_is_refused(at, tmp_path):
+def test_a_scorer_that_changes_while_it_scores_is_refused(at, tmp_path, monkeypatch):
+    # Otherwise a slow first batch is recorded before the scorer changes.
+    monkeypatch.setattr(error_parts, "_SECONDS_BETWEEN_PARTS", 1e9)
     scorer = Wrapped(KINDS["contrastive"].make(at), change_at=2)
     with raises("scorer-changed", "Wrapped", "model"):
         evaluate(scorer, [task_with()], tmp_path / "run", progress=False)

@@ -153,4 +153,4 @@ def test_a_margin_has_the_sign_of_the_verdict(called, metric, shape, has_target)
     np.testing.assert_array_equal(margins > 0, outcome.correct)
     assert not outcome.tie[margins > 0].any()
     if metric in ("accuracy", "winoground") and max(shape) == 2:
-        np.testing.assert_allclose(margins, [gallery.margin(*one) for one in zip(targets, scores, strict=True)])
+        np.testing.assert_allclose(margins, gallery.margins(targets, list(scores)))
