@@ -159,7 +159,7 @@ class Metrics(collections.UserDict[str, Metric]):
         raise InputError(f"{what}metric {name!r:.80} is unknown: {hint}", code=code)
 
     def is_own(self, name: str) -> bool:
-        """Whether it is a metric of winobench, whose version says what it computes."""
+        """Whether winobench defines this metric, so that the version fixes its results."""
         return name in self._own and self.data.get(name) is self._own[name]
 
     def __contains__(self, name: object) -> bool:

@@ -135,7 +135,7 @@ def linear(inputs: int, outputs: int, *, bias: bool = True, dtype: Any, param_dt
 
 
 class _LayerNorm(nnx.LayerNorm):
-    """With the two-pass variance. On TPUs bfloat16 has that of one pass, which is more exact than its inputs are."""
+    """With the two-pass variance. On TPUs bfloat16 takes one pass, which is more exact than its inputs."""
 
     def __call__(self, x: jax.Array) -> jax.Array:
         if not is_rounded_on_tpu(x.dtype):

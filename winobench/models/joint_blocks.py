@@ -222,7 +222,7 @@ def _apart(heads: int, epsilon: float | None, streams: Sequence[Stream], lengths
         queries.append(prepared(query, norms[0], turns))
         keys.append(prepared(key, norms[1], turns, joined=is_joint))
         values.append(value)
-    # Keys and values of the streams are one array each. Queries need not be, nor what they find.
+    # Keys and values of the streams are one array each. Queries and results stay apart.
     keys, values = (jnp.concatenate(each, axis=1) if is_joint else each[0] for each in (keys, values))
     return [attend(query, keys, values, lengths) for query in queries]
 

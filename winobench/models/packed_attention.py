@@ -166,7 +166,7 @@ def _kernel(factor, size, blocks, epsilon, has_turns, *refs):
         def kept(shape, axis):
             return jax.lax.broadcasted_iota(jnp.int32, shape, axis) + start < ends_ref[stream, row]
 
-        # What is padding has the scores of the first key, so as not to change the maximum, and no weight.
+        # Padding has the scores of the first key, which leaves the maximum alone, and no weight.
         k, v = (ref[0, at].astype(jnp.float32) for ref in (k_ref, v_ref))
         first = k_ref[0, :_SUBLANES].astype(jnp.float32)
         turn, first_turn = turn_of(turn_ref, at), turn_of(turn_ref, pl.ds(0, _SUBLANES))

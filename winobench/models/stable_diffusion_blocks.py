@@ -203,7 +203,7 @@ class Transformer2DModel(nnx.Module):
         return in_groups(lambda rows, context: self._with_text(x[rows], y[rows], context), widest, rows, context)
 
     def _alone(self, x: jax.Array) -> jax.Array:
-        """What comes before the first text is seen, [B, h * w, channels]."""
+        """The layers before the text: [B, h, w, channels] -> [B, h * w, channels]."""
         y = self.proj_in(self.norm(x))
         return self.transformer_blocks[0].with_itself(y.reshape(y.shape[0], -1, y.shape[-1]))
 

@@ -39,7 +39,7 @@ _FREE_CALLS = {"ConcatBitcast", "AssumeGatherIndicesInBound"}
 _TRITON_CALL, _GEGLU = "__gpu$xla.gpu.triton", "/geglu/"
 # Calls that are given scratch memory next to their result, of a fixed size. Nothing says how much of it is used.
 _WORKSPACE_CALLS = ("__cublas",)
-# A kernel of Pallas on a TPU. What it says of its own work is its ``cost_estimate``.
+# A Pallas kernel on a TPU. Its ``cost_estimate`` has its operations and bytes.
 _PALLAS_CALL = "tpu_custom_call"
 _ATTENTION_CALLS = ("fmha", "flash_attention", "packed_attention", "splash")
 

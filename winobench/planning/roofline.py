@@ -1,9 +1,9 @@
 """How long a compiled program takes: an estimate, and a limit that no device of the kind beats.
 
-The limit is a roofline over the kernels: none is faster than its operations at the matrix units' rate, its bytes at the
-memory's, or what it sends at that of the links, whichever takes longest. The estimate of a TPU's kernel is its
-compiler's own, the cycles with which it chooses between schedules. That of a GPU's is the limit, times what kernels of
-its kind took on an H100. What runs between kernels, and what a driver costs, is in neither.
+The limit is a roofline over the kernels. Each takes its operations at the matrix units' rate, its bytes at the
+memory's, or its messages at the links' rate: the longest of the three. On TPUs the estimate is the compiler's cycles
+for a kernel, with which it chooses between schedules. On GPUs it is the limit, times a factor that kernels of this
+kind had on an H100. Neither includes the time between kernels, nor the driver.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from winobench.planning.hlo import Kernel
 class PallasKernel:
     """Cycles of a Pallas kernel on TPUs, which the compiler does not estimate."""
 
-    unit: str  # what it works on: the `Kernel`'s ``operations``, ``transcendentals`` or ``bytes``
+    unit: str  # the work that the cycles are for: the `Kernel`'s ``operations``, ``transcendentals`` or ``bytes``
     cycles: dict[str, float]  # accelerator -> cycles for one of them. A v5p has two cores
 
 
@@ -37,7 +37,7 @@ PALLAS_KERNELS = {
 
 The kernel's ``cost_estimate`` has its ``flops`` of the matrix units and its ``transcendentals``, of attention one for
 each score. The bytes are its operands and results in the device's memory. Of a kernel that is not here only operations
-and bytes count, and attention counts as ``flash_attention``, whose cycles are those of 4,096 positions and heads of 64.
+and bytes count, and attention counts as ``flash_attention``, whose cycles are for 4,096 positions and heads of 64.
 *Joint* are keys that do not fill blocks of 2,048, such as an image's and a text's together: 4,608 positions and heads
 of 128. *Packed* is `winobench.models.packed_attention`, whose scores count with the keys' padding: at 4,096 positions
 and heads of 64; *wide* at 4,608 and heads of 128; *short* with a text's 77 keys, or an image's 256; *turned* with norms

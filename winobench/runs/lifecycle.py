@@ -90,7 +90,7 @@ def finished(folder: records.RunFolder, description: Mapping[str, Any]) -> dict[
         LookupError,
         TypeError,
         parquet_files.DamagedError,
-    ):  # the run itself says what is wrong
+    ):  # the run reports it
         return None
     return results
 
