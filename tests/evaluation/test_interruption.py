@@ -100,10 +100,17 @@ def test_a_first_run_may_end_anywhere(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_finished_run_may_end_anywhere_when_it_is_given_again(tmp_path):
+def test_a_finished_run_may_end_anywhere_when_it_is_summarised_again(tmp_path):
+    """As it is without its results. With them, nothing is written."""
     expected = run(tmp_path / "expected")["tasks"]
-    for folder in each_end(tmp_path, with_report, run):
+
+    def without_results(folder):
+        with_report(folder)
+        (folder / "results.json").unlink()
+
+    for folder in each_end(tmp_path, without_results, run):
         assert run(folder)["tasks"] == expected
+    assert not ends_at(0, tmp_path / "expected", KeyboardInterrupt, run)
 
 
 def test_before_the_first_error_an_overwritten_run_stays_one(tmp_path):

@@ -154,9 +154,11 @@ def test_few_blocks_say_what_all_of_them_would(monkeypatch, tmp_path):
     assert (few.blocks, all_blocks.blocks) == ((1, 5), ())
     assert few.operations == pytest.approx(all_blocks.operations, rel=1e-3)
     assert few.arguments == pytest.approx(all_blocks.arguments, rel=1e-3)
-    assert few.kernels[hlo.ATTENTION].count == all_blocks.kernels[hlo.ATTENTION].count == 6
+    # A block of two streams has two, of the image's and the text's queries.
+    assert few.kernels[hlo.ATTENTION].count == all_blocks.kernels[hlo.ATTENTION].count == 2 * 1 + 5
     assert few.seconds == pytest.approx(all_blocks.seconds, rel=0.1)
-    assert few.bytes == pytest.approx(all_blocks.bytes, rel=0.1)
+    # More arrays of a shallow network stay on the chip. Without these only a few MB of so narrow a network are left.
+    assert few.bytes == pytest.approx(all_blocks.bytes, rel=0.2)
     assert few.temporaries == pytest.approx(all_blocks.temporaries, rel=0.2)
 
 
