@@ -148,7 +148,7 @@ def test_few_blocks_say_what_all_of_them_would(monkeypatch, tmp_path):
     shallow = abstract.shallow(pipeline)
     mesh = parallel.make_mesh(target.devices)
     few, all_blocks = (
-        compile_program(scoring.make_scoring(pipeline, mesh, batch=2, shallow=own).step, target)
+        compile_program(scoring.make_scoring(pipeline, mesh, batch=32, shallow=own).step, target)  # not all on the chip
         for own in (shallow, ())
     )
     assert (few.blocks, all_blocks.blocks) == ((1, 5), ())
@@ -157,9 +157,9 @@ def test_few_blocks_say_what_all_of_them_would(monkeypatch, tmp_path):
     # A block of two streams has two, of the image's and the text's queries.
     assert few.kernels[hlo.ATTENTION].count == all_blocks.kernels[hlo.ATTENTION].count == 2 * 1 + 5
     assert few.seconds == pytest.approx(all_blocks.seconds, rel=0.1)
-    # More arrays of a shallow network stay on the chip. Without these only a few MB of so narrow a network are left.
-    assert few.bytes == pytest.approx(all_blocks.bytes, rel=0.2)
-    assert few.temporaries == pytest.approx(all_blocks.temporaries, rel=0.2)
+    assert few.bytes == pytest.approx(all_blocks.bytes, rel=0.1)
+    # Rather too many: what lies between layers stops growing before the third block.
+    assert 0.8 < few.temporaries / all_blocks.temporaries < 1.5
 
 
 def test_devices_that_share_a_copy_count_once():
