@@ -10,7 +10,7 @@ import pytest
 from tests import launching
 
 DOCS = launching.ROOT / "docs"
-# The tutorials run with no more than this. Then both that train compile the same step, that of hardneg:debug.
+# The tutorials run with no more than this.
 MOST = {"num_scenes": 2, "batch_size": 4, "num_steps": 4, "warmup_steps": 1, "limit": 2, "num_samples": 2}
 TUTORIALS = sorted(path.stem for path in (DOCS / "tutorials").glob("*.ipynb"))
 
