@@ -1,0 +1,54 @@
+"""A rubric: the questions that a benchmark asks about each generated image, and the scores that answers give."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from winobench.prompts.prompt_files import Prompt
+from winobench.runs.requests import Picture, Request, Response
+
+ALL = "all"
+"""The group of scores that count for the benchmark as a whole."""
+
+
+class Score(NamedTuple):
+    """One number about one image. A result is the mean over all numbers with its metric and group."""
+
+    metric: str
+    group: str  # `ALL`, or a skill, a category, a number of atoms
+    value: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Rubric:
+    """How a benchmark scores generated images.
+
+    Attributes:
+      name: as ``--rubric`` names it.
+      version: raised whenever a score could change.
+      description: one line.
+      source: paper and code, with the commit that was compared.
+      judge: the published judge. Results by any other are marked as such.
+      is_published: name of a judge -> whether it is the published one.
+      kinds: kinds of requests by preference. The first that the judge answers is used; one of them is enough.
+      wordings: kind of request -> the text around each question, with ``{}``, as the judge reads it.
+      fits: whether a prompt has the content that the rubric needs.
+      requests: ``requests(prompt, picture, kind) -> requests``: always the same ones in the same order.
+      scores: ``scores(prompt, responses, kind) -> scores`` of one image, from the responses in the requests' order.
+      macros: (metric, row) -> groups. The row's value is the plain mean of the groups' means.
+    """
+
+    name: str
+    version: int
+    description: str
+    source: str
+    judge: str
+    is_published: Callable[[str], bool]
+    kinds: tuple[str, ...]
+    wordings: Mapping[str, str]
+    fits: Callable[[Prompt], bool]
+    requests: Callable[[Prompt, Picture, str], Sequence[Request]]
+    scores: Callable[[Prompt, Sequence[Response], str], Sequence[Score]]
+    macros: Mapping[tuple[str, str], tuple[str, ...]] = dataclasses.field(default_factory=dict)
