@@ -35,6 +35,7 @@ GROUPS = {
     "Parts of a task": ("Task", "Example", "Association", "TargetPair", "TextTask", "TextQuestion", "Protocol"),
     "Results": ("read_run", "Run", "compare", "Comparison", "InputError"),
     "Generate images": ("draw_pictures", "read_pictures", "Pictures", "read_prompts", "Prompt", "SAMPLERS"),
+    "Judge images": ("judge_pictures", "Judgement"),
     "Pipelines": (
         *("load_pipeline", "Pipeline", "StableDiffusion", "StableDiffusionXL", "StableDiffusion3"),
         *("Flux", "Flux2Klein", "ZImage", "TorchPipeline", "Schedule", "NoiseSchedule"),

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from absl import flags
 
+from winobench import rubrics
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.runs import verdicts
 
-from . import configuration
+from . import configuration, judged_images
 
 if TYPE_CHECKING:
     import ml_collections
@@ -32,11 +32,14 @@ Generates images of a set of prompts with one or several text-to-image models (d
 
 Each image is a PNG file with a record, which is on disk as soon as the image is done. The same command resumes an
 interrupted run. The page pictures.html in the run's folder shows all images. With --processes, the same command on
-several machines shares the work.
+several machines shares the work. --judge=MODEL then judges the images as winobench judge does.
 """
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder; runs/<config>-<models>-<hash> by default.")
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Delete another run's records in --workdir instead of refusing it.")
+_JUDGE = flags.DEFINE_string(
+    "judge", None, "A model that judges the images by their benchmark's rubric once they are there (winobench judge)."
+)
 _PROCESSES = flags.DEFINE_string(
     "processes",
     None,
@@ -53,6 +56,8 @@ def main(config: ml_collections.ConfigDict) -> None:
     # Cheap checks come first: the source's name, then its content, then the models.
     sets.check_source(config.prompts)
     prompts = sets.read_prompts(config.prompts, limit=config.limit, categories=_words(config.categories))
+    if _JUDGE.value:
+        rubrics.choose(None, prompts)
 
     # Late, so that --help and wrong prompts are answered at once.
     from winobench import parallel
@@ -86,6 +91,8 @@ def main(config: ml_collections.ConfigDict) -> None:
     if not _PROCESSES.value or parallel.is_main_process():
         print(_summary(run, page.write_page(run)))
         _verify(run)
+        if _JUDGE.value:
+            judged_images.judge([run], _JUDGE.value, dtype=config.dtype)
 
 
 def _verify(run: Pictures) -> None:
@@ -93,28 +100,8 @@ def _verify(run: Pictures) -> None:
     from winobench.generation import verification
 
     if verification.can_verify(run):
-        _print_accuracy(verdicts.generation_accuracy(run, verification.verify(run)))
+        judged_images.print_models("generated as asked, %", verdicts.generation_accuracy(run, verification.verify(run)))
         print(f"what the verifier found in each image: {run.folder / verdicts.NAME}")
-
-
-def _print_accuracy(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
-    import rich.box
-    import rich.console
-    import rich.table
-    import rich.text
-
-    table = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    table.add_column("generated as asked, %", overflow="fold")
-    for label in found:
-        table.add_column(rich.text.Text(label), justify="right", no_wrap=True)
-    for category in dict.fromkeys(name for of_model in found.values() for name in of_model):
-        cells = []
-        for of_model in found.values():
-            one = of_model.get(category)
-            interval = one and f"{100 * one['value']:.1f} [{100 * one['low']:.0f}, {100 * one['high']:.0f}]"
-            cells.append(rich.text.Text(interval or "-"))
-        table.add_row(rich.text.Text(category.replace("_", " ")), *cells)
-    rich.console.Console().print(table)
 
 
 def _summary(run: Pictures, page: pathlib.Path) -> str:

@@ -30,6 +30,7 @@ from winobench import (
     HostedVQAScore,
     InputError,
     ItmHead,
+    Judgement,
     NoiseSchedule,
     Pictures,
     Pipeline,
@@ -60,6 +61,7 @@ from winobench import (
     evaluate_questions,
     get_task,
     get_text_task,
+    judge_pictures,
     load_pipeline,
     load_responder,
     load_scorer,
@@ -133,6 +135,12 @@ def finished(folder: pathlib.Path) -> list[str]:
 def generated(folder: pathlib.Path) -> Pictures:
     prompts: list[Prompt] = [*read_prompts("prompts.txt", limit=3), Prompt("1", "a cat")]
     return draw_pictures([], prompts, folder, seeds=[0, 1])
+
+
+def judged(run: Pictures) -> dict[str, float]:
+    found: Judgement = judge_pictures(run, load_responder("qwen3-vl-8b", about_pictures=True), name="a judge")
+    print(found.who, found.wordings)
+    return {metric: groups["all"]["value"] for metric, groups in found.models["sd21-base"].items()}
 
 
 def own_task() -> Task:

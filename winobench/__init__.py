@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from winobench.evaluation.evaluate import evaluate
     from winobench.evaluation.questions import evaluate_questions
     from winobench.generation.generate import draw_pictures
+    from winobench.generation.judged import judge_pictures
     from winobench.metrics import METRICS
     from winobench.models.autoencoder_kl import AutoencoderKL
     from winobench.models.clevr_verifier import ClevrVerifier
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from winobench.responders.vision_language import Captioner, VisionLanguageModel
     from winobench.responders.vqa_score import HostedVQAScore
     from winobench.runs.image_runs import Pictures, read_pictures
+    from winobench.runs.judgements import Judgement
     from winobench.runs.reading import read_run
     from winobench.runs.run import Run
     from winobench.runs.settings import Asking, Recording, Sampling, Scoring
@@ -73,6 +75,7 @@ _HOME = {
     "HostedVQAScore": "winobench.responders.vqa_score",
     "InputError": "winobench.base.errors",
     "ItmHead": "winobench.scorers.itm_head",
+    "Judgement": "winobench.runs.judgements",
     "NoiseSchedule": "winobench.diffusion.schedules",
     "Pictures": "winobench.runs.image_runs",
     "Pipeline": "winobench.diffusion.pipeline",
@@ -103,6 +106,7 @@ _HOME = {
     "evaluate_questions": "winobench.evaluation.questions",
     "get_task": "winobench.tasks",
     "get_text_task": "winobench.tasks",
+    "judge_pictures": "winobench.generation.judged",
     "load_pipeline": "winobench.diffusion.families",
     "load_responder": "winobench.responders.loading",
     "load_scorer": "winobench.scorers.loading",
@@ -133,6 +137,7 @@ __all__ = [
     "HostedVQAScore",
     "InputError",
     "ItmHead",
+    "Judgement",
     "NoiseSchedule",
     "Pictures",
     "Pipeline",
@@ -164,6 +169,7 @@ __all__ = [
     "evaluate_questions",
     "get_task",
     "get_text_task",
+    "judge_pictures",
     "load_pipeline",
     "load_responder",
     "load_scorer",

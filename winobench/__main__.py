@@ -21,6 +21,7 @@ COMMANDS = {
     "cloud": "write a job for a cluster or a cloud, and submit it",
     "train": "train or fine-tune a model",
     "draw": "generate the images of a set of prompts",
+    "judge": "have a model judge generated images by their benchmark's rubric",
     "compare": "have people compare the images of two models, blind",
     "caption": "caption images, or answer a question about each",
     "edit": "edit the images of tasks towards their texts",

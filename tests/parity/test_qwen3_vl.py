@@ -25,6 +25,7 @@ from winobench.data.patches import MAX_PIXELS, PatchProcessor
 from winobench.models.qwen3_vl import Qwen3VLForConditionalGeneration
 from winobench.models.qwen3_vl_config import Qwen3VLConfig
 from winobench.responders.vision_language import VisionLanguageModel
+from winobench.rubrics.geneval2 import spellings
 from winobench.scorers import loading, vqa_score
 from winobench.scorers.vqa_score import VQAScore
 
@@ -319,3 +320,21 @@ def test_bfloat16_int8_and_shared_parameters(folder, loaded):
     mesh = parallel.make_mesh(jax.devices()[:4], model_parallel=2)
     shared = VQAScore.from_pretrained(folder, mesh=mesh, table_rows=2)
     np.testing.assert_allclose(shared.score(pictures(), TEXTS), whole, rtol=1e-4)
+
+
+def test_starts_of_answers_are_as_likely_as_in_torch(loaded, network, folder):
+    """GenEval 2's Soft-TIFA: the sum of the probabilities of the spellings' first tokens."""
+    asked = [("Is the ball red? Answer in one word.", spellings("Is the ball red?", "Yes"))]
+    asked += [("How many cubes? Answer in one word.", spellings("How many cubes?", "four"))] * 2
+    model = VisionLanguageModel(loaded, batch_size=2)
+    images = pictures()[: len(asked)]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    for (question, starts), image in zip(asked, images, strict=True):
+        ((_, score),) = model.iter_start_scores([image], [question], [starts])
+        likely = network(**torch_inputs(folder, image, question)).logits[0, -1].softmax(dim=-1)
+        expected = sum(float(likely[tokenizer.encode(start)[0]]) for start in starts)
+        np.testing.assert_allclose(np.exp(score), expected, rtol=1e-4)
+    together = dict(model.iter_start_scores(images[1:], [question] * 2, [starts] * 2))
+    np.testing.assert_allclose(together[1], score, rtol=1e-4)
+    with raises("cannot-answer", "''"):
+        list(model.iter_start_scores(images[:1], [question], [("",)]))

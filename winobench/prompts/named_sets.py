@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from winobench.base import files, json_files, options
 from winobench.base.errors import InputError
+from winobench.prompts import geneval2 as geneval2_files
 from winobench.prompts import grammar
 from winobench.prompts.prompt_files import Prompt, make_prompt, table_rows, text_lines
 
@@ -49,6 +50,11 @@ def geneval(file: str) -> list[Prompt]:
         text = row.pop("prompt")
         prompts.append(make_prompt(where, text, id=f"{len(prompts):05d}", category=row["tag"], content=row))
     return prompts
+
+
+def geneval2(file: str) -> list[Prompt]:
+    """GenEval 2's 800 prompts, from its ``geneval2_data.jsonl``. See `winobench.prompts.geneval2`."""
+    return geneval2_files.read(_file("geneval2", file))
 
 
 def partiprompts(file: str) -> list[Prompt]:
@@ -106,6 +112,7 @@ def clevr(count: str) -> list[Prompt]:
 NAMED_SETS: Mapping[str, NamedSet] = {
     "clevr": NamedSet(clevr, "[:N]", "our own grammar of CLEVR scenes, and what each image must show"),
     "geneval": NamedSet(geneval, ":FILE", "GenEval, evaluation_metadata.jsonl"),
+    "geneval2": NamedSet(geneval2, ":FILE", "GenEval 2, geneval2_data.jsonl"),
     "partiprompts": NamedSet(partiprompts, ":FILE", "PartiPrompts, PartiPrompts.tsv"),
     "drawbench": NamedSet(drawbench, ":FILE", "the 104 prompts of DrawBench that DiffusionITM takes, CSV"),
     "t2i_compbench": NamedSet(t2i_compbench, ":FILE_OR_FOLDER", "T2I-CompBench, *_val.txt"),

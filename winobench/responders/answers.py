@@ -14,6 +14,7 @@ from winobench.runs.requests import Raw, Request, Response, check_request
 
 # Where each kind of request has what is compared.
 _COMPARED = {"entailment": "hypotheses", "similarity": "others", "picture_match": "texts", "picture_options": "options"}
+_COMPARED |= {"picture_starts": "starts"}
 
 
 def check_kinds(who: str, requests: Sequence[Request], kinds: frozenset[str]) -> None:
@@ -46,7 +47,7 @@ def check_failed(raw: Mapping[str, Any]) -> None:
 def read_scores(request: Request, raw: Raw) -> Response:
     """The scores of all that a request compares. Raises ValueError where the raw answer lacks them."""
     check_failed(raw)
-    count = len(getattr(request, _COMPARED[request.kind]))
+    count = 1 if request.kind == "picture_starts" else len(getattr(request, _COMPARED[request.kind]))
     if not is_numbers(raw.get("scores"), count):
         raise ValueError(f"an answer about {count} candidates must hold a score for each, but is {raw}")
     return Response(scores=tuple(map(float, raw["scores"])))

@@ -20,7 +20,7 @@ _OF_TEXTS = {
 }
 ANSWERS: dict[str, frozenset[str]] = {
     **{kind: frozenset({"picture_match"}) for kind in scorers.SCORERS if kind != HOSTED},
-    "vqa_score": frozenset({"picture_match", "picture_text", "picture_options"}),
+    "vqa_score": frozenset({"picture_match", "picture_text", "picture_options", "picture_starts"}),
     **_OF_TEXTS,
 }
 """Kind of checkpoint -> kinds of requests that it answers. Scorers answer about images, others about texts."""

@@ -20,7 +20,7 @@ from winobench.engine.limits import Limit
 from winobench.responders import decoding, shapes
 from winobench.responders.answers import check_failed, check_kinds, finite, read_scores
 from winobench.responders.matching import Matcher
-from winobench.runs.requests import PictureMatch, PictureOptions, PictureText, Raw, Request, Response
+from winobench.runs.requests import PictureMatch, PictureOptions, PictureStarts, PictureText, Raw, Request, Response
 from winobench.scorers import common, networks
 from winobench.scorers.samples import check_seed
 from winobench.scorers.vqa_score import VQAScore
@@ -55,7 +55,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
       mesh: the devices.
     """
 
-    kinds = frozenset({PictureText.kind, PictureOptions.kind, PictureMatch.kind})
+    kinds = frozenset({PictureText.kind, PictureOptions.kind, PictureStarts.kind, PictureMatch.kind})
     TEMPLATE = "template"
 
     def __init__(
@@ -151,6 +151,9 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         if first.kind == PictureOptions.kind:
             scored = self.iter_option_scores(images, questions, [request.options for request in requests])
             return ((number, finite("scores", scores)) for number, scores in scored)
+        if first.kind == PictureStarts.kind:
+            scored = self.iter_start_scores(images, questions, [request.starts for request in requests])
+            return ((number, finite("scores", [score])) for number, score in scored)
         how = {"max_tokens": first.max_tokens, "temperature": first.temperature, "sample": first.sample}
         return ((number, {"text": text}) for number, text in self.iter_texts(images, questions, **how))
 
@@ -217,22 +220,47 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         Raises:
           InputError: see `iter_texts`.
         """
-        images, prompts = checked_list("images", images), checked_list("prompts", prompts)
-        options = [checked_list("options", some) for some in checked_list("options", options)]
-        _check_counts(images, prompts=prompts, options=options)
-        if len({len(some) for some in options}) > 1:
-            raise InputError("options are lists of several lengths: give lists of equal length", code="wrong-length")
-        check_texts([*prompts, *(option for some in options for option in some)], longest=LONGEST_PROMPT)
-        return self.held()._scores(images, prompts, options)
+        images, prompts, options = _checked_choices(images, prompts, options)
+        held = self.held()
+        prompts = held._or_caption(prompts)
+        parts = [held._option_tokens(prompt, some) for prompt, some in zip(prompts, options, strict=True)]
+        return held._scores(images, prompts, parts)
+
+    def iter_start_scores(
+        self, images: Sequence[Any], prompts: Sequence[str], starts: Sequence[Sequence[str]]
+    ) -> Iterator[tuple[int, float]]:
+        """How likely answers start like one of some spellings: yields (number of the image, log-probability), in order.
+
+        The probability is the sum over the first tokens of the spellings (see
+        `winobench.runs.requests.PictureStarts`), of a softmax over the whole vocabulary.
+
+        Args:
+          images: anything that `winobench.data.images.open_image` takes.
+          prompts: what the model reads behind each image, in the template.
+          starts: the spellings of each, of the same number for all, at least one.
+
+        Raises:
+          InputError: see `iter_texts`. Also for a spelling without any token.
+        """
+        images, prompts, starts = _checked_choices(images, prompts, starts)
+        held = self.held()
+        prompts = held._or_caption(prompts)
+        spelled = [held._start_tokens(some) for some in starts]
+        parts = [
+            (held._prompt_tokens(prompt), [ids[:1] for ids in some])
+            for prompt, some in zip(prompts, spelled, strict=True)
+        ]
+        for number, scores in held._scores(images, prompts, parts):
+            distinct = {tuple(ids): score for ids, score in zip(spelled[number], scores, strict=True)}
+            yield number, float(np.logaddexp.reduce(list(distinct.values())))
 
     def _scores(
-        self, images: list[Any], prompts: list[str], options: list[list[str]]
+        self, images: list[Any], prompts: list[str], parts: list[tuple[list[int], list[list[int]]]]
     ) -> Iterator[tuple[int, list[float]]]:
-        prompts = self._or_caption(prompts)
-        parts = [self._option_tokens(prompt, some) for prompt, some in zip(prompts, options, strict=True)]
+        """Log-likelihoods of answers. ``parts`` are the tokens of each prompt, and of the answers to it."""
         found = [ids for _, some in parts for ids in some]
         longest = max(map(len, found))
-        table = shapes.table(found, shapes.power_of_two(longest)).reshape(len(images), len(options[0]), -1)
+        table = shapes.table(found, shapes.power_of_two(longest)).reshape(len(images), len(parts[0][1]), -1)
         lengths = np.asarray([len(ids) for ids in found], np.int32).reshape(len(images), -1)
         for batch in self._batches(images, self._columns(prompts, longest, [ids for ids, _ in parts])):
             option_ids, option_lengths = self._put((table[batch.numbers], lengths[batch.numbers]))
@@ -281,10 +309,10 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
 
     def _option_tokens(self, prompt: str, options: Sequence[str]) -> tuple[list[int], list[list[int]]]:
         """Tokens of a prompt behind the image, and of its options: a decoder's begin where the first one differs."""
-        text = self.template.replace("{}", prompt)
-        ids = self._loaded.tokens("{}", [text])[1][0]
+        ids = self._prompt_tokens(prompt)
         if self.config.start is not None:
             return ids, self._loaded.tokens("{}", options)[1]
+        text = self.template.replace("{}", prompt)
         gap = "" if text[-1:].isspace() else " "
         whole = self._loaded.tokens("{}", [text + gap + option for option in options])[1]
         start = min(
@@ -292,6 +320,20 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
             for one in whole
         )
         return ids[:start], [one[start:] for one in whole]
+
+    def _prompt_tokens(self, prompt: str) -> list[int]:
+        """Tokens of a prompt behind the image."""
+        return self._loaded.tokens("{}", [self.template.replace("{}", prompt)])[1][0]
+
+    def _start_tokens(self, starts: Sequence[str]) -> list[list[int]]:
+        """Tokens of spellings by themselves, without those that a tokenizer puts around texts."""
+        found = self._loaded.tokenizer(list(starts), add_special_tokens=False, padding=False)["input_ids"]
+        for start, ids in zip(starts, found, strict=True):
+            if not ids:
+                raise InputError(
+                    f"the answer {option_checks.quote(start)} has no token: give a word", code="cannot-answer"
+                )
+        return found
 
     def _columns(
         self, prompts: Sequence[str], limit: int, ids: Sequence[Sequence[int]] | None = None
@@ -333,7 +375,20 @@ def _alike(request: Request) -> tuple:
     """What requests that are answered together have in common."""
     if request.kind == PictureText.kind:
         return request.kind, request.max_tokens, request.temperature, request.sample
-    return request.kind, len(request.options) if request.kind == PictureOptions.kind else 0
+    if request.kind == PictureMatch.kind:
+        return (request.kind,)
+    return request.kind, len(request.options if request.kind == PictureOptions.kind else request.starts)
+
+
+def _checked_choices(images: Any, prompts: Any, choices: Any) -> tuple[list[Any], list[str], list[list[str]]]:
+    """Images, a prompt for each, and equally many answers to each."""
+    images, prompts = checked_list("images", images), checked_list("prompts", prompts)
+    choices = [checked_list("options", some) for some in checked_list("options", choices)]
+    _check_counts(images, prompts=prompts, options=choices)
+    if len({len(some) for some in choices}) > 1:
+        raise InputError("options are lists of several lengths: give lists of equal length", code="wrong-length")
+    check_texts([*prompts, *(choice for some in choices for choice in some)], longest=LONGEST_PROMPT)
+    return images, prompts, choices
 
 
 def _check_counts(images: Sequence[Any], **others: Sequence[Any]) -> None:

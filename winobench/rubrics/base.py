@@ -33,8 +33,8 @@ class Rubric:
       judge: the published judge. Results by any other are marked as such.
       is_published: name of a judge -> whether it is the published one.
       kinds: kinds of requests by preference. The first that the judge answers is used; one of them is enough.
-      wordings: kind of request -> the text around each question, with ``{}``, as the judge reads it.
-      fits: whether a prompt has the content that the rubric needs.
+      wordings: kind of request -> the texts that the judge reads, verbatim, with ``{}`` for a question or prompt.
+      fits: whether a prompt has the content that the rubric needs. Images of other prompts are left out.
       requests: ``requests(prompt, picture, kind) -> requests``: always the same ones in the same order.
       scores: ``scores(prompt, responses, kind) -> scores`` of one image, from the responses in the requests' order.
       macros: (metric, row) -> groups. The row's value is the plain mean of the groups' means.
@@ -47,7 +47,7 @@ class Rubric:
     judge: str
     is_published: Callable[[str], bool]
     kinds: tuple[str, ...]
-    wordings: Mapping[str, str]
+    wordings: Mapping[str, tuple[str, ...]]
     fits: Callable[[Prompt], bool]
     requests: Callable[[Prompt, Picture, str], Sequence[Request]]
     scores: Callable[[Prompt, Sequence[Response], str], Sequence[Score]]

@@ -12,7 +12,8 @@ from winobench.base.errors import InputError
 Raw = dict[str, Any]
 """An answer as it came in, as JSON values; ``{"error": {...}}`` for a call that failed."""
 
-KINDS = ("generation", "options", "entailment", "similarity", "picture_text", "picture_options", "picture_match")
+KINDS = ("generation", "options", "entailment", "similarity", "picture_text", "picture_options", "picture_starts")
+KINDS += ("picture_match",)
 """Kinds of requests. A model states in ``kinds`` which of them it can do."""
 
 ENDINGS = ("finished", "cut_off", "empty", "filtered", "tool_call", "interrupted")
@@ -109,6 +110,21 @@ class PictureOptions:
 
 
 @dataclasses.dataclass(frozen=True)
+class PictureStarts:
+    """Asks how likely it is that an answer to a question about an image starts like one of some spellings.
+
+    Only the first token of each counts. The score is the log of the sum of their probabilities. Spellings of which a
+    tokenizer makes the same tokens count once.
+    """
+
+    picture: Picture
+    question: str
+    starts: tuple[str, ...]
+
+    kind = "picture_starts"
+
+
+@dataclasses.dataclass(frozen=True)
 class PictureMatch:
     """Asks how well each of some texts fits an image."""
 
@@ -118,7 +134,7 @@ class PictureMatch:
     kind = "picture_match"
 
 
-Request = Generation | Options | Entailment | Similarity | PictureText | PictureOptions | PictureMatch
+Request = Generation | Options | Entailment | Similarity | PictureText | PictureOptions | PictureStarts | PictureMatch
 
 
 def check_request(request: Request) -> None:
@@ -130,8 +146,12 @@ def check_request(request: Request) -> None:
             asked = [request.premise, *request.hypotheses]
         case Similarity():
             asked = [request.text, *request.others]
-        case PictureText() | PictureOptions():
-            asked = [request.question, *getattr(request, "options", ())]
+        case PictureText():
+            asked = [request.question]
+        case PictureOptions():
+            asked = [request.question, *request.options]
+        case PictureStarts():
+            asked = [request.question, *request.starts]
         case PictureMatch():
             asked = list(request.texts)
         case _:

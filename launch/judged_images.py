@@ -1,0 +1,69 @@
+"""Has a judge score the images of runs, and prints the results. For winobench judge and winobench draw --judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from winobench.runs import judgements
+
+from . import text
+
+if TYPE_CHECKING:
+    from winobench.runs.image_runs import Pictures
+    from winobench.runs.judgements import Judgement
+
+
+def judge(
+    runs: Sequence[Pictures], model: str, *, label: str | None = None, rubric: str | None = None, **how: Any
+) -> None:
+    """Judges the images of runs, and prints the results. ``how`` are options of `loading.load_responder`."""
+    from winobench import rubrics
+    from winobench.generation import judged
+    from winobench.responders import loading
+
+    for run in runs:  # before a large model is loaded
+        rubrics.choose(rubric, run.prompts)
+    responder = loading.load_responder(model, about_pictures=True, **how)
+    for run in runs:
+        found = judged.judge_pictures(run, responder, name=label or text.display_name(model), rubric=rubric)
+        _print(found)
+        print(f"the answers and scores of each image: {run.folder / judgements.FOLDER}")
+
+
+def print_models(heading: str, of_models: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
+    """Prints a table with a row for each name of values in [0, 1], and a column for each model's label."""
+    import rich.box
+    import rich.console
+    import rich.table
+    import rich.text
+
+    table = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column(heading, overflow="fold")
+    for label in of_models:
+        table.add_column(rich.text.Text(label), justify="right", no_wrap=True)
+    for row in dict.fromkeys(name for rows in of_models.values() for name in rows):
+        cells = [rich.text.Text(_cell(rows.get(row))) for rows in of_models.values()]
+        table.add_row(rich.text.Text(row.replace("_", " ")), *cells)
+    rich.console.Console().print(table)
+
+
+def _cell(entry: Mapping[str, Any] | None) -> str:
+    if entry is None:
+        return "-"
+    ends = "" if entry["low"] is None else f" [{100 * entry['low']:.0f}, {100 * entry['high']:.0f}]"
+    return f"{100 * entry['value']:.1f}{ends}"
+
+
+def _print(found: Judgement) -> None:
+    """Prints a judgement: who judged, the text that the judge read, and a table."""
+    print(f"{found.rubric}: {found.num_images:,} images and {found.num_questions:,} questions, judged by {found.who}")
+    for wording in found.wordings:
+        print(f"  {wording}")
+    if found.left_out:
+        print(f"  left out: {found.left_out:,} images, about whose prompts the rubric has no question")
+    rows = {
+        label: {f"{metric}, {group}": entry for metric, groups in metrics.items() for group, entry in groups.items()}
+        for label, metrics in found.models.items()
+    }
+    print_models("score, %", rows)

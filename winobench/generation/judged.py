@@ -1,0 +1,214 @@
+"""A judge scores the images of a run by a benchmark's rubric (`winobench.rubrics`). See `winobench.runs.judgements`."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from winobench import rubrics
+from winobench.base import files, registry, texts
+from winobench.base.errors import InputError
+from winobench.metrics import Design
+from winobench.models import holding
+from winobench.rubrics import Rubric, Score
+from winobench.runs import asking, endings, image_records, judgements, records, responses
+from winobench.runs.image_records import PictureRecord
+from winobench.runs.image_runs import Pictures
+from winobench.runs.judgements import Judgement
+from winobench.runs.requests import Picture, Request, Responder, Response
+
+_SECONDS_BETWEEN_SYNCS = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class _Asked:
+    """The questions about one image, by the keys of their answers."""
+
+    record: PictureRecord
+    keys: tuple[str, ...]
+
+
+def judge_pictures(
+    run: Pictures,
+    responder: Responder,
+    *,
+    name: str,
+    rubric: str | None = None,
+    label: str | None = None,
+    progress: bool = True,
+) -> Judgement:
+    """Scores all images of a run whose prompts fit a rubric. An interrupted call resumes when it is made again.
+
+    Args:
+      run: the images.
+      responder: the judge.
+      name: of the judge, as results show it.
+      rubric: one of `winobench.rubrics.RUBRICS`. The prompts decide when None.
+      label: names the folder, next to the rubric's name. Made of ``name`` when None.
+      progress: show answered questions and the time left.
+
+    Returns:
+      The results, which are in the run's folder, too.
+
+    Raises:
+      InputError: the rubric is unknown or fits no prompt, the judge answers no kind of question that it needs, an image
+        has changed, the folder has results of another judge, or a question got no answer.
+    """
+    texts.check_texts([name])
+    chosen = rubrics.choose(rubric, run.prompts)
+    kind = next((kind for kind in chosen.kinds if kind in responder.kinds), None)
+    if kind is None:
+        raise InputError(
+            f"{name} cannot judge by {chosen.name}, which needs {' or '.join(chosen.kinds)}: name a judge that answers"
+            f" that, as {chosen.judge} does",
+            code="kind-not-answered",
+        )
+    responder = holding.hold(responder)
+    fingerprint = dict(responder.fingerprint())
+    folder = run.folder / judgements.FOLDER / f"{chosen.name}-{label or registry.model_label(name)}"
+    _check_folder(folder, fingerprint)
+    fitting = [record for record in run.records if chosen.fits(record.prompt)]
+    wanted: dict[str, Request] = {}
+    asked = [_ask_about(run, record, chosen, kind, fingerprint, wanted) for record in fitting]
+    read = _answers(responder, folder, wanted, progress)
+    found = [[*chosen.scores(one.record.prompt, [read[key] for key in one.keys], kind)] for one in asked]
+    judgement = Judgement(
+        rubric=chosen.name,
+        version=chosen.version,
+        source=chosen.source,
+        published_judge=chosen.judge,
+        judge=name,
+        is_published=chosen.is_published(name),
+        fingerprint=fingerprint,
+        kind=kind,
+        wordings=chosen.wordings[kind],
+        images=files.digest([record.sha256 for record in fitting]),
+        num_images=len(fitting),
+        left_out=len(run.records) - len(fitting),
+        num_questions=sum(len(one.keys) for one in asked),
+        models={
+            model.label: summarise(
+                [
+                    (one.record.prompt.text, scores)
+                    for one, scores in zip(asked, found, strict=True)
+                    if one.record.model == model.label
+                ],
+                chosen,
+            )
+            for model in run.models
+        },
+    )
+    lines = [_line(one, [read[key] for key in one.keys], scores) for one, scores in zip(asked, found, strict=True)]
+    judgements.write(folder, judgement, lines)
+    return judgement
+
+
+def summarise(images: Iterable[tuple[str, Sequence[Score]]], rubric: Rubric) -> dict[str, dict[str, dict[str, Any]]]:
+    """Metric -> group -> mean with its interval, from the scores of images, each with the text of its prompt."""
+    values: dict[tuple[str, str], tuple[list[str], list[float]]] = {}
+    for text, scores in images:
+        for metric, group, value in scores:
+            of_texts, numbers = values.setdefault((metric, group), ([], []))
+            of_texts.append(text)
+            numbers.append(value)
+    entries = {place: _entry(*found) for place, found in values.items()}
+    for (metric, row), groups in rubric.macros.items():
+        parts = [entries[metric, group] for group in groups if (metric, group) in entries]
+        if parts:
+            entries[metric, row] = _macro(parts)
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for metric, group in sorted(entries, key=lambda place: place[1] != rubrics.ALL):
+        found.setdefault(metric, {})[group] = entries[metric, group]
+    return found
+
+
+def _entry(of_texts: Sequence[str], numbers: Sequence[float]) -> dict[str, Any]:
+    """A mean, and its interval, in which all numbers about images of one text depend on each other."""
+    value, low, high = (float(end[0]) for end in Design(of_texts).means(np.asarray(numbers)[:, None]))
+    return _checked(value, low, high, len(numbers), within=min(numbers) >= 0 and max(numbers) <= 1)
+
+
+def _macro(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The mean of means. Its interval recovers their variances from their intervals (Zou and Donner, 2008)."""
+    value = math.fsum(part["value"] for part in parts) / len(parts)
+    low = high = math.nan
+    if all(part["low"] is not None for part in parts):
+        below, above = (
+            math.sqrt(math.fsum((part["value"] - part[end]) ** 2 for part in parts)) / len(parts)
+            for end in ("low", "high")
+        )
+        low, high = value - below, value + above
+    within = all(0 <= part["value"] <= 1 for part in parts)
+    return _checked(value, low, high, sum(part["n"] for part in parts), within=within)
+
+
+def _checked(value: float, low: float, high: float, number: int, *, within: bool) -> dict[str, Any]:
+    ends = [None if math.isnan(end) else min(max(end, 0.0), 1.0) if within else end for end in (low, high)]
+    return {"value": value, "low": ends[0], "high": ends[1], "n": number}
+
+
+def _check_folder(folder: pathlib.Path, fingerprint: Mapping[str, Any]) -> None:
+    """Refuses a folder with the results of another judge of the same name."""
+    if not (folder / judgements.RESULTS).exists():
+        return
+    if records.digest(judgements.read(folder).fingerprint) != records.digest(fingerprint):
+        raise InputError(
+            f"{folder} has the results of a judge with other weights or options: give this one another --label",
+            code="another-run",
+        )
+
+
+def _ask_about(
+    run: Pictures,
+    record: PictureRecord,
+    rubric: Rubric,
+    kind: str,
+    fingerprint: Mapping[str, Any],
+    wanted: dict[str, Request],
+) -> _Asked:
+    """Adds the questions about an image to those that are wanted."""
+    if not image_records.is_whole(run.folder, record):
+        raise InputError(
+            f"{run.path(record)} is not the image that was generated (its SHA-256 is another): give the winobench draw"
+            " command again, which generates it again",
+            code="damaged-file",
+        )
+    requests = [*rubric.requests(record.prompt, Picture(str(run.path(record)), record.sha256), kind)]
+    keys = tuple(responses.key(fingerprint, request) for request in requests)
+    wanted.update(zip(keys, requests, strict=True))
+    return _Asked(record, keys)
+
+
+def _answers(
+    responder: Responder, folder: pathlib.Path, wanted: Mapping[str, Request], progress: bool
+) -> Mapping[str, Response]:
+    """All answers, those that are recorded already and the others. Each is on disk before it is used."""
+    answers = asking.Answers()
+    paid = hasattr(responder, "cost")
+    seconds = 0.0 if paid else _SECONDS_BETWEEN_SYNCS
+    with responses.ResponseStore(folder / records.RESPONSES, seconds_between_syncs=seconds) as store:
+        if hasattr(responder, "log_attempts"):
+            responder.log_attempts(store.folder / "attempts.jsonl")
+        asking.ask(responder, store, wanted, answers, progress=progress, label="judging")
+    failed = answers.failed | endings.incomplete(wanted, answers.read)
+    if failed:
+        raise InputError(
+            f"{len(failed):,} of {len(wanted):,} questions about images got no answer (first:"
+            f" {next(iter(failed.values()))}): give the same command again, which asks only for what is missing",
+            code="calls-failed",
+        )
+    return answers.read
+
+
+def _line(asked: _Asked, answers: Sequence[Response], scores: Sequence[Score]) -> dict[str, Any]:
+    record = asked.record
+    return {
+        **{name: getattr(record, name) for name in ("file", "sha256", "model", "seed", "number")},
+        "answers": [answer.text if answer.scores is None else list(answer.scores) for answer in answers],
+        "scores": [one._asdict() for one in scores],
+    }

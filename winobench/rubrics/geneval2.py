@@ -1,0 +1,76 @@
+"""GenEval 2's Soft-TIFA: how probable the right answer to each question about an image is (Kamath et al. 2025).
+
+Compared with facebookresearch/GenEval2 a6e82d2, evaluation.py and soft_tifa_analysis.py: a question is asked with
+"Answer in one word." behind it. Its score is the probability, among all first tokens of an answer, of the right word's
+spellings: small, capitalised, both after a blank, and digits for numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from winobench.prompts import geneval2
+from winobench.prompts.prompt_files import Prompt
+from winobench.rubrics.base import ALL, Rubric, Score
+from winobench.runs.requests import Picture, PictureOptions, PictureStarts, Request, Response
+
+_WORDING = "{} Answer in one word."
+_YES_OR_NO = ("Yes", "No")
+AM, GM = "soft_tifa_am", "soft_tifa_gm"
+
+
+def _requests(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
+    for question, answer in prompt.content["vqa_list"]:
+        asked = _WORDING.replace("{}", question)
+        if kind == PictureStarts.kind:
+            yield PictureStarts(picture, asked, spellings(question, answer))
+        else:
+            yield PictureOptions(picture, asked, _choices(question))
+
+
+def spellings(question: str, answer: str) -> tuple[str, ...]:
+    """The published code's spellings of the right answer."""
+    if not geneval2.asks_number(question):
+        return ("Yes", "yes", " yes", " Yes")
+    digits = str(geneval2.NUMBERS.index(answer) + 1)
+    return (answer, answer.capitalize(), f" {answer}", f" {answer.capitalize()}", digits, f" {digits}")
+
+
+def _choices(question: str) -> tuple[str, ...]:
+    return geneval2.NUMBERS if geneval2.asks_number(question) else _YES_OR_NO
+
+
+def _scores(prompt: Prompt, responses: Sequence[Response], kind: str) -> Iterator[Score]:
+    asked, skills = prompt.content["vqa_list"], prompt.content["skills"]
+    found = []
+    for (question, answer), response in zip(asked, responses, strict=True):
+        if kind == PictureStarts.kind:
+            found.append(math.exp(response.scores[0]))
+        else:
+            shares = [math.exp(score - max(response.scores)) for score in response.scores]
+            found.append(shares[_choices(question).index(answer)] / sum(shares))
+    # As the published code: 0 where one of them is 0.
+    geometric = math.exp(math.fsum(map(math.log, found)) / len(found)) if all(found) else 0.0
+    yield Score(AM, ALL, math.fsum(found) / len(found))
+    yield Score(GM, ALL, geometric)
+    for skill, value in zip(skills, found, strict=True):
+        yield Score(AM, skill, value)
+    yield Score(GM, prompt.category, geometric)
+
+
+RUBRICS = (
+    Rubric(
+        name="geneval2",
+        version=1,
+        description="GenEval 2's Soft-TIFA, by skill (arithmetic mean) and number of atoms (geometric mean)",
+        source="Kamath et al. 2025, arXiv:2512.16853, Section 4; github.com/facebookresearch/GenEval2 a6e82d2",
+        judge="Qwen3-VL-8B-Instruct",
+        is_published=lambda name: "qwen3-vl-8b" in name.lower(),
+        kinds=(PictureStarts.kind, PictureOptions.kind),
+        wordings={kind: (_WORDING,) for kind in (PictureStarts.kind, PictureOptions.kind)},
+        fits=lambda prompt: geneval2.has_questions(prompt.content),
+        requests=_requests,
+        scores=_scores,
+    ),
+)

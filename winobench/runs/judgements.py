@@ -1,0 +1,76 @@
+"""What automatic judges say of the images of a run, by the rubrics of benchmarks. People's labels are elsewhere.
+
+judged/<rubric>-<judge>/responses/       the judge's answers (`winobench.runs.responses`)
+judged/<rubric>-<judge>/scores.jsonl     a line an image: file, sha256, model, seed, number, answers, scores
+judged/<rubric>-<judge>/results.json     `Judgement`, once all images are judged
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from winobench.base import files, json_files, options
+from winobench.base.errors import InputError
+
+FOLDER, RESULTS, SCORES = "judged", "results.json", "scores.jsonl"
+
+Results = Mapping[str, Mapping[str, Mapping[str, Mapping[str, Any]]]]
+"""Label of a model -> metric -> group -> value, low, high (95%, None for one prompt), n (numbers of the mean)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Judgement:
+    """The results of one rubric by one judge."""
+
+    rubric: str
+    version: int
+    source: str  # paper and code of the rubric
+    published_judge: str
+    judge: str  # the name that was given
+    is_published: bool  # whether that is the published judge
+    fingerprint: Mapping[str, Any]  # of the judge
+    kind: str  # of the requests
+    wordings: tuple[str, ...]  # that the judge has read, with {} for a question or prompt
+    images: str  # SHA-256 of the judged images' digests, in their order
+    num_images: int
+    left_out: int  # images whose prompts the rubric does not fit
+    num_questions: int
+    models: Results
+
+    @property
+    def who(self) -> str:
+        """The judge in words, with the published one where it is another."""
+        return self.judge if self.is_published else f"{self.judge} (published: {self.published_judge})"
+
+
+def write(folder: pathlib.Path, judgement: Judgement, scores: Iterable[Mapping[str, Any]]) -> None:
+    """Writes the scores of images, and after them the results."""
+    with files.writing(folder):
+        files.write_text(folder / SCORES, "".join(json.dumps(one) + "\n" for one in scores))
+        files.write_text(folder / RESULTS, json.dumps(dataclasses.asdict(judgement), indent=2) + "\n")
+
+
+def read(folder: str | os.PathLike) -> Judgement:
+    """The results in a folder of ``judged``.
+
+    Raises:
+      InputError: they are missing or damaged.
+    """
+    path = pathlib.Path(folder) / RESULTS
+    advice = "give the same winobench judge command again"
+    value = json_files.read_object(path, advice)
+    names = {field.name for field in dataclasses.fields(Judgement)}
+    whole = value.keys() == names and isinstance(value["models"], dict) and isinstance(value["wordings"], list)
+    if not whole:
+        raise InputError(f"{path} holds {options.quote(value)}, not results of a judge: {advice}", code="damaged-file")
+    return Judgement(**{**value, "wordings": tuple(value["wordings"])})
+
+
+def read_all(run: str | os.PathLike) -> list[Judgement]:
+    """The finished judgements of a run of images, by their folders' names."""
+    return [read(path.parent) for path in sorted((pathlib.Path(run) / FOLDER).glob(f"*/{RESULTS}"))]
