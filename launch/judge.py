@@ -17,6 +17,8 @@ Judges the images of winobench draw by the rubric of their benchmark (docs/howto
 
   winobench draw --config=pictures --config.prompts=geneval2:FILE --config.model=sd21-base
   winobench judge RUN --model=qwen3-vl-8b --dtype=bfloat16
+  winobench judge RUN RUN --model=openai:gpt-4o
+  winobench judge RUN --model=qwen3-vl-8b --rubric=vqa_score
 
 A judge is a vision-language model, also a hosted one, or a scorer such as CLIP. Without --rubric, the prompts decide:
 
@@ -29,6 +31,9 @@ the judge and the text that it reads. They are in RUN/judged/<rubric>-<judge>.
 _MODEL = flags.DEFINE_string("model", None, "The judge: a name, folder, hub id, openai:MODEL, or anthropic:MODEL.")
 _RUBRIC = flags.DEFINE_string("rubric", None, "The rubric; by default the first that fits the prompts.")
 _LABEL = flags.DEFINE_string("label", None, "The judge's name in results and folders; by default the model's.")
+_API = flags.DEFINE_string(
+    "api", None, "Options of a hosted judge as name=value with commas, as --config.api of winobench eval has them."
+)
 _DTYPE = flags.DEFINE_enum("dtype", "float32", options.DTYPES, "Compute dtype of a model with weights.")
 _BATCH_SIZE = flags.DEFINE_integer("batch_size", None, "Images at once on each device.", lower_bound=1)
 _MODEL_PARALLEL = flags.DEFINE_integer("model_parallel", 1, "Devices that share one copy of the judge.", lower_bound=1)
@@ -52,6 +57,7 @@ def main(words: list[str]) -> None:
         _MODEL.value,
         label=_LABEL.value,
         rubric=_RUBRIC.value,
+        hosted=options.settings().or_none().check("--api", _API.value),
         dtype=_DTYPE.value,
         batch_size=_BATCH_SIZE.value,
         model_parallel=_MODEL_PARALLEL.value,

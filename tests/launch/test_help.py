@@ -25,12 +25,13 @@ SAID = {
     "plan": ["--accelerator", "--devices", "--price", "--config.model", "v5e", "h100"],
     "draw": ["--config.prompts", "--config.seeds", "t2i_compbench:FILE_OR_FOLDER", "--processes", "pictures.html"],
     "caption": ["--question", "--max_tokens", "captions.jsonl"],
+    "judge": ["--rubric", "--label", "geneval2", "RUN/judged/<rubric>-<judge>"],
     "compare": ["--rater", "--judge", "RUN:MODEL"],
     "edit": ["--config.strengths", "--config=edit:denoise"],
     "write_items": ["--annotate", "--finish", "--config.offensive", "--config.checks.known", "Tree-of-Experts"],
 }
 SPECS = configuration.config_names()
-OWN = {"--judge": "compare", "--question": "caption", "--annotate": "write_items", "--list_tasks": "eval"}
+OWN = {"--rater": "compare", "--question": "caption", "--annotate": "write_items", "--list_tasks": "eval"}
 
 
 @pytest.fixture(scope="module")

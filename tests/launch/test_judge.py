@@ -1,0 +1,116 @@
+"""GenEval 2 from the command line: generated, judged, killed and resumed in both stages, and by hosted judges."""
+
+import json
+import re
+
+import pytest
+
+from tests import launching, tiny_language_models
+from tests.generation import fakes
+from tests.responders import api_server
+from tests.rubrics.test_geneval2 import ROWS, write
+from tests.tiny_vision_language import write_vision_language
+from winobench.prompts.named_sets import read_prompts
+from winobench.runs import judgements
+
+DRAW = ["--config=pictures:debug", "--config.model=clevr-tiny", "--config.batch_size=1"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick():
+    with pytest.MonkeyPatch.context() as patch:
+        tiny_language_models.compile_quickly(patch)
+        yield
+
+
+@pytest.fixture
+def source(tmp_path):
+    rows = [row | {"prompt": f"{row['prompt']} {number}"} for number in range(6) for row in ROWS]
+    return write(tmp_path / "geneval2_data.jsonl", rows)
+
+
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory):
+    return write_vision_language(tmp_path_factory.mktemp("qwen"), "qwen3_vl")
+
+
+@pytest.mark.slow
+def test_generated_and_judged_with_kills_is_the_same_as_at_once(source, qwen, tmp_path):
+    """Nothing is generated or asked twice: records and responses stand once each."""
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    status, out, err = launching.launch(
+        "launch.draw", *DRAW, f"--config.prompts={source}", f"--workdir={whole}", f"--judge={qwen}"
+    )
+    assert (status, "geneval2: 12 images and 30 questions, judged by" in out) == (0, True), err
+    assert "(published: Qwen3-VL-8B-Instruct)" in out
+    assert "{} Answer in one word." in out
+    assert "soft tifa gm, 3 atoms" in out
+    words = [*DRAW, f"--config.prompts={source}", f"--workdir={killed}"]
+    launching.kill(
+        launching.start("launch.draw", *words, cwd=tmp_path), lambda: len([*killed.glob("pictures/*/0/*.png")]) >= 3
+    )
+    drawn = len([*killed.glob("pictures/*/0/*.png")])
+    assert launching.launch("launch.draw", *words)[0] == 0
+    lines = [line for path in sorted(killed.glob("drawn/part-*")) for line in path.read_text().splitlines()]
+    assert 12 <= len(lines) <= 13  # one image may have had no record yet
+    assert drawn < 12
+    words = [killed, f"--model={qwen}", "--batch_size=1"]
+    folder = killed / "judged" / f"geneval2-{qwen.name}"
+
+    def answered():
+        return [line for path in folder.glob("responses/part-*") for line in path.read_text().splitlines()]
+
+    launching.kill(launching.start("launch.judge", *words, cwd=tmp_path), lambda: len(answered()) >= 3)
+    before = len(answered())
+    assert (before < 30, (folder / "results.json").exists()) == (True, False)
+    status, out, err = launching.launch("launch.judge", *words)
+    assert status == 0, err
+    keys = [json.loads(line)["key"] for line in answered() if line.endswith("}")]
+    assert (len(keys), len(set(keys))) == (30, 30)
+    (once,), (again,) = judgements.read_all(whole), judgements.read_all(killed)
+    for label, metrics in once.models.items():
+        for metric, groups in metrics.items():
+            for group, entry in groups.items():
+                assert again.models[label][metric][group]["value"] == pytest.approx(entry["value"], rel=1e-4)
+    status, out, err = launching.launch("launch.judge", *words)
+    assert (status, "all 30 responses are recorded: nothing to ask" in err) == (0, True), err
+
+
+def test_a_hosted_judge_chooses_among_options(monkeypatch, source, tmp_path):
+    run = fakes.draw(tmp_path / "run", "a", prompts=read_prompts(source, limit=2))
+    with api_server.running_with_keys(monkeypatch) as server:
+        server.answer = lambda prompt: "one" if "How many" in str(prompt) else "Yes"
+        words = [run.folder, f"--model=openai:m@{server.address}/v1", "--api=logprobs=false,votes=1"]
+        status, out, err = launching.launch("launch.judge", *words)
+        assert (status, "2 images and 5 questions" in out) == (0, True), err
+        calls = len(server.calls)
+        assert launching.launch("launch.judge", *words)[0] == 0
+        assert len(server.calls) == calls
+    (found,) = judgements.read_all(run.folder)
+    assert (found.kind, found.is_published) == ("picture_options", False)
+    assert re.search(r"soft tifa am, count +50\.0", out), out
+    values = {group: entry["value"] for group, entry in found.models["a"]["soft_tifa_am"].items()}
+    assert values == pytest.approx({"all": 0.75, "count": 0.5, "attribute": 1, "position": 1, "object": 1})
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "no run is named"),
+        (["RUN"], "no judge is named: give --model=JUDGE"),
+        (["absent", "--model=m"], "absent does not exist"),
+        (["RUN", "--model=m", "--rubric=other"], "'other' is unknown"),
+        (["RUN", "--model=clip-vit-b32", "--rubric=geneval2"], "hold no questions for it"),
+    ],
+)
+def test_bad_words_are_one_sentence(tmp_path, words, said):
+    run = fakes.draw(tmp_path / "run", "a")
+    words = [run.folder if word == "RUN" else word for word in words]
+    launching.refuse("launch.judge", *words, named=[said])
+
+
+def test_a_judge_of_prompts_without_questions_is_refused_before_anything_is_generated(tmp_path):
+    (path := tmp_path / "own.txt").write_text("a cat\n")
+    words = [*DRAW, f"--config.prompts={path}", f"--workdir={tmp_path / 'run'}", "--judge=qwen3-vl-8b"]
+    launching.refuse("launch.draw", *words, named=["no rubric fits the prompts"])
+    assert not (tmp_path / "run").exists()
