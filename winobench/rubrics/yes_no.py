@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +17,9 @@ def read(text: str | None) -> bool | None:
     return {"yes": True, "no": False}.get(found[1].lower()) if found else None
 
 
-def with_parents(answers: Mapping[int, bool], parents: Mapping[int, Sequence[int]], *, cascading: bool) -> dict[int, bool]:
+def with_parents(
+    answers: Mapping[int, bool], parents: Mapping[int, Sequence[int]], *, cascading: bool
+) -> dict[int, bool]:
     """Answers, in which a question is wrong where one that it depends on is. 0 is not a question.
 
     With ``cascading``, questions that were made wrong make those after them wrong.
@@ -34,3 +37,9 @@ def is_yes(response: Response) -> bool:
     if response.scores is not None:
         return response.scores[0] > response.scores[1]
     return read(response.text) is True
+
+
+def share_of_yes(response: Response) -> float:
+    """P(yes) / (P(yes) + P(no)) of a response to the options yes and no, in this order."""
+    yes, no = response.scores
+    return 1 / (1 + math.exp(min(no - yes, 700)))
