@@ -1,8 +1,8 @@
 """GenAI-Bench's prompts and their skills (Li et al. 2024, arXiv:2406.13743), from its two JSON files.
 
-``genai_image.json`` has a prompt for each number of five digits, ``genai_skills.json`` the numbers of each skill. The
-second lies next to the first. BaiqiL/GenAI-Bench-1600 has 1,600 prompts, zhiqiulin/GenAI-Bench-527 those of the VQAScore
-paper. Read as t2v_metrics 6ecb74f reads them (dataset.py, genai_bench/evaluate.py).
+``genai_image.json`` has a prompt for each number of five digits. ``genai_skills.json``, next to it, has the numbers of
+each skill. BaiqiL/GenAI-Bench-1600 has 1,600 prompts, zhiqiulin/GenAI-Bench-527 the VQAScore paper's 527. Both are read
+as in t2v_metrics 6ecb74f (dataset.py, genai_bench/evaluate.py).
 """
 
 from __future__ import annotations

@@ -26,10 +26,10 @@ _ADVICE = 'write {"prompt": ..., "phrases": [...]} for each prompt'
 _ARTICLES = ("a", "an", "the")
 _LONGEST = 5  # words of a phrase
 # Words that no phrase of the template has.
-_OTHERS = frozenset(
-    "in on at with to by from near next above below under over behind beside inside against for that which who is are"
-    " was were has have".split()
-)
+_OTHERS = """
+in on at with to by from near next above below under over behind beside inside against for that which who is are was
+were has have
+"""
 _WORD = re.compile(r"[A-Za-z'-]+")
 
 
@@ -52,7 +52,7 @@ def _is_phrase(phrase: str) -> bool:
     return (
         1 <= len(words) <= _LONGEST
         and all(map(_WORD.fullmatch, words))
-        and not _OTHERS.intersection(words)
+        and not set(_OTHERS.split()).intersection(words)
         and not any(word in _ARTICLES for word in words[1:])
     )
 

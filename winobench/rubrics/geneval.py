@@ -22,10 +22,11 @@ _IS_THERE = "Is there {} in this image? Answer yes or no."
 _HOW_MANY = "How many objects of this kind are in this image: {}? Answer with a number."
 _WHERE = "Is the {} {} the {} in this image? Answer yes or no."
 _PLACES = {"left of": "to the left of", "right of": "to the right of", "above": "above", "below": "below"}
-_WORDS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
-    " eighteen nineteen twenty"
-).split()
+_UP_TO_TWENTY = """
+zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
+nineteen twenty
+"""
+_WORDS = _UP_TO_TWENTY.split()
 _NUMBER = re.compile(r"\b(\d+|no|none|" + "|".join(_WORDS) + r")\b", re.IGNORECASE)
 
 

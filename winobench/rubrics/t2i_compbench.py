@@ -2,11 +2,11 @@
 
 Compared with Karine-Huang/T2I-CompBench 1b70949:
 
-- ``blip_vqa`` for color, shape and texture (BLIPvqa_eval): the product over noun phrases of P(yes), where no is the only
-  other answer, of the question "<phrase>?". The published code rounds each to four digits.
+- ``blip_vqa`` for color, shape and texture (BLIPvqa_eval): the product over noun phrases of P(yes) to the question
+  "<phrase>?", where no is the only other answer. The published code rounds each number to four digits.
 - ``clip_score`` for non_spatial (CLIPScore_eval): the cosine of image and prompt.
-- ``mllm`` for every category (MLLM_eval/gpt4v_eval.py): a vision-language model gives scores from 0 to 100, of which the
-  mean counts, and 0 where it gives none.
+- ``mllm`` for every category (MLLM_eval/gpt4v_eval.py): a vision-language model gives scores from 0 to 100. Their mean
+  counts, and 0 where it gives none.
 
 Left out: UniDet for spatial, 3d_spatial and numeracy, the 3-in-1 for complex, which needs it, and ShareGPT4V's chain of
 two questions. Noun phrases: see `winobench.prompts.t2i_compbench`.
@@ -49,8 +49,8 @@ _OF_PLACES = """You are my assistant to identify objects and their spatial layou
 _OF_ACTIONS = """You are my assistant to identify the actions, events, objects and their relationships in the image. \
             According to the image, evaluate if the text \"{prompt}\" is correctly portrayed in the image. \
             Give a score from 0 to 100, according the criteria: \n\
-                5: the image accurately portrayed the actions, events and relationships between objects described in the\
- text. \
+                5: the image accurately portrayed the actions, events and relationships between objects described in\
+ the text. \
                 4: the image portrayed most of the actions, events and relationships but with minor discrepancies. \
                 3: the image depicted some elements, but action relationships between objects are not correct. \
                 2: the image failed to convey the full scope of the text. \

@@ -1,8 +1,8 @@
 """VQAScore of the prompt: GenAI-Bench's rubric, and one for any other prompts (Lin et al. 2024, Li et al. 2024).
 
-Compared with linzhiqiu/t2v_metrics 6ecb74f, genai_bench/evaluate.py: the mean over the images of a skill, and over those
-of any skill. A judge on this computer is asked by its family's published question and answer. A hosted one is asked as
-below, and its score is the probability of yes.
+Compared with linzhiqiu/t2v_metrics 6ecb74f, genai_bench/evaluate.py: the mean over the images of a skill, and over the
+images of any skill. A local judge reads its family's published question. A hosted one reads the question below, and the
+score is its probability of yes.
 """
 
 from __future__ import annotations
