@@ -261,7 +261,7 @@ def test_verdicts_on_images_that_were_generated_again(viewed, tmp_path):
     write_verdicts(folder, [dataclasses.replace(first, sha256="0" * 64), *others])
     found = {image["file"]: image["verdict"] for image in documents.drawn_document(folder, "drawn")["images"]}
     assert found[first.file] is None
-    assert all(found[one.file] == {"correct": one.correct, "found": one.found} for one in others)
+    assert all(found[one.file] == {"correct": one.correct, "found": one.found, "judge": one.judge} for one in others)
     (folder / others[0].file).unlink()
     assert others[0].file not in {image["file"] for image in documents.drawn_document(folder, "drawn")["images"]}
 

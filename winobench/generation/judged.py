@@ -71,6 +71,7 @@ def judge_pictures(
     responder = holding.hold(responder)
     fingerprint = dict(responder.fingerprint())
     folder = run.folder / judgements.FOLDER / f"{chosen.name}-{label or registry.model_label(name)}"
+    chosen.check_judge(name, fingerprint, kind)
     _check_folder(folder, fingerprint)
     fitting = [record for record in run.records if chosen.fits(record.prompt)]
     wanted: dict[str, Request] = {}

@@ -13,7 +13,7 @@ from winobench.clevr.captions import Thing
 from winobench.clevr.objects import SceneObject
 from winobench.models.clevr_verifier import ClevrVerifier
 from winobench.prompts import grammar
-from winobench.runs.verdicts import Verdict, write_verdicts
+from winobench.runs.verdicts import VERIFIER, Verdict, write_verdicts
 
 if TYPE_CHECKING:
     from winobench.runs.image_runs import Pictures
@@ -46,7 +46,7 @@ def verify(run: Pictures, verifier: ClevrVerifier | None = None) -> dict[str, Ve
                 | {"right": round(one.right, 3), "down": round(one.down, 3)}
                 for one in objects
             ]
-            verdicts.append(Verdict(record.file, record.sha256, correct, found))
+            verdicts.append(Verdict(record.file, record.sha256, correct, found, VERIFIER))
     write_verdicts(run.folder, verdicts)
     return {verdict.file: verdict for verdict in verdicts}
 

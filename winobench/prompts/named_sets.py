@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from winobench.base import files, json_files, options
 from winobench.base.errors import InputError
+from winobench.prompts import genai_bench as genai_files
 from winobench.prompts import geneval2 as geneval2_files
 from winobench.prompts import grammar
+from winobench.prompts import t2i_compbench as compbench_files
 from winobench.prompts.prompt_files import Prompt, make_prompt, table_rows, text_lines
 
 DRAWBENCH_CATEGORIES = ("Colors", "Conflicting", "Counting", "DALL-E", "Gary Marcus et al.", "Positional")
@@ -88,7 +90,10 @@ def drawbench(file: str) -> list[Prompt]:
 
 
 def t2i_compbench(place: str) -> list[Prompt]:
-    """T2I-CompBench's validation prompts (Huang et al. 2023), from a ``<category>_val.txt`` or all of a folder."""
+    """T2I-CompBench's validation prompts (Huang et al. 2023), from a ``<category>_val.txt`` or all of a folder.
+
+    Where ``<category>_val_phrases.jsonl`` lies next to it, the content of each has its noun ``phrases``.
+    """
     path = pathlib.Path(files.user_path(place or "."))
     found = sorted(path.glob(f"*{_COMPBENCH_SUFFIX}.txt")) if path.is_dir() else [_file("t2i_compbench", place)]
     if not found:
@@ -96,9 +101,21 @@ def t2i_compbench(place: str) -> list[Prompt]:
     prompts = []
     for file in found:
         category = file.stem.removesuffix(_COMPBENCH_SUFFIX)
-        for number, line in text_lines(file):
-            prompts.append(make_prompt(f"line {number} of {file}", line, id=f"{category}-{number}", category=category))
+        lines = [(number, line.strip()) for number, line in text_lines(file)]
+        phrases = compbench_files.read_phrases(
+            file.with_name(f"{file.stem}_phrases.jsonl"), {line for _, line in lines}
+        )
+        for number, line in lines:
+            content = {"phrases": phrases[line]} if phrases else None
+            fields = {"id": f"{category}-{number}", "category": category, "content": content}
+            prompts.append(make_prompt(f"line {number} of {file}", line, **fields))
     return prompts
+
+
+def genai_bench(place: str) -> list[Prompt]:
+    """GenAI-Bench's prompts, from its ``genai_image.json`` or its folder. See `winobench.prompts.genai_bench`."""
+    path = pathlib.Path(files.user_path(place or "."))
+    return genai_files.read(path / genai_files.PROMPTS if path.is_dir() else _file("genai_bench", place))
 
 
 def clevr(count: str) -> list[Prompt]:
@@ -116,6 +133,7 @@ NAMED_SETS: Mapping[str, NamedSet] = {
     "partiprompts": NamedSet(partiprompts, ":FILE", "PartiPrompts, PartiPrompts.tsv"),
     "drawbench": NamedSet(drawbench, ":FILE", "the 104 prompts of DrawBench that DiffusionITM takes, CSV"),
     "t2i_compbench": NamedSet(t2i_compbench, ":FILE_OR_FOLDER", "T2I-CompBench, *_val.txt"),
+    "genai_bench": NamedSet(genai_bench, ":FILE_OR_FOLDER", "GenAI-Bench, genai_image.json and genai_skills.json"),
 }
 """Name -> set."""
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from winobench.base import near_names, options
 from winobench.base.errors import InputError
 from winobench.prompts.prompt_files import Prompt
-from winobench.rubrics import geneval2
+from winobench.rubrics import geneval, geneval2, t2i_compbench, vqa_score
 from winobench.rubrics.base import ALL, Rubric, Score
 
-RUBRICS = {rubric.name: rubric for module in (geneval2,) for rubric in module.RUBRICS}
+RUBRICS = {rubric.name: rubric for module in (geneval2, geneval, t2i_compbench, vqa_score) for rubric in module.RUBRICS}
 """Name -> rubric, those of one benchmark before those of any prompt."""
 
 __all__ = ["ALL", "RUBRICS", "Rubric", "Score", "choose"]

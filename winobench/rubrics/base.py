@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from winobench.base.errors import InputError
 from winobench.prompts.prompt_files import Prompt
-from winobench.runs.requests import Picture, Request, Response
+from winobench.runs.requests import Picture, PictureMatch, Request, Response
 
 ALL = "all"
 """The group of scores that count for the benchmark as a whole."""
@@ -38,6 +39,7 @@ class Rubric:
       requests: ``requests(prompt, picture, kind) -> requests``: always the same ones in the same order.
       scores: ``scores(prompt, responses, kind) -> scores`` of one image, from the responses in the requests' order.
       macros: (metric, row) -> groups. The row's value is the plain mean of the groups' means.
+      scorers: names of scorers whose scores ``picture_match`` may be, as in a fingerprint. Any where empty.
     """
 
     name: str
@@ -52,3 +54,14 @@ class Rubric:
     requests: Callable[[Prompt, Picture, str], Sequence[Request]]
     scores: Callable[[Prompt, Sequence[Response], str], Sequence[Score]]
     macros: Mapping[tuple[str, str], tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    scorers: tuple[str, ...] = ()
+
+    def check_judge(self, name: str, fingerprint: Mapping[str, Any], kind: str) -> None:
+        """Refuses a judge whose scores of matching texts mean something else, such as cosines for probabilities."""
+        found = fingerprint.get("match", fingerprint).get("scorer")
+        if kind == PictureMatch.kind and self.scorers and found not in self.scorers:
+            raise InputError(
+                f"{name} cannot judge by {self.name}, whose scores are those of {' or '.join(self.scorers)}, not of"
+                f" {found}: name a judge such as {self.judge}",
+                code="wrong-kind-of-model",
+            )

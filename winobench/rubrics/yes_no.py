@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -36,3 +37,9 @@ def is_yes(response: Response) -> bool:
     if response.scores is not None:
         return response.scores[0] > response.scores[1]
     return read(response.text) is True
+
+
+def share_of_yes(response: Response) -> float:
+    """P(yes) / (P(yes) + P(no)) of a response to the options yes and no, in this order."""
+    yes, no = response.scores
+    return 1 / (1 + math.exp(min(no - yes, 700)))

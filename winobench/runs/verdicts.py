@@ -1,11 +1,14 @@
 """What a verifier, a detector or people say of generated images: does one show what its prompt asks for?
 
-verdicts.jsonl      in the run's folder, a line an image: ``file``, ``sha256``, ``correct``, ``found``
+verdicts.jsonl      in the run's folder, a line an image: ``file``, ``sha256``, ``correct``, ``found``, ``judge``
+
+A file has the verdicts of one judge. A vision-language model's are in ``judged`` (`winobench.runs.judgements`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from winobench.runs.image_runs import Pictures
 
 NAME = "verdicts.jsonl"
+VERIFIER, GENEVAL_DETECTOR = "CLEVR verifier", "GenEval detector"
+"""Judges: `winobench.models.clevr_verifier`, and the published Mask2Former with CLIP."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +36,7 @@ class Verdict:
     sha256: str  # of the image that was judged
     correct: bool
     found: Any = None  # in the image, as JSON values
+    judge: str = VERIFIER  # who judged. Files of earlier versions, which lack it, are the verifier's
 
 
 def write_verdicts(folder: str | os.PathLike, verdicts: Iterable[Verdict]) -> pathlib.Path:
@@ -50,13 +56,25 @@ def read_verdicts(folder: str | os.PathLike) -> dict[str, Verdict]:
     for number, value in json_files.read_lines(path):
         try:
             one = Verdict(**value)
-            whole = isinstance(one.file, str) and isinstance(one.sha256, str) and isinstance(one.correct, bool)
+            whole = isinstance(one.correct, bool)
+            whole &= all(isinstance(text, str) for text in (one.file, one.sha256, one.judge))
         except TypeError:
             whole = False
         if not whole:
             raise InputError(f"line {number} of {path} is {options.quote(value)}, no verdict: judge the images again")
         found[one.file] = one
+        if len(judges := {other.judge for other in (one, *itertools.islice(found.values(), 1))}) > 1:
+            raise InputError(
+                f"line {number} of {path} is by another judge than those before it ({' and '.join(sorted(judges))}):"
+                " judge the images again",
+                code="contradicting-rows",
+            )
     return found
+
+
+def judge_of(verdicts: Mapping[str, Verdict]) -> str | None:
+    """Who gave the verdicts of a run. None without any."""
+    return next((one.judge for one in verdicts.values()), None)
 
 
 def verdict_on(record: PictureRecord, verdicts: dict[str, Verdict]) -> bool | None:

@@ -122,7 +122,9 @@ def drawn_document(path: str | os.PathLike, slug: str) -> dict[str, Any]:
                 "number": record.number,
                 "prompt": record.prompt.text,
                 "category": record.prompt.category,
-                "verdict": None if verdict is None else {"correct": verdict.correct, "found": verdict.found},
+                "verdict": None
+                if verdict is None
+                else {name: getattr(verdict, name) for name in ("correct", "found", "judge")},
                 "judgements": judged.get(record.file, {}),
             }
         )

@@ -13,7 +13,7 @@ from winobench.report.cells import NUMBER_COLUMNS, Cell, Table, TableRow
 from winobench.report.figures import Mark, Panel
 from winobench.report.sections.shared import ReportData, Section
 from winobench.report.wording import short_interval
-from winobench.runs.verdicts import generation_accuracy, read_verdicts
+from winobench.runs.verdicts import generation_accuracy, judge_of, read_verdicts
 
 _TASK = "clevr"
 _FEWEST = 4  # points of a correlation
@@ -27,6 +27,7 @@ class _Point:
     skill: str  # sub-task and category of prompts
     judged: dict[str, Any]  # entries of the two accuracies: "value", "low", "high", "n"
     drawn: dict[str, Any]
+    judge: str  # of the generated images
 
 
 def generation_section(report_data: ReportData) -> Section | None:
@@ -44,8 +45,7 @@ def generation_section(report_data: ReportData) -> Section | None:
         [
             "Each point is a skill of a model. Across: how often it tells the true caption of a rendered scene from a "
             "false one (the task clevr; chance 50%). Up: how often images that it generated show what their prompts"
-            " ask "
-            "for, by a detector that is not a diffusion model.",
+            f" ask for, judged by the {' and the '.join(dict.fromkeys(point.judge for point in points))}.",
             _correlation(points),
         ],
         legend=marks,
@@ -64,13 +64,14 @@ def _points(report_data: ReportData, number: int) -> list[_Point]:
         return []
     found = []
     for pictures in report_data.drawn:
-        of_models = generation_accuracy(pictures, read_verdicts(pictures.folder))
+        verdicts = read_verdicts(pictures.folder)
+        of_models = generation_accuracy(pictures, verdicts)
         for model in pictures.models:
             if model.fingerprint == weights:
                 for skill, drawn in of_models[model.label].items():
                     judged = record.results.get(f"{skill}/accuracy")
                     if judged is not None:
-                        found.append(_Point(number, skill, judged, drawn))
+                        found.append(_Point(number, skill, judged, drawn, judge_of(verdicts)))
     return found
 
 
@@ -110,7 +111,7 @@ def _table(report_data: ReportData, points: list[_Point]) -> Table:
 
 
 def _record(report_data: ReportData, point: _Point) -> dict[str, Any]:
-    record = {"run": report_data.runs[point.run].label, "skill": point.skill}
+    record = {"run": report_data.runs[point.run].label, "skill": point.skill, "drawn_judge": point.judge}
     for name in ("judged", "drawn"):
         record |= {f"{name}_{key}": getattr(point, name)[key] for key in NUMBER_COLUMNS}
     return record

@@ -57,7 +57,7 @@ function Gallery({ drawn, slug, parameters }) {
     ${!shown.length && html`<p class="empty">No image passes the filters. <a href=${link(['images', slug])}>Show all images.</a></p>`}
     <${Pages} total=${shown.length} size=${SIZE} page=${page} onPage=${next => change({ page: next ? next + 1 : '' })} />
     ${images.length > 0 && html`<${SaveTable} caption="Generated images" name="images" columns=${columns(people(drawn))} rows=${images} />`}
-    <${Accuracy} accuracy=${drawn.accuracy} />
+    <${Accuracy} accuracy=${drawn.accuracy} judge=${drawn.images.find(image => image.verdict)?.verdict.judge} />
     <${Large} image=${images[open]} place=${open} total=${images.length} slug=${slug} onShow=${show} />`
 }
 
@@ -109,7 +109,7 @@ function Large({ image, place, total, slug, onShow }) {
     <img src=${source.picture(slug, image.file)} alt=${image.prompt} />
     <p><strong>${image.prompt}</strong></p>
     <p class="about"><span>${image.model}</span><span>seed ${image.seed}</span><span>number ${image.number}</span>${image.category && html`<span>${words(image.category)}</span>`}${sign(image)}</p>
-    ${image.verdict && html`<p>The verifier found: ${image.verdict.found?.length ? '' : 'nothing.'}</p>${image.verdict.found?.length > 0 && html`<ul>${image.verdict.found.map(one => html`<li>${foundText(one)}</li>`)}</ul>`}`}
+    ${image.verdict && html`<p>${image.verdict.judge} found: ${image.verdict.found?.length ? '' : 'nothing.'}</p>${image.verdict.found?.length > 0 && html`<ul>${image.verdict.found.map(one => html`<li>${foundText(one)}</li>`)}</ul>`}`}
     ${Object.entries(image.judgements ?? {}).map(([person, label]) => html`<p>${person}: ${words(String(label))}</p>`)}
     <p class="steps">
       <button type="button" disabled=${place <= 0} onClick=${() => onShow(place - 1)}>Previous<kbd>←</kbd></button>
@@ -119,7 +119,7 @@ function Large({ image, place, total, slug, onShow }) {
       <button type="button" onClick=${() => onShow(-1)}>Close<kbd>Esc</kbd></button></p>`}</dialog>`
 }
 
-// What a verifier found, as words: the texts of its values, then its numbers.
+// What a judge found, as words: the texts of its values, then its numbers.
 function foundText(one) {
   if (!one || typeof one !== 'object') return String(one)
   const entries = Object.entries(one)
@@ -128,10 +128,10 @@ function foundText(one) {
   return [texts.join(' '), ...others].filter(Boolean).join(', ')
 }
 
-function Accuracy({ accuracy }) {
+function Accuracy({ accuracy, judge }) {
   const rows = Object.entries(accuracy ?? {}).flatMap(([model, byCategory]) => Object.entries(byCategory).map(([category, entry]) => ({ model, category, ...entry })))
   if (!rows.length) return null
-  return html`<h2>Verified accuracy</h2><${Table} caption="Share of images that the verifier found right, in percent with 95% intervals" name="generation-accuracy" rows=${rows} rowKey=${({ model, category }) => `${model} ${category}`} columns=${[
+  return html`<h2>Verified accuracy</h2><${Table} caption=${`Share of images that are right by the ${judge}, in percent with 95% intervals`} name="generation-accuracy" rows=${rows} rowKey=${({ model, category }) => `${model} ${category}`} columns=${[
     { key: 'model', label: 'model' },
     { key: 'category', label: 'category', value: ({ category }) => words(category) },
     ...['value', 'low', 'high'].map(key => ({ key, label: key, isNumber: true, value: row => 100 * row[key], cell: row => percent(row[key]) })),

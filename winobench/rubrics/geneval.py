@@ -1,0 +1,140 @@
+"""GenEval by a vision-language model: each object, number, colour and place that a prompt asks for is a question.
+
+GenEval's published judge is Mask2Former with CLIP for colours (Ghosh et al. 2023, arXiv:2310.11513). The questions here
+and their wording are ours. The rule is the published one (djghosh13/geneval af4902f, evaluation/evaluate_images.py): an
+image is correct if all that it must include is there, and nothing that it must exclude. The overall value is the plain
+mean over tags (evaluation/summary_scores.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from winobench.prompts.geneval import SKILLS
+from winobench.prompts.prompt_files import Prompt
+from winobench.rubrics import yes_no
+from winobench.rubrics.base import ALL, Rubric, Score
+from winobench.runs.requests import Picture, PictureText, Request, Response
+
+_IS_THERE = "Is there {} in this image? Answer yes or no."
+_HOW_MANY = "How many objects of this kind are in this image: {}? Answer with a number."
+_WHERE = "Is the {} {} the {} in this image? Answer yes or no."
+_PLACES = {"left of": "to the left of", "right of": "to the right of", "above": "above", "below": "below"}
+_UP_TO_TWENTY = """
+zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
+nineteen twenty
+"""
+_WORDS = _UP_TO_TWENTY.split()
+_NUMBER = re.compile(r"\b(\d+|no|none|" + "|".join(_WORDS) + r")\b", re.IGNORECASE)
+
+
+class Question(NamedTuple):
+    """A question, and which answers are right: yes, or a number of at least ``least`` and below ``limit``."""
+
+    text: str
+    least: int | None = None
+    limit: float = float("inf")
+
+
+def questions(content: Mapping[str, Any]) -> list[Question]:
+    """The questions about the image of a row of ``evaluation_metadata.jsonl``."""
+    include, exclude = content["include"], content.get("exclude", [])
+    limits: dict[str, int] = {}
+    for row in exclude:
+        limits[row["class"]] = min(row["count"], limits.get(row["class"], row["count"]))
+    found = []
+    for row in include:
+        name = f"{row['color']} {row['class']}" if "color" in row else row["class"]
+        if row["count"] > 1 or (row["class"] in limits and "color" not in row):
+            limit = float("inf") if "color" in row else limits.pop(row["class"], float("inf"))
+            found.append(Question(_put(_HOW_MANY, name), row["count"], limit))
+        else:
+            found.append(Question(_put(_IS_THERE, f"{'an' if name[0] in 'aeiou' else 'a'} {name}")))
+    found += [Question(_put(_HOW_MANY, name), 0, limit) for name, limit in limits.items()]
+    for row in include:
+        if "position" in row:
+            place, target = row["position"]
+            found.append(Question(_put(_WHERE, row["class"], _PLACES[place], include[target]["class"])))
+    return found
+
+
+def read_number(text: str | None) -> int | None:
+    """The first number in an answer, in digits or as a word up to twenty. None where there is none."""
+    found = _NUMBER.search(text or "")
+    if found is None:
+        return None
+    word = found[1].lower()
+    return int(word[:9]) if word.isdigit() else _WORDS.index(word) if word in _WORDS else 0
+
+
+def _put(wording: str, *parts: str) -> str:
+    for part in parts:
+        wording = wording.replace("{}", part, 1)
+    return wording
+
+
+def _fits(prompt: Prompt) -> bool:
+    content = prompt.content
+    if not isinstance(content, Mapping) or not isinstance(content.get("include"), list) or not content["include"]:
+        return False
+    exclude = content.get("exclude", [])
+    return isinstance(exclude, list) and all(
+        isinstance(row, Mapping)
+        and isinstance(row.get("class"), str)
+        and row["class"]
+        and type(row.get("count")) is int
+        and row["count"] > 0
+        and isinstance(row.get("color", ""), str)
+        and ("position" not in row or _is_place(row["position"], len(content["include"])))
+        for row in [*content["include"], *exclude]
+    )
+
+
+def _is_place(position: Any, count: int) -> bool:
+    return (
+        isinstance(position, Sequence)
+        and len(position) == 2
+        and position[0] in _PLACES
+        and type(position[1]) is int
+        and 0 <= position[1] < count
+    )
+
+
+def _requests(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
+    for question in questions(prompt.content):
+        yield PictureText(picture, question.text)
+
+
+def _scores(prompt: Prompt, responses: Sequence[Response], kind: str) -> Iterator[Score]:
+    correct, readable = True, []
+    for question, response in zip(questions(prompt.content), responses, strict=True):
+        if question.least is None:
+            answer = yes_no.read(response.text)
+            correct &= answer is True
+        else:
+            answer = read_number(response.text)
+            correct &= answer is not None and question.least <= answer < question.limit
+        readable.append(answer is not None)
+    for group in (ALL, *filter(None, [prompt.category])):
+        yield Score("accuracy", group, float(correct))
+    yield Score("answers_read", ALL, sum(readable) / len(readable))
+
+
+RUBRICS = (
+    Rubric(
+        name="geneval_questions",
+        version=1,
+        description="GenEval's objects, numbers, colours and places as questions in our words, by tag",
+        source="Ghosh et al. 2023, arXiv:2310.11513, Section 3; github.com/djghosh13/geneval af4902f",
+        judge="Mask2Former and CLIP",
+        is_published=lambda name: False,
+        kinds=(PictureText.kind,),
+        wordings={PictureText.kind: (_IS_THERE, _HOW_MANY, _WHERE)},
+        fits=_fits,
+        requests=_requests,
+        scores=_scores,
+        macros={("accuracy", "mean of tags"): tuple(SKILLS)},
+    ),
+)

@@ -1,0 +1,62 @@
+"""VQAScore of the prompt: GenAI-Bench's rubric, and one for any other prompts (Lin et al. 2024, Li et al. 2024).
+
+Compared with linzhiqiu/t2v_metrics 6ecb74f, genai_bench/evaluate.py: the mean over the images of a skill, and over the
+images of any skill. A local judge reads its family's published question. A hosted one reads the question below, and the
+score is its probability of yes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from winobench.base.errors import InputError
+from winobench.prompts import genai_bench
+from winobench.prompts.prompt_files import Prompt
+from winobench.rubrics.base import ALL, Rubric, Score
+from winobench.runs.requests import Picture, PictureMatch, PictureOptions, Request, Response
+
+_QUESTION = 'Does this figure show "{}"? Please answer yes or no.'
+_METRIC = "vqa_score"
+
+
+def _fits(prompt: Prompt) -> bool:
+    return genai_bench.skills_of(prompt.content) != []
+
+
+def _requests(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
+    if kind == PictureMatch.kind:
+        yield PictureMatch(picture, (prompt.text,))
+    else:
+        yield PictureOptions(picture, _QUESTION.replace("{}", prompt.text), ("yes", "no"))
+
+
+def _scores(prompt: Prompt, responses: Sequence[Response], kind: str) -> Iterator[Score]:
+    (found,) = responses
+    value = found.scores[0] if kind == PictureMatch.kind else math.exp(found.scores[0])
+    if not 0 <= value <= 1:
+        raise InputError(
+            f"the judge's score is {value:.3g}, but a VQAScore is a probability: name a vision-language model",
+            code="wrong-kind-of-model",
+        )
+    skills = genai_bench.skills_of(prompt.content)
+    groups = skills if skills is not None else filter(None, [prompt.category])
+    yield from (Score(_METRIC, group, value) for group in (ALL, *groups))
+
+
+RUBRICS = (
+    Rubric(
+        name="vqa_score",
+        version=1,
+        description="VQAScore of the prompt, by skill (GenAI-Bench) or category",
+        source="Li et al. 2024, arXiv:2406.13743, Table 2; github.com/linzhiqiu/t2v_metrics 6ecb74f",
+        judge="CLIP-FlanT5-XXL",
+        is_published=lambda name: "clip-flant5-xxl" in name.lower(),
+        kinds=(PictureMatch.kind, PictureOptions.kind),
+        wordings={PictureMatch.kind: ("{}",), PictureOptions.kind: (_QUESTION,)},
+        fits=_fits,
+        requests=_requests,
+        scores=_scores,
+        scorers=("vqa_score",),
+    ),
+)
