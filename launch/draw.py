@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from winobench import rubrics
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.runs import verdicts
@@ -56,8 +55,6 @@ def main(config: ml_collections.ConfigDict) -> None:
     # Cheap checks come first: the source's name, then its content, then the models.
     sets.check_source(config.prompts)
     prompts = sets.read_prompts(config.prompts, limit=config.limit, categories=_words(config.categories))
-    if _JUDGE.value:
-        rubrics.choose(None, prompts)
 
     # Late, so that --help and wrong prompts are answered at once.
     from winobench import parallel

@@ -17,20 +17,19 @@ __all__ = ["ALL", "RUBRICS", "Rubric", "Score", "choose"]
 
 
 def choose(name: str | None, prompts: Sequence[Prompt]) -> Rubric:
-    """The rubric of a name, or without one the first that fits some of the prompts.
+    """The rubric of a name, or without one the first that fits some of the prompts. The last one fits any.
 
     Raises:
-      InputError: the name is unknown, or no prompt fits.
+      InputError: the name is unknown, or it fits no prompt.
     """
     if name is not None and name not in RUBRICS:
         hint = near_names.did_you_mean(name, RUBRICS, f"the rubrics are {', '.join(RUBRICS)}.")
         raise InputError(f"the rubric {options.quote(name)} is unknown: {hint}", code="unknown-name")
-    for rubric in RUBRICS.values() if name is None else (RUBRICS[name],):
-        if any(map(rubric.fits, prompts)):
-            return rubric
-    which = "no rubric fits" if name is None else f"the rubric {name!r} does not fit"
+    names = RUBRICS if name is None else (name,)
+    for known in names:
+        if any(map(RUBRICS[known].fits, prompts)):
+            return RUBRICS[known]
     raise InputError(
-        f"{which} the prompts, since they hold no questions for it: generate with a published set, such as"
-        " --config.prompts=geneval2:FILE",
+        f"no prompt has questions for the rubric {', '.join(names)}: name another, or generate its set of prompts",
         code="no-content",
     )
