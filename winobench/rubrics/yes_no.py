@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from winobench.runs.requests import Response
 
+WORDING = "{} Please answer yes or no."
+"""For judges that would write something else when they read the question alone."""
+
 _FIRST_WORD = re.compile(r"\W*(\w+)")
 
 
@@ -16,7 +19,9 @@ def read(text: str | None) -> bool | None:
     return {"yes": True, "no": False}.get(found[1].lower()) if found else None
 
 
-def with_parents(answers: Mapping[int, bool], parents: Mapping[int, Sequence[int]], *, cascading: bool) -> dict[int, bool]:
+def with_parents(
+    answers: Mapping[int, bool], parents: Mapping[int, Sequence[int]], *, cascading: bool
+) -> dict[int, bool]:
     """Answers, in which a question is wrong where one that it depends on is. 0 is not a question.
 
     With ``cascading``, questions that were made wrong make those after them wrong.
