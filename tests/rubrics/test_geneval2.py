@@ -118,5 +118,5 @@ def test_unknown_rubrics_and_prompts_without_questions(prompts, tmp_path):
     with raises("unknown-name", "'geneval3'", "geneval2"):
         choose("geneval3", prompts)
     (path := tmp_path / "own.txt").write_text("a cat\n")
-    with raises("no-content", "'geneval2'"):
+    with raises("no-content", "geneval2"):
         choose("geneval2", read_prompts(str(path)))

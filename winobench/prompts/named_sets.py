@@ -13,10 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from winobench.base import files, json_files, options
 from winobench.base.errors import InputError
+from winobench.prompts import dpg_bench as dpg_bench_files
 from winobench.prompts import genai_bench as genai_files
 from winobench.prompts import geneval2 as geneval2_files
 from winobench.prompts import grammar
+from winobench.prompts import oneig as oneig_files
 from winobench.prompts import t2i_compbench as compbench_files
+from winobench.prompts import tiif as tiif_files
 from winobench.prompts.prompt_files import Prompt, make_prompt, table_rows, text_lines
 
 DRAWBENCH_CATEGORIES = ("Colors", "Conflicting", "Counting", "DALL-E", "Gary Marcus et al.", "Positional")
@@ -118,6 +121,22 @@ def genai_bench(place: str) -> list[Prompt]:
     return genai_files.read(path / genai_files.PROMPTS if path.is_dir() else _file("genai_bench", place))
 
 
+def dpg_bench(place: str) -> list[Prompt]:
+    """DPG-Bench's 1,065 prompts, from its folder or its CSV file alone. See `winobench.prompts.dpg_bench`."""
+    is_folder = os.path.isdir(files.user_path(place or "."))
+    return dpg_bench_files.read(_folder("dpg_bench", place) if is_folder else _file("dpg_bench", place))
+
+
+def tiif(folder: str) -> list[Prompt]:
+    """TIIF-Bench's prompts, short and long, from a folder of them. See `winobench.prompts.tiif`."""
+    return tiif_files.read(_folder("tiif", folder))
+
+
+def oneig(folder: str) -> list[Prompt]:
+    """OneIG-Bench's 695 prompts with questions, from its repository's folder. See `winobench.prompts.oneig`."""
+    return oneig_files.read(_folder("oneig", folder))
+
+
 def clevr(count: str) -> list[Prompt]:
     """Our own grammar. See `winobench.prompts.grammar`."""
     if not count:
@@ -134,6 +153,9 @@ NAMED_SETS: Mapping[str, NamedSet] = {
     "drawbench": NamedSet(drawbench, ":FILE", "the 104 prompts of DrawBench that DiffusionITM takes, CSV"),
     "t2i_compbench": NamedSet(t2i_compbench, ":FILE_OR_FOLDER", "T2I-CompBench, *_val.txt"),
     "genai_bench": NamedSet(genai_bench, ":FILE_OR_FOLDER", "GenAI-Bench, genai_image.json and genai_skills.json"),
+    "dpg_bench": NamedSet(dpg_bench, ":FOLDER_OR_FILE", "DPG-Bench, dpg_bench.csv and prompts"),
+    "tiif": NamedSet(tiif, ":FOLDER", "TIIF-Bench, test_prompts or testmini_prompts"),
+    "oneig": NamedSet(oneig, ":FOLDER", "OneIG-Bench's prompts with questions, OneIG-Bench.csv and scripts"),
 }
 """Name -> set."""
 
@@ -218,3 +240,12 @@ def _file(name: str, file: str) -> pathlib.Path:
             f"the file {options.quote(str(path))} does not exist for the prompts {name!r}: name the published one"
         )
     return path
+
+
+def _folder(name: str, place: str) -> pathlib.Path:
+    path = pathlib.Path(files.user_path(place or "."))
+    if not os.path.isdir(path):
+        raise InputError(
+            f"the folder {options.quote(str(path))} does not exist for the prompts {name!r}: name the published one"
+        )
+    return path.resolve()

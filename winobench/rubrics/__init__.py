@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from winobench.base import near_names, options
 from winobench.base.errors import InputError
 from winobench.prompts.prompt_files import Prompt
-from winobench.rubrics import geneval, geneval2, t2i_compbench, vqa_score
+from winobench.rubrics import dpg_bench, geneval, geneval2, oneig, t2i_compbench, tiif, vqa_score
 from winobench.rubrics.base import ALL, Rubric, Score
 
-RUBRICS = {rubric.name: rubric for module in (geneval2, geneval, t2i_compbench, vqa_score) for rubric in module.RUBRICS}
+_MODULES = (geneval2, geneval, dpg_bench, tiif, oneig, t2i_compbench, vqa_score)
+RUBRICS = {rubric.name: rubric for module in _MODULES for rubric in module.RUBRICS}
 """Name -> rubric, those of one benchmark before those of any prompt."""
 
 __all__ = ["ALL", "RUBRICS", "Rubric", "Score", "choose"]

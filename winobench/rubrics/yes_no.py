@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from winobench.runs.requests import Response
 
+WORDING = "{} Please answer yes or no."
+"""For judges that would write something else when they read the question alone."""
+
 _FIRST_WORD = re.compile(r"\W*(\w+)")
 
 

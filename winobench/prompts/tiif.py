@@ -1,0 +1,77 @@
+"""TIIF-Bench's prompts, each short and long, with their questions (Wei et al. 2025, arXiv:2506.02161).
+
+The published files of A113N-W3I/TIIF-Bench 3aae750 have 39 types: 2,538 pairs of prompts in test_prompts with 12,160
+questions, and 277 pairs in testmini_prompts with 1,446. The repository states no licence.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+from winobench.base import json_files, options
+from winobench.base.errors import InputError
+from winobench.prompts.prompt_files import Prompt, make_prompt
+
+LENGTHS = ("short", "long")
+_PROMPTS, _QUESTIONS = "_prompts", "_eval_prompts"  # ends of names of files and of folders
+_ADVICE = "name TIIF-Bench's data/test_prompts or data/testmini_prompts, next to test_eval_prompts and so on"
+
+
+def read(folder: pathlib.Path) -> list[Prompt]:
+    """The prompts, with their type as category. The content is type, length, questions and answers."""
+    found = sorted(folder.glob(f"*{_PROMPTS}.jsonl"))
+    if not found or not folder.name.endswith(_PROMPTS) or folder.name.endswith(_QUESTIONS):
+        raise InputError(f"{folder} has no files <type>{_PROMPTS}.jsonl: {_ADVICE}")
+    prompts = []
+    for path in found:
+        kind = path.stem.removesuffix(_PROMPTS)
+        other = folder.with_name(folder.name.removesuffix(_PROMPTS) + _QUESTIONS) / f"{kind}{_QUESTIONS}.jsonl"
+        rows, asked = _rows(path, kind), _rows(other, kind)
+        if len(rows) != len(asked):
+            raise InputError(f"{path} has {len(rows):,} prompts, but {other} {len(asked):,} lines: {_ADVICE}")
+        for index, ((where, row), (beside, entry)) in enumerate(zip(rows, asked, strict=True)):
+            questions = {"questions": entry.get("yn_question_list"), "answers": entry.get("yn_answer_list")}
+            if problem := _problem(questions):
+                raise InputError(f"{beside} {problem}: {_ADVICE}")
+            for length in LENGTHS:
+                text = row.get(f"{length}_description")
+                if not isinstance(text, str):
+                    raise InputError(f"{where} has no {length}_description: {_ADVICE}")
+                content = {"type": kind, "length": length, **questions}
+                prompts.append(make_prompt(where, text, id=f"{kind}-{index}-{length}", category=kind, content=content))
+    return prompts
+
+
+def has_questions(content: Any) -> bool:
+    """Whether a prompt's content is TIIF-Bench's."""
+    if not isinstance(content, dict) or not isinstance(content.get("type"), str):
+        return False
+    return content.get("length") in LENGTHS and _problem(content) is None
+
+
+def _rows(path: pathlib.Path, kind: str) -> list[tuple[str, dict[str, Any]]]:
+    """The objects of a file's lines, with their places in words."""
+    rows = []
+    for number, row in json_files.read_lines(path, _ADVICE):
+        where = f"line {number} of {path}"
+        if not isinstance(row, dict) or row.get("type") != kind:
+            raise InputError(f"{where} is not of the type {kind}, as the file's name says: {_ADVICE}")
+        rows.append((where, row))
+    return rows
+
+
+def _problem(content: dict[str, Any]) -> str | None:
+    """The fault of questions and answers. None without any."""
+    questions, answers = content.get("questions"), content.get("answers")
+    if not isinstance(questions, list) or not questions or not isinstance(answers, list):
+        return "has no yn_question_list and yn_answer_list"
+    for question in questions:
+        if not isinstance(question, str) or not question.strip():
+            return f"has the question {options.quote(question)}, not a text"
+    if len(questions) != len(answers):
+        return f"has {len(questions)} questions, but {len(answers)} answers"
+    for answer in answers:
+        if not isinstance(answer, str) or answer.strip().lower() not in ("yes", "no"):
+            return f"has the answer {options.quote(answer)}, not yes or no"
+    return None

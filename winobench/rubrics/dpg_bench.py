@@ -1,0 +1,58 @@
+"""DPG-Bench's score: yes/no questions in a graph, where a wrong one makes those wrong that depend on it.
+
+Compared with TencentQQGYLab/ELLA 3c228f1, dpg_bench/compute_dpg_bench.py (Apache-2.0), for its rules see
+`winobench.prompts.dpg_bench` and here:
+
+- Only yes counts. Questions are made wrong in their order, and those that were made wrong count as such for later ones.
+- Categories use the answers before that. Level 2 is a tuple's text up to the bracket, level 1 up to the hyphen.
+- Given four images of a prompt in a grid, the published code takes only the last one's answers for categories. Here all
+  images count. Its judge reads a question alone; other models need to be asked for yes or no.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from winobench.prompts import dpg_bench, question_graphs
+from winobench.prompts.prompt_files import Prompt
+from winobench.rubrics import yes_no
+from winobench.rubrics.base import ALL, Rubric, Score
+from winobench.runs.requests import Picture, PictureOptions, PictureText, Request, Response
+
+SCORE, LEVEL_1, LEVEL_2 = "score", "level_1", "level_2"
+_OPTIONS = ("yes", "no")
+
+
+def _requests(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
+    for one in prompt.content["questions"]:
+        asked = yes_no.WORDING.replace("{}", one["question"].strip())
+        yield PictureText(picture, asked) if kind == PictureText.kind else PictureOptions(picture, asked, _OPTIONS)
+
+
+def _scores(prompt: Prompt, responses: Sequence[Response], kind: str) -> Iterator[Score]:
+    questions = prompt.content["questions"]
+    answers = {one["id"]: yes_no.is_yes(response) for one, response in zip(questions, responses, strict=True)}
+    counted = yes_no.with_parents(answers, question_graphs.parents(questions), cascading=True)
+    yield Score(SCORE, ALL, math.fsum(counted.values()) / len(counted))
+    for one in questions:
+        category = one["tuple"].split("(")[0].strip()
+        yield Score(LEVEL_1, category.split("-")[0].strip(), float(answers[one["id"]]))
+        yield Score(LEVEL_2, category, float(answers[one["id"]]))
+
+
+RUBRICS = (
+    Rubric(
+        name="dpg_bench",
+        version=1,
+        description="DPG-Bench: yes/no questions that depend on each other, and the answers by category",
+        source="Hu et al. 2024, arXiv:2403.05135, Section 4; github.com/TencentQQGYLab/ELLA 3c228f1",
+        judge="mPLUG large (mplug_visual-question-answering_coco_large_en)",
+        is_published=lambda name: "mplug_visual-question-answering_coco_large" in name.lower(),
+        kinds=(PictureText.kind, PictureOptions.kind),
+        wordings={kind: (yes_no.WORDING,) for kind in (PictureText.kind, PictureOptions.kind)},
+        fits=lambda prompt: dpg_bench.has_questions(prompt.content),
+        requests=_requests,
+        scores=_scores,
+    ),
+)

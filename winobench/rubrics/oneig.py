@@ -1,0 +1,63 @@
+"""OneIG-Bench's alignment: yes/no questions, each wrong where one that it depends on got another answer than Yes.
+
+Compared with OneIG-Bench/OneIG-Benchmark 41b4983, scripts/alignment/alignment_score.py (no licence there; see
+`winobench.prompts.oneig`):
+
+- Only the answer "Yes" counts, letter by letter. "Yes." is wrong. The question keeps its mark before the full stop.
+- Dependencies are looked up in the original answers. A question that was made wrong makes no other one wrong.
+- Groups are the categories, and the lengths and types that fine_grained_analysis.py takes.
+- The published code leaves out images that are all black. Here all images count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from winobench.prompts import oneig, question_graphs
+from winobench.prompts.prompt_files import Prompt
+from winobench.rubrics import yes_no
+from winobench.rubrics.base import ALL, Rubric, Score
+from winobench.runs.requests import Picture, PictureOptions, PictureText, Request, Response
+
+ALIGNMENT = "alignment"
+_YES, _NO = "Yes", "No"
+_WORDING = f"{{}}. Please answer '{_YES}' or '{_NO}' only."
+_MAX_TOKENS = 128
+
+
+def _requests(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
+    for one in prompt.content["questions"]:
+        asked = _WORDING.replace("{}", one["question"])
+        if kind == PictureText.kind:
+            yield PictureText(picture, asked, max_tokens=_MAX_TOKENS)
+        else:
+            yield PictureOptions(picture, asked, (_YES, _NO))
+
+
+def _scores(prompt: Prompt, responses: Sequence[Response], kind: str) -> Iterator[Score]:
+    content = prompt.content
+    answers = {
+        one["id"]: response.text == _YES if kind == PictureText.kind else yes_no.is_yes(response)
+        for one, response in zip(content["questions"], responses, strict=True)
+    }
+    counted = yes_no.with_parents(answers, question_graphs.parents(content["questions"]), cascading=False)
+    for group in (ALL, prompt.category, content["prompt_length"], content["type"]):
+        yield Score(ALIGNMENT, group, math.fsum(counted.values()) / len(counted))
+
+
+RUBRICS = (
+    Rubric(
+        name="oneig",
+        version=1,
+        description="OneIG-Bench's alignment: yes/no questions that depend on each other, by category, length and type",
+        source="Chang et al. 2025, arXiv:2506.07977; github.com/OneIG-Bench/OneIG-Benchmark 41b4983",
+        judge="Qwen2.5-VL-7B-Instruct",
+        is_published=lambda name: "qwen2.5-vl-7b" in name.lower(),
+        kinds=(PictureText.kind, PictureOptions.kind),
+        wordings={kind: (_WORDING,) for kind in (PictureText.kind, PictureOptions.kind)},
+        fits=lambda prompt: oneig.has_questions(prompt.content),
+        requests=_requests,
+        scores=_scores,
+    ),
+)

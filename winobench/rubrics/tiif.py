@@ -1,0 +1,123 @@
+"""TIIF-Bench's accuracy: yes/no questions whose right answer is given, by type of prompt and its length.
+
+Compared with A113N-W3I/TIIF-Bench 3aae750 (no licence there), eval/eval_with_vlm.py and eval/summary_*.py:
+
+- A judge that writes answers all questions about an image at once, a line each. Lines that begin with neither yes nor
+  no are passed over. The published code draws one of three wordings for each call, at temperature 1, after a system
+  prompt. Here it is always the first wording, at temperature 0, without one.
+- If there are more or fewer answers than questions, the published code asks again until the numbers agree. Here the
+  image counts in no accuracy, and the group ``all`` of ``unread`` is the share of such images.
+- A judge that does not write answers each question by itself, with the likelier one of yes and no.
+- Each type and length has the share of right answers. All other rows are means of them, and the two rows ``overall``
+  of nine such means. `ALL` is the published Mean_Accuracy. The published code rounds the shares to four digits first.
+- Questions about written words count like the others. The measures by text recognition (GNED, recall) are not here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from winobench.prompts import tiif
+from winobench.prompts.prompt_files import Prompt
+from winobench.rubrics import yes_no
+from winobench.rubrics.base import ALL, Rubric, Score
+from winobench.runs.requests import Picture, PictureOptions, PictureText, Request, Response
+
+ACCURACY, UNREAD = "accuracy", "unread"
+
+_WORDING = """
+You are tasked with conducting a careful examination of the provided image. Based on the content of the image, please \
+answer the following yes or no questions:
+
+Questions:
+{}
+
+Note that:
+1. Each answer should be on a separate line, starting with "yes" or "no", followed by the reason.
+2. The order of answers must correspond exactly to the order of the questions.
+3. Each question must have only one answer.
+4. Directly return the answers to each question, without any additional content.
+5. Each answer must be on its own line!
+6. Make sure the number of output answers equal to the number of questions!
+"""
+
+_TOKENS_PER_ANSWER = 100  # published answers of gpt-4o have at most 272 characters
+_ANSWER = re.compile(r"\s*(yes|no)\b", re.IGNORECASE)
+_OPTIONS = ("yes", "no")
+
+_BASIC: Mapping[str, tuple[str, ...]] = {
+    "Attribute": ("shape+color", "color+texture", "texture+color", "shape+texture"),
+    "Relation": ("2d_spatial_relation", "3d_spatial_relation", "action+2d", "action+3d"),
+    "Reasoning": ("numeracy", "negation", "differentiation", "comparison"),
+}
+_ATTRIBUTES, _PLACES, _REASONING = ("color", "texture"), ("2d", "3d"), _BASIC["Reasoning"]
+_ADVANCED: Mapping[str, tuple[str, ...]] = {
+    "Attribute+Relation": (
+        *(f"action+{one}" for one in _ATTRIBUTES),
+        *(f"{one}+{place}" for one in ("color", "shape", "texture") for place in _PLACES),
+    ),
+    "Attribute+Reasoning": tuple(f"{one}+{other}" for one in _REASONING for other in _ATTRIBUTES),
+    "Relation+Reasoning": tuple(f"{one}+{place}" for one in _REASONING for place in _PLACES),
+    "Text Generation": ("text",),
+    "Style Control": ("style",),
+}
+_FOLLOWING: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "Basic": _BASIC,
+    "Advanced": _ADVANCED,
+    "Real": {"Complex": ("real_world",)},
+}
+
+
+def _macros() -> Iterator[tuple[tuple[str, str], tuple[str, ...]]]:
+    for length in tiif.LENGTHS:
+        groups = {f"{name}_{sub}": types for name, subs in _FOLLOWING.items() for sub, types in subs.items()}
+        wholes = {f"{name}_Overall": sum(subs.values(), ()) for name, subs in _FOLLOWING.items()}
+        for row, types in {**groups, **wholes}.items():
+            yield (ACCURACY, f"{row}-{length}"), tuple(f"{one}-{length}" for one in types)
+        yield (ACCURACY, f"overall-{length}"), tuple(f"{row}-{length}" for row in groups)
+    every = [one for subs in _FOLLOWING.values() for types in subs.values() for one in types]
+    yield (ACCURACY, ALL), tuple(f"{one}-{length}" for one in every for length in tiif.LENGTHS)
+
+
+def _requests(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
+    questions = [question.strip() for question in prompt.content["questions"]]
+    if kind == PictureText.kind:
+        asked = _WORDING.replace("{}", "\n".join(questions))
+        yield PictureText(picture, asked, max_tokens=_TOKENS_PER_ANSWER * len(questions))
+    else:
+        for question in questions:
+            yield PictureOptions(picture, yes_no.WORDING.replace("{}", question), _OPTIONS)
+
+
+def _scores(prompt: Prompt, responses: Sequence[Response], kind: str) -> Iterator[Score]:
+    right = [answer.strip().lower() == "yes" for answer in prompt.content["answers"]]
+    if kind == PictureText.kind:
+        lines = map(_ANSWER.match, (responses[0].text or "").split("\n"))
+        found = [line[1].lower() == "yes" for line in lines if line]
+        yield Score(UNREAD, ALL, float(len(found) != len(right)))
+        if len(found) != len(right):
+            return
+    else:
+        found = [yes_no.is_yes(response) for response in responses]
+    group = f"{prompt.content['type']}-{prompt.content['length']}"
+    for one, truth in zip(found, right, strict=True):
+        yield Score(ACCURACY, group, float(one == truth))
+
+
+RUBRICS = (
+    Rubric(
+        name="tiif",
+        version=1,
+        description="TIIF-Bench: right answers to yes/no questions, by type and length of the prompt",
+        source="Wei et al. 2025, arXiv:2506.02161; github.com/A113N-W3I/TIIF-Bench 3aae750",
+        judge="gpt-4o",
+        is_published=lambda name: re.search(r"gpt-4o(?!-mini)", name.lower()) is not None,
+        kinds=(PictureText.kind, PictureOptions.kind),
+        wordings={PictureText.kind: (_WORDING,), PictureOptions.kind: (yes_no.WORDING,)},
+        fits=lambda prompt: tiif.has_questions(prompt.content),
+        requests=_requests,
+        scores=_scores,
+        macros=dict(_macros()),
+    ),
+)
