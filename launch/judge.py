@@ -10,7 +10,7 @@ from winobench.base.errors import InputError
 
 from . import configuration, judged_images
 
-_RUBRICS = "\n".join(f"  {name:<14} {rubric.description}" for name, rubric in rubrics.RUBRICS.items())
+_RUBRICS = "\n".join(f"  {name:<17} {rubric.description}" for name, rubric in rubrics.RUBRICS.items())
 
 USAGE = f"""
 Judges the images of winobench draw by the rubric of their benchmark (docs/howto/judge_images.md):

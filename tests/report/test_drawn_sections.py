@@ -8,12 +8,18 @@ import pytest
 from tests.evaluation import fakes as scoring_fakes
 from tests.generation import fakes
 from tests.report.conftest import csv_rows
+from tests.rubrics.test_geneval2 import ROWS, write
 from winobench import report
 from winobench.evaluation import evaluate
+from winobench.generation import judged
 from winobench.generation.generate import draw_pictures
 from winobench.prompts import grammar
+from winobench.prompts.named_sets import read_prompts
+from winobench.rubrics import RUBRICS
+from winobench.runs.reading import read_run
+from winobench.runs.requests import Response
 from winobench.runs.verdicts import Verdict, write_verdicts
-from winobench.tasks.base import Example
+from winobench.tasks.base import SKILLS, Example
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -71,6 +77,56 @@ def test_a_model_that_judges_and_draws_is_a_point_for_each_skill(tmp_path, drawn
         assert float(row["drawn_value"]) == pytest.approx(expected)
         assert int(row["judged_n"]) == 5
     assert (tmp_path / "report" / "generation.png").is_file()
+
+
+class ImageJudge:
+    """Says yes to every question, with a probability by the image's content."""
+
+    kinds = frozenset({"picture_starts"})
+
+    def fingerprint(self):
+        return {"responder": "image judge"}
+
+    def ask(self, requests):
+        for number, request in enumerate(requests):
+            yield number, {"scores": [-(1 + int(request.picture.sha256[:2], 16)) / 256]}
+
+    def read(self, request, raw):
+        return Response(scores=tuple(raw["scores"]))
+
+
+def test_a_model_that_matches_and_is_judged_is_a_point_for_each_skill(tmp_path):
+    """Soft-TIFA's skills against the tasks of the same skills, by hand."""
+    prompts = read_prompts(write(tmp_path / "data.jsonl", [row | {"prompt": f"{i}"} for i, row in enumerate(ROWS * 3)]))
+    drawers = [fakes.drawer(fakes.FakePipeline(name)) for name in ("one", "two")]
+    drawn = draw_pictures(drawers, prompts, tmp_path / "drawn", progress=False)
+    found = judged.judge_pictures(drawn, ImageJudge(), name="a judge", progress=False)
+    for name in ("one", "two", "three"):
+        evaluate.evaluate(Judge(name), [scenes()], tmp_path / name, progress=False, model=name)
+    folders = [tmp_path / name for name in ("one", "two", "three")]
+    page = report.write_report(folders, tmp_path / "report", drawn=[drawn.folder])
+    assert "Matching and generation, skill by skill" in page.read_text()
+    assert "a judge (published: Qwen3-VL-8B-Instruct)" in page.read_text()
+    rows = csv_rows(tmp_path / "report" / "understanding.csv")
+    # Three has generated nothing. The task clevr asks for no counting.
+    assert [(row["run"], row["skill"]) for row in rows] == [
+        (run, skill) for run in ("one", "two") for skill in ("spatial", "attribute_binding", "recognition")
+    ]
+    for row in rows:
+        group = {"spatial": "position", "attribute_binding": "attribute", "recognition": "object"}[row["skill"]]
+        entry = found.models[row["run"]]["soft_tifa_am"][group]
+        assert float(row["generation_value"]) == pytest.approx(entry["value"])
+        matched = read_run(tmp_path / row["run"]).tasks["clevr"].results["accuracy"]
+        assert float(row["matching_value"]) == pytest.approx(2 * matched["value"] - 1)
+        assert float(row["matching_low"]) == pytest.approx(2 * matched["low"] - 1)
+    assert (tmp_path / "report" / "understanding.png").is_file()
+
+
+@pytest.mark.parametrize("rubric", RUBRICS.values(), ids=RUBRICS)
+def test_rubrics_measure_known_skills(rubric):
+    assert set(rubric.skills.values()) <= SKILLS.keys()
+    assert rubric.wordings.keys() == set(rubric.kinds)
+    assert len(rubric.description) <= 60  # of the help's lines
 
 
 @pytest.mark.slow

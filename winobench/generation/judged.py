@@ -13,7 +13,7 @@ import numpy as np
 from winobench import rubrics
 from winobench.base import files, registry, texts
 from winobench.base.errors import InputError
-from winobench.metrics import Design
+from winobench.metrics import Design, Interval, mean_of_means
 from winobench.models import holding
 from winobench.rubrics import Rubric, Score
 from winobench.runs import asking, endings, image_records, judgements, records, responses
@@ -121,7 +121,9 @@ def summarise(images: Iterable[tuple[str, Sequence[Score]]], rubric: Rubric) -> 
     for (metric, row), groups in rubric.macros.items():
         parts = [entries[metric, group] for group in groups if (metric, group) in entries]
         if parts:
-            entries[metric, row] = _macro(parts)
+            means = [judgements.interval(part) for part in parts]
+            is_share = all(0 <= mean.value <= 1 for mean in means)
+            entries[metric, row] = _as_entry(mean_of_means(means), sum(part["n"] for part in parts), is_share)
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for metric, group in sorted(entries, key=lambda place: place[1] != rubrics.ALL):
         found.setdefault(metric, {})[group] = entries[metric, group]
@@ -130,27 +132,15 @@ def summarise(images: Iterable[tuple[str, Sequence[Score]]], rubric: Rubric) -> 
 
 def _entry(of_texts: Sequence[str], numbers: Sequence[float]) -> dict[str, Any]:
     """A mean, and its interval, in which all numbers about images of one text depend on each other."""
-    value, low, high = (float(end[0]) for end in Design(of_texts).means(np.asarray(numbers)[:, None]))
-    return _checked(value, low, high, len(numbers), within=min(numbers) >= 0 and max(numbers) <= 1)
+    ends = Design(of_texts).means(np.asarray(numbers)[:, None])
+    is_share = min(numbers) >= 0 and max(numbers) <= 1
+    return _as_entry(Interval(*(float(end[0]) for end in ends)), len(numbers), is_share)
 
 
-def _macro(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The mean of means. Its interval recovers their variances from their intervals (Zou and Donner, 2008)."""
-    value = math.fsum(part["value"] for part in parts) / len(parts)
-    low = high = math.nan
-    if all(part["low"] is not None for part in parts):
-        below, above = (
-            math.sqrt(math.fsum((part["value"] - part[end]) ** 2 for part in parts)) / len(parts)
-            for end in ("low", "high")
-        )
-        low, high = value - below, value + above
-    within = all(0 <= part["value"] <= 1 for part in parts)
-    return _checked(value, low, high, sum(part["n"] for part in parts), within=within)
-
-
-def _checked(value: float, low: float, high: float, number: int, *, within: bool) -> dict[str, Any]:
-    ends = [None if math.isnan(end) else min(max(end, 0.0), 1.0) if within else end for end in (low, high)]
-    return {"value": value, "low": ends[0], "high": ends[1], "n": number}
+def _as_entry(found: Interval, number: int, is_share: bool) -> dict[str, Any]:
+    """An interval for JSON: within [0, 1] for shares, and None without one."""
+    low, high = (None if math.isnan(end) else min(max(end, 0.0), 1.0) if is_share else end for end in found[1:])
+    return {"value": found.value, "low": low, "high": high, "n": number}
 
 
 def _check_folder(folder: pathlib.Path, fingerprint: Mapping[str, Any]) -> None:

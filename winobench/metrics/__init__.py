@@ -10,6 +10,7 @@ from winobench.metrics.intervals import (
     clustered,
     false_discovery_rates,
     family_wise,
+    mean_of_means,
     paired_difference,
     wilson,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "clustered",
     "false_discovery_rates",
     "family_wise",
+    "mean_of_means",
     "paired_difference",
     "rating_results",
     "recall",

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -78,6 +78,21 @@ def wilson(successes: float, total: float, level: float = 0.95) -> Interval:
     value = successes / total
     low, high = _proportion_ends(np.float64(value), np.float64(total), level)
     return Interval(float(value), float(low), float(high))
+
+
+def mean_of_means(parts: Sequence[Interval]) -> Interval:
+    """The plain mean of independent means, such as those of groups that share no prompt.
+
+    Its interval recovers their variances from their intervals. It is NaN where one of theirs is.
+
+    Source: G. Y. Zou and A. Donner, Statistics in Medicine 27 (2008), 1693-1702.
+    """
+    value = math.fsum(part.value for part in parts) / len(parts)
+    below, above = (
+        math.sqrt(math.fsum((part.value - end) ** 2 for part, end in zip(parts, ends, strict=True))) / len(parts)
+        for ends in ([part.low for part in parts], [part.high for part in parts])
+    )
+    return Interval(value, value - below, value + above)
 
 
 def clustered(outcomes, clusters, *, strata=None, level: float = 0.95) -> Interval:

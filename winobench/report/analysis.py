@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import scipy.stats
 
 from winobench import metrics
 from winobench.metrics import normalization
@@ -24,6 +25,7 @@ DRAWS = 200  # of a run's samples, which bring their noise into the intervals of
 # Draws go half as far as the noise of the samples. Errors hold noise already: a whole step would have twice of it.
 _STEP = 0.5
 
+_FEWEST_POINTS = 4  # of a correlation
 _SIZES = 12
 _MAX_BINS = 12
 _SAMPLES_A_BIN = 4
@@ -238,6 +240,14 @@ def redrawn(
         for name, correct in right.items():
             found.setdefault(name, np.zeros((len(targets), DRAWS), bool))[chunk.rows] = correct
     return found
+
+
+def pearson(first: Sequence[float], second: Sequence[float]) -> metrics.Interval | None:
+    """Pearson's correlation with its 95% interval by Fisher's transformation. None for few points, or equal ones."""
+    if len(first) < _FEWEST_POINTS or np.ptp(first) == 0 or np.ptp(second) == 0:
+        return None
+    found = scipy.stats.pearsonr(first, second)
+    return metrics.Interval(float(found.statistic), *map(float, found.confidence_interval(0.95)))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -40,6 +40,7 @@ class Rubric:
       scores: ``scores(prompt, responses, kind) -> scores`` of one image, from the responses in the requests' order.
       macros: (metric, row) -> groups. The row's value is the plain mean of the groups' means.
       scorers: names of scorers whose scores ``picture_match`` may be, as in a fingerprint. Any where empty.
+      skills: (metric, group) -> the skill of `winobench.tasks.base.SKILLS` that it measures, to compare with matching.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Rubric:
     scores: Callable[[Prompt, Sequence[Response], str], Sequence[Score]]
     macros: Mapping[tuple[str, str], tuple[str, ...]] = dataclasses.field(default_factory=dict)
     scorers: tuple[str, ...] = ()
+    skills: Mapping[tuple[str, str], str] = dataclasses.field(default_factory=dict)
 
     def check_judge(self, name: str, fingerprint: Mapping[str, Any], kind: str) -> None:
         """Refuses a judge whose scores of matching texts mean something else, such as cosines for probabilities."""

@@ -23,6 +23,14 @@ from winobench.runs.requests import Picture, PictureOptions, PictureText, Reques
 SCORE, LEVEL_1, LEVEL_2 = "score", "level_1", "level_2"
 _OPTIONS = ("yes", "no")
 
+_SKILLS = {
+    (LEVEL_1, "entity"): "recognition",
+    (LEVEL_1, "attribute"): "attribute_binding",
+    (LEVEL_2, "relation - spatial"): "spatial",
+    (LEVEL_2, "relation - non-spatial"): "compositional",
+    (LEVEL_2, "other - count"): "counting",
+}
+
 
 def _requests(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
     for one in prompt.content["questions"]:
@@ -45,7 +53,7 @@ RUBRICS = (
     Rubric(
         name="dpg_bench",
         version=1,
-        description="DPG-Bench: yes/no questions that depend on each other, and the answers by category",
+        description="DPG-Bench: yes/no questions in a graph, by category",
         source="Hu et al. 2024, arXiv:2403.05135, Section 4; github.com/TencentQQGYLab/ELLA 3c228f1",
         judge="mPLUG large (mplug_visual-question-answering_coco_large_en)",
         is_published=lambda name: "mplug_visual-question-answering_coco_large" in name.lower(),
@@ -54,5 +62,6 @@ RUBRICS = (
         fits=lambda prompt: dpg_bench.has_questions(prompt.content),
         requests=_requests,
         scores=_scores,
+        skills=_SKILLS,
     ),
 )

@@ -38,6 +38,16 @@ class Question(NamedTuple):
     limit: float = float("inf")
 
 
+_SKILLS = {
+    ("accuracy", "single_object"): "recognition",
+    ("accuracy", "two_object"): "compositional",
+    ("accuracy", "counting"): "counting",
+    ("accuracy", "colors"): "attribute_binding",
+    ("accuracy", "position"): "spatial",
+    ("accuracy", "color_attr"): "attribute_binding",
+}
+
+
 def questions(content: Mapping[str, Any]) -> list[Question]:
     """The questions about the image of a row of ``evaluation_metadata.jsonl``."""
     include, exclude = content["include"], content.get("exclude", [])
@@ -126,7 +136,7 @@ RUBRICS = (
     Rubric(
         name="geneval_questions",
         version=1,
-        description="GenEval's objects, numbers, colours and places as questions in our words, by tag",
+        description="GenEval's prompts as questions in our words, by tag",
         source="Ghosh et al. 2023, arXiv:2310.11513, Section 3; github.com/djghosh13/geneval af4902f",
         judge="Mask2Former and CLIP",
         is_published=lambda name: False,
@@ -135,6 +145,7 @@ RUBRICS = (
         fits=_fits,
         requests=_requests,
         scores=_scores,
+        skills=_SKILLS,
         macros={("accuracy", "mean of tags"): tuple(SKILLS)},
     ),
 )

@@ -19,6 +19,17 @@ _WORDING = "{} Answer in one word."
 _YES_OR_NO = ("Yes", "No")
 AM, GM = "soft_tifa_am", "soft_tifa_gm"
 
+_SKILLS = {
+    (AM, group): skill
+    for group, skill in (
+        ("object", "recognition"),
+        ("attribute", "attribute_binding"),
+        ("count", "counting"),
+        ("position", "spatial"),
+        ("verb", "compositional"),
+    )
+}
+
 
 def _requests(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
     for question, answer in prompt.content["vqa_list"]:
@@ -63,7 +74,7 @@ RUBRICS = (
     Rubric(
         name="geneval2",
         version=1,
-        description="GenEval 2's Soft-TIFA, by skill (arithmetic mean) and number of atoms (geometric mean)",
+        description="GenEval 2's Soft-TIFA, by skill and number of atoms",
         source="Kamath et al. 2025, arXiv:2512.16853, Section 4; github.com/facebookresearch/GenEval2 a6e82d2",
         judge="Qwen3-VL-8B-Instruct",
         is_published=lambda name: "qwen3-vl-8b" in name.lower(),
@@ -72,5 +83,6 @@ RUBRICS = (
         fits=lambda prompt: geneval2.has_questions(prompt.content),
         requests=_requests,
         scores=_scores,
+        skills=_SKILLS,
     ),
 )

@@ -50,7 +50,7 @@ RUBRICS = (
     Rubric(
         name="oneig",
         version=1,
-        description="OneIG-Bench's alignment: yes/no questions that depend on each other, by category, length and type",
+        description="OneIG-Bench's alignment, by category, length and type",
         source="Chang et al. 2025, arXiv:2506.07977; github.com/OneIG-Bench/OneIG-Benchmark 41b4983",
         judge="Qwen2.5-VL-7B-Instruct",
         is_published=lambda name: "qwen2.5-vl-7b" in name.lower(),

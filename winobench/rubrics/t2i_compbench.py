@@ -162,7 +162,7 @@ RUBRICS = (
     Rubric(
         name="blip_vqa",
         version=1,
-        description="T2I-CompBench++'s BLIP-VQA of noun phrases (ours, or a file's) for color, shape and texture",
+        description="T2I-CompBench++: P(yes) of noun phrases (ours, or a file's)",
         source=f"{_PAPER}; {_CODE}, BLIPvqa_eval",
         judge="BLIP-VQA (base)",
         is_published=lambda name: "blip-vqa-capfilt-large" in name.lower(),
@@ -171,11 +171,12 @@ RUBRICS = (
         fits=_has_phrases,
         requests=_ask_phrases,
         scores=_score_phrases,
+        skills={("blip_vqa", category): "attribute_binding" for category in ATTRIBUTES},
     ),
     Rubric(
         name="clip_score",
         version=1,
-        description="T2I-CompBench++'s cosine of CLIP for non_spatial",
+        description="T2I-CompBench++: CLIP's cosine for non_spatial",
         source=f"{_PAPER}; {_CODE}, CLIPScore_eval",
         judge="CLIP ViT-B/32",
         is_published=lambda name: name.lower().rpartition("/")[2] in _CLIP,
@@ -189,7 +190,7 @@ RUBRICS = (
     Rubric(
         name="mllm",
         version=1,
-        description="T2I-CompBench++'s scores from 0 to 100 by a vision-language model, for every category",
+        description="T2I-CompBench++: scores by a vision-language model",
         source=f"{_PAPER}; {_CODE}, MLLM_eval/gpt4v_eval.py",
         judge="gpt-4-vision-preview",
         is_published=lambda name: "gpt-4-vision-preview" in name.lower(),
@@ -198,5 +199,12 @@ RUBRICS = (
         fits=_asks_model,
         requests=_ask_model,
         scores=_score_model,
+        skills={
+            **{("mllm", category): "attribute_binding" for category in ATTRIBUTES},
+            ("mllm", "spatial"): "spatial",
+            ("mllm", "3d_spatial"): "spatial",
+            ("mllm", "non_spatial"): "compositional",
+            ("mllm", "numeracy"): "counting",
+        },
     ),
 )

@@ -109,7 +109,7 @@ RUBRICS = (
     Rubric(
         name="tiif",
         version=1,
-        description="TIIF-Bench: right answers to yes/no questions, by type and length of the prompt",
+        description="TIIF-Bench: accuracy of yes/no questions, by type and length",
         source="Wei et al. 2025, arXiv:2506.02161; github.com/A113N-W3I/TIIF-Bench 3aae750",
         judge="gpt-4o",
         is_published=lambda name: re.search(r"gpt-4o(?!-mini)", name.lower()) is not None,
@@ -118,6 +118,16 @@ RUBRICS = (
         fits=lambda prompt: tiif.has_questions(prompt.content),
         requests=_requests,
         scores=_scores,
+        skills={
+            (ACCURACY, f"{kind}-{length}"): skill
+            for length in tiif.LENGTHS
+            for kind, skill in (
+                ("2d_spatial_relation", "spatial"),
+                ("3d_spatial_relation", "spatial"),
+                ("numeracy", "counting"),
+                ("color+texture", "attribute_binding"),
+            )
+        },
         macros=dict(_macros()),
     ),
 )

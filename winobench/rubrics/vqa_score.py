@@ -19,6 +19,13 @@ from winobench.runs.requests import Picture, PictureMatch, PictureOptions, Reque
 _QUESTION = 'Does this figure show "{}"? Please answer yes or no.'
 _METRIC = "vqa_score"
 
+_SKILLS = {
+    (_METRIC, "attribute"): "attribute_binding",
+    (_METRIC, "spatial relation"): "spatial",
+    (_METRIC, "action relation"): "compositional",
+    (_METRIC, "counting"): "counting",
+}
+
 
 def _fits(prompt: Prompt) -> bool:
     return genai_bench.skills_of(prompt.content) != []
@@ -57,6 +64,7 @@ RUBRICS = (
         fits=_fits,
         requests=_requests,
         scores=_scores,
+        skills=_SKILLS,
         scorers=("vqa_score",),
     ),
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import pathlib
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,7 @@ from typing import Any
 
 from winobench.base import files, json_files, options
 from winobench.base.errors import InputError
+from winobench.metrics import Interval
 
 FOLDER, RESULTS, SCORES = "judged", "results.json", "scores.jsonl"
 
@@ -46,6 +48,11 @@ class Judgement:
     def who(self) -> str:
         """The judge in words, with the published one where it is another."""
         return self.judge if self.is_published else f"{self.judge} (published: {self.published_judge})"
+
+
+def interval(entry: Mapping[str, Any]) -> Interval:
+    """A value of `Results` with the ends of its interval, NaN where it has none."""
+    return Interval(entry["value"], *(math.nan if entry[end] is None else entry[end] for end in ("low", "high")))
 
 
 def write(folder: pathlib.Path, judgement: Judgement, scores: Iterable[Mapping[str, Any]]) -> None:

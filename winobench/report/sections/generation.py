@@ -5,10 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import numpy as np
-import scipy.stats
-
-from winobench.report import figures
+from winobench.report import analysis, figures
 from winobench.report.cells import NUMBER_COLUMNS, Cell, Table, TableRow
 from winobench.report.figures import Mark, Panel
 from winobench.report.sections.shared import ReportData, Section
@@ -16,7 +13,6 @@ from winobench.report.wording import short_interval
 from winobench.runs.verdicts import generation_accuracy, judge_of, read_verdicts
 
 _TASK = "clevr"
-_FEWEST = 4  # points of a correlation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,14 +82,13 @@ def _draw(axes: Any, points: list[_Point], marks: list[Mark]) -> None:
 
 
 def _correlation(points: list[_Point]) -> str:
-    judged, drawn = (np.array([getattr(point, name)["value"] for point in points]) for name in ("judged", "drawn"))
-    if len(points) < _FEWEST or np.ptp(judged) == 0 or np.ptp(drawn) == 0:
+    found = analysis.pearson(*([getattr(point, name)["value"] for point in points] for name in ("judged", "drawn")))
+    if found is None:
         return "Too few points for a correlation."
-    found = scipy.stats.pearsonr(judged, drawn)
-    low, high = found.confidence_interval(0.95)
     return (
-        f"Pearson's correlation over these {len(points)} points is {found.statistic:.2f}, 95% interval {low:.2f} to "
-        f"{high:.2f} by Fisher's transformation, as if points were independent, which skills of one model are not."
+        f"Pearson's correlation over these {len(points)} points is {found.value:.2f}, 95% interval {found.low:.2f} to "
+        f"{found.high:.2f} by Fisher's transformation, as if points were independent, which skills of one model are"
+        " not."
     )
 
 
