@@ -22,6 +22,7 @@ COMMANDS = {
     "train": "train or fine-tune a model",
     "draw": "generate the images of a set of prompts",
     "judge": "have a model judge generated images by their benchmark's rubric",
+    "understand": "matching against generation, skill by skill, on one page",
     "compare": "have people compare the images of two models, blind",
     "caption": "caption images, or answer a question about each",
     "edit": "edit the images of tasks towards their texts",

@@ -154,7 +154,7 @@ def test_every_config_loads_in_every_form():
 @pytest.mark.parametrize("name", configuration.config_names())
 def test_every_config_has_a_kind_that_is_not_an_option(name, tmp_path):
     config = configuration.load(name)
-    assert config.kind in ("score", "ask", "draw", "edit", "train", "items")
+    assert config.kind in ("score", "ask", "draw", "edit", "train", "items", "understand")
     assert "kind" not in configuration.flat(config)
     assert "kind" not in configuration.plain(config)
     with raises("unknown-field", "'kind'"):

@@ -26,6 +26,7 @@ SAID = {
     "draw": ["--config.prompts", "--config.seeds", "t2i_compbench:FILE_OR_FOLDER", "--processes", "pictures.html"],
     "caption": ["--question", "--max_tokens", "captions.jsonl"],
     "judge": ["--rubric", "--label", "geneval2", "RUN/judged/<rubric>-<judge>"],
+    "understand": ["--config.judge", "--config.num_prompts", "report/report.html"],
     "compare": ["--rater", "--judge", "RUN:MODEL"],
     "edit": ["--config.strengths", "--config=edit:denoise"],
     "write_items": ["--annotate", "--finish", "--config.offensive", "--config.checks.known", "Tree-of-Experts"],

@@ -1,0 +1,95 @@
+"""Sets matching against generation, skill by skill: winobench understand"""
+
+from __future__ import annotations
+
+import pathlib
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from winobench.base.errors import InputError
+from winobench.base.files import digest, user_path
+
+from . import configuration
+
+if TYPE_CHECKING:
+    import ml_collections
+
+DEFAULT_CONFIG = "understand"
+
+USAGE = """
+Does a model generate what it understands? Four commands with the same models: draw, judge, eval and report
+(docs/howto/judge_images.md):
+
+  winobench understand                                clevr-tiny and clevr-flow with the verifier, offline
+  winobench understand --config=understand:debug      a few prompts and samples
+  winobench understand --config.model=sd21-base,sdxl --config.prompts=geneval2:FILE --config.judge=qwen3-vl-8b \\
+      --config.tasks=@spatial,@counting,@attribute_binding --config.dtype=bfloat16
+
+The page report/report.html shows each skill's accuracy of matching against its accuracy of generation, with intervals
+and correlations. Each command is printed before it runs, and resumes when it is given again.
+"""
+
+_WORKDIR = flags.DEFINE_string(
+    "workdir", None, "Folder of the images, runs and report; runs/<config>-<hash> by default."
+)
+
+# Fields that other launchers have by the same name.
+_DRAWING = ("model", "prompts", "num_steps", "guidance_scale", "seeds", "dtype")
+_MATCHING = ("model", "tasks", "limit", "dtype")
+
+
+def main(config: ml_collections.ConfigDict) -> None:
+    """Runs the four commands, one after the other."""
+    configuration.require(config, configuration.flat(configuration.load(DEFAULT_CONFIG)))
+    if config.judge is None and config.prompts.partition(":")[0] != "clevr":
+        raise InputError(
+            f"--config.prompts={config.prompts} needs a judge, since the verifier knows the prompts clevr alone: give"
+            " --config.judge=MODEL, such as qwen3-vl-8b",
+            code="nothing-named",
+        )
+    folder = _WORKDIR.value
+    if folder is None:
+        folder = f"runs/{configuration.chosen_name(DEFAULT_CONFIG)}-{digest(configuration.plain(config))[:8]}"
+    for words in _commands(config, pathlib.Path(user_path(folder))):
+        print(f"\n$ {shlex.join(['winobench', *words])}", flush=True)
+        status = subprocess.run([sys.executable, "-m", "winobench", *words]).returncode
+        if status:
+            raise InputError(
+                f"winobench {words[0]} ended with status {status}: mend the fault above, and give the same command"
+                " again, which resumes",
+                code="command-failed",
+            )
+
+
+def _commands(config: ml_collections.ConfigDict, folder: pathlib.Path) -> Iterator[list[str]]:
+    """The words of each command. The last one names the runs of those before it."""
+    images, matching = folder / "images", folder / "matching"
+    yield [
+        *("draw", "--config=pictures", *_given(config, _DRAWING), f"--config.limit={_word(config.num_prompts)}"),
+        f"--workdir={images}",
+    ]
+    if config.judge:
+        yield ["judge", str(images), f"--model={config.judge}", f"--dtype={config.dtype}"]
+    yield [
+        *("eval", "--config=gdbench", *_given(config, _MATCHING)),
+        *(f"--config.sampling.num_samples={config.num_samples}", f"--workdir={matching}"),
+    ]
+    runs = sorted(str(path.parent) for path in matching.glob("**/results.json"))
+    yield ["report", *runs, f"--drawn={images}", f"--out={folder / 'report'}"]
+
+
+def _given(config: ml_collections.ConfigDict, names: tuple[str, ...]) -> list[str]:
+    return [f"--config.{name}={_word(config[name])}" for name in names]
+
+
+def _word(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else "none" if value is None else str(value)
+
+
+if __name__ == "__main__":
+    configuration.start(main, launcher="understand", default=DEFAULT_CONFIG, usage=USAGE)

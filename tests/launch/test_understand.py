@@ -1,0 +1,75 @@
+"""Four commands as one: their words, their order, and where one fails."""
+
+import pathlib
+import subprocess
+import types
+
+import pytest
+
+from tests import launching
+
+
+@pytest.fixture
+def commands(monkeypatch, tmp_path):
+    """The words of each command, instead of running it. Evaluations leave their results."""
+    given = []
+
+    def run(words, **_):
+        given.append(words[3:])
+        if words[3] == "eval":
+            for label in ("a", "b"):
+                (folder := tmp_path / "run" / "matching" / label).mkdir(parents=True)
+                (folder / "results.json").write_text("{}")
+        return types.SimpleNamespace(returncode=3 if words[3] == fails[0] else 0)
+
+    fails = [None]
+    monkeypatch.setattr(subprocess, "run", run)
+    return given, fails
+
+
+def understand(*words):
+    return launching.launch("launch.understand", *words)
+
+
+def test_the_commands_name_the_same_models_and_folders(commands, tmp_path):
+    given, _ = commands
+    run = tmp_path / "run"
+    words = ["--config.model=a,b", "--config.prompts=geneval2:FILE", "--config.judge=qwen3-vl-8b", "--config.seeds=1,2"]
+    status, out, err = understand(*words, "--config.tasks=@spatial", "--config.num_prompts=5", f"--workdir={run}")
+    assert status == 0, err
+    draw, judge, score, report = given
+    assert draw[:2] == ["draw", "--config=pictures"]
+    assert {"--config.model=a,b", "--config.seeds=1,2", "--config.limit=5", f"--workdir={run / 'images'}"} <= {*draw}
+    assert judge == ["judge", str(run / "images"), "--model=qwen3-vl-8b", "--dtype=float32"]
+    assert {"--config.model=a,b", "--config.tasks=@spatial", "--config.limit=100"} <= {*score}
+    assert report == [
+        *("report", str(run / "matching" / "a"), str(run / "matching" / "b")),
+        *(f"--drawn={run / 'images'}", f"--out={run / 'report'}"),
+    ]
+    assert out.count("$ winobench ") == 4
+
+
+def test_the_verifier_needs_no_judge_and_other_prompts_do(commands, tmp_path):
+    given, _ = commands
+    assert understand(f"--workdir={tmp_path / 'run'}")[0] == 0
+    assert [words[0] for words in given] == ["draw", "eval", "report"]
+    launching.refuse(
+        "launch.understand", "--config.prompts=geneval:FILE", named=["needs a judge", "--config.judge=MODEL"]
+    )
+
+
+def test_a_command_that_fails_ends_the_others(commands, tmp_path):
+    given, fails = commands
+    fails[0] = "draw"
+    status, _, err = understand(f"--workdir={tmp_path / 'run'}")
+    assert (status, "winobench draw ended with status 3" in err, len(given)) == (2, True, 1)
+
+
+@pytest.mark.slow
+def test_two_embedded_models_on_one_page(tmp_path):
+    process = launching.start("launch.understand", "--config=understand:debug", f"--workdir={tmp_path}", cwd=tmp_path)
+    ((out, _),) = launching.finish([process])
+    page = pathlib.Path(tmp_path, "report", "report.html").read_text()
+    assert "Does it generate what it understands?" in page
+    assert out.count("$ winobench ") == 3
+    assert (tmp_path / "report" / "generation.csv").read_text().count("clevr-flow") >= 6
