@@ -1,9 +1,9 @@
 """Rubrics of DPG-Bench, OneIG-Bench and TIIF-Bench on small files, by hand and against the published code.
 
-The published code ran on synthetic answers with dependencies and ties: DPG-Bench's on 60 sets of 333 images (30
-left out by both), and OneIG-Bench's on 40 sets of 386 prompts with two images each. TIIF-Bench's read all 27,008
-answers that it publishes, of gpt-4o and Qwen2.5-VL about 25 models. None of them was unread. All numbers agreed. The
-constants below are numbers of the published code, too.
+The published code ran on synthetic answers with dependencies and ties: DPG-Bench's on 60 sets of 333 images, of which
+both left out 30, and OneIG-Bench's on 40 sets of 386 prompts with two images each. TIIF-Bench's read all 27,008 answers
+that it publishes, of gpt-4o and Qwen2.5-VL about 25 models. None of them was unread. All numbers agreed. The constants
+below are numbers of the published code, too.
 """
 
 import collections
