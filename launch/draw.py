@@ -56,6 +56,9 @@ def main(config: ml_collections.ConfigDict) -> None:
     sets.check_source(config.prompts)
     prompts = sets.read_prompts(config.prompts, limit=config.limit, categories=_words(config.categories))
 
+    if _JUDGE.value:
+        judged_images.check(_JUDGE.value, prompts)
+
     # Late, so that --help and wrong prompts are answered at once.
     from winobench import parallel
     from winobench.base import caches

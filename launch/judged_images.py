@@ -10,20 +10,32 @@ from winobench.runs import judgements
 from . import text
 
 if TYPE_CHECKING:
+    from winobench.prompts.prompt_files import Prompt
     from winobench.runs.image_runs import Pictures
     from winobench.runs.judgements import Judgement
+
+
+def check(model: str, prompts: Sequence[Prompt], rubric: str | None = None) -> None:
+    """Refuses an unknown judge or rubric, and a judge that cannot answer, by names and small files."""
+    from winobench import rubrics
+    from winobench.generation import judged
+    from winobench.responders import loading
+
+    chosen = rubrics.choose(rubric, prompts)
+    kinds = loading.answered_kinds(model, about_pictures=True)
+    if kinds is not None:
+        judged.kind_for(chosen, text.display_name(model), kinds)
 
 
 def judge(
     runs: Sequence[Pictures], model: str, *, label: str | None = None, rubric: str | None = None, **how: Any
 ) -> None:
     """Judges the images of runs, and prints the results. ``how`` are options of `loading.load_responder`."""
-    from winobench import rubrics
     from winobench.generation import judged
     from winobench.responders import loading
 
-    for run in runs:  # before a large model is loaded
-        rubrics.choose(rubric, run.prompts)
+    for run in runs:
+        check(model, run.prompts, rubric)
     responder = loading.load_responder(model, about_pictures=True, **how)
     for run in runs:
         found = judged.judge_pictures(run, responder, name=label or text.display_name(model), rubric=rubric)

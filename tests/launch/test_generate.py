@@ -36,7 +36,7 @@ def test_what_names_no_program_prints_all_of_them(words):
 @pytest.mark.parametrize(
     ("launcher", "words", "said"),
     [
-        ("draw", ["--judge=a"], "--judge"),
+        ("draw", ["--rater=a"], "--rater"),
         ("caption", ["a.png", "--rater=a"], "--rater"),
         ("caption", ["a.png", "--max_tokens=0"], "--max_tokens=0"),
         ("caption", ["a.png", "--dtype=float8"], "--dtype=float8"),

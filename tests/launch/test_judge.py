@@ -107,3 +107,12 @@ def test_bad_words_are_one_sentence(tmp_path, words, said):
     run = fakes.draw(tmp_path / "run", "a")
     words = [run.folder if word == "RUN" else word for word in words]
     launching.refuse("launch.judge", *words, named=[said])
+
+
+@pytest.mark.parametrize(
+    ("judge", "said"), [("absent", "'absent' is neither a folder"), ("clip-vit-b32", "cannot judge by geneval2")]
+)
+def test_a_judge_that_cannot_judge_is_refused_before_anything_is_generated(source, tmp_path, judge, said):
+    words = [*DRAW, f"--config.prompts={source}", f"--workdir={tmp_path / 'run'}", f"--judge={judge}"]
+    launching.refuse("launch.draw", *words, named=[said])
+    assert not (tmp_path / "run").exists()

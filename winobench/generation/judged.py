@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,13 +61,7 @@ def judge_pictures(
     """
     texts.check_texts([name])
     chosen = rubrics.choose(rubric, run.prompts)
-    kind = next((kind for kind in chosen.kinds if kind in responder.kinds), None)
-    if kind is None:
-        raise InputError(
-            f"{name} cannot judge by {chosen.name}, which needs {' or '.join(chosen.kinds)}: name a judge that answers"
-            f" that, as {chosen.judge} does",
-            code="kind-not-answered",
-        )
+    kind = kind_for(chosen, name, responder.kinds)
     responder = holding.hold(responder)
     fingerprint = dict(responder.fingerprint())
     folder = run.folder / judgements.FOLDER / f"{chosen.name}-{label or registry.model_label(name)}"
@@ -107,6 +101,18 @@ def judge_pictures(
     lines = [_line(one, [read[key] for key in one.keys], scores) for one, scores in zip(asked, found, strict=True)]
     judgements.write(folder, judgement, lines)
     return judgement
+
+
+def kind_for(rubric: Rubric, name: str, kinds: Collection[str]) -> str:
+    """The kind of questions by which a judge that answers some kinds is asked. Refuses one that answers none."""
+    for kind in rubric.kinds:
+        if kind in kinds:
+            return kind
+    raise InputError(
+        f"{name} cannot judge by {rubric.name}, which needs {' or '.join(rubric.kinds)}: name a judge that answers"
+        f" that, as {rubric.judge} does",
+        code="kind-not-answered",
+    )
 
 
 def summarise(images: Iterable[tuple[str, Sequence[Score]]], rubric: Rubric) -> dict[str, dict[str, dict[str, Any]]]:
