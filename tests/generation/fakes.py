@@ -8,6 +8,7 @@ import numpy as np
 from winobench.base.errors import InputError
 from winobench.generation.generate import Generator, draw_pictures
 from winobench.prompts.prompt_files import Prompt
+from winobench.runs.requests import Response
 
 PROMPTS = [
     Prompt("one", "a red cube", "color", {"objects": [{"color": "red", "shape": "cube", "count": 1}]}),
@@ -53,3 +54,20 @@ def draw(folder, *names, prompts=PROMPTS, **keywords):
     """A run of fake pipelines of these names, or pipelines."""
     pipelines = [FakePipeline(name) if isinstance(name, str) else name for name in names or ("fake",)]
     return draw_pictures([drawer(pipeline) for pipeline in pipelines], prompts, folder, progress=False, **keywords)
+
+
+class ImageJudge:
+    """A judge whose probability of each answer is the image's content."""
+
+    kinds = frozenset({"picture_starts", "picture_options"})
+
+    def fingerprint(self):
+        return {"responder": "image judge"}
+
+    def ask(self, requests):
+        for number, request in enumerate(requests):
+            score = -(1 + int(request.picture.sha256[:2], 16)) / 256
+            yield number, {"scores": [score] * len(getattr(request, "options", "1"))}
+
+    def read(self, request, raw):
+        return Response(scores=tuple(raw["scores"]))

@@ -17,7 +17,6 @@ from winobench.prompts import grammar
 from winobench.prompts.named_sets import read_prompts
 from winobench.rubrics import RUBRICS
 from winobench.runs.reading import read_run
-from winobench.runs.requests import Response
 from winobench.runs.verdicts import Verdict, write_verdicts
 from winobench.tasks.base import SKILLS, Example
 
@@ -79,28 +78,12 @@ def test_a_model_that_judges_and_draws_is_a_point_for_each_skill(tmp_path, drawn
     assert (tmp_path / "report" / "generation.png").is_file()
 
 
-class ImageJudge:
-    """Says yes to every question, with a probability by the image's content."""
-
-    kinds = frozenset({"picture_starts"})
-
-    def fingerprint(self):
-        return {"responder": "image judge"}
-
-    def ask(self, requests):
-        for number, request in enumerate(requests):
-            yield number, {"scores": [-(1 + int(request.picture.sha256[:2], 16)) / 256]}
-
-    def read(self, request, raw):
-        return Response(scores=tuple(raw["scores"]))
-
-
 def test_a_model_that_matches_and_is_judged_is_a_point_for_each_skill(tmp_path):
     """Soft-TIFA's skills against the tasks of the same skills, by hand."""
     prompts = read_prompts(write(tmp_path / "data.jsonl", [row | {"prompt": f"{i}"} for i, row in enumerate(ROWS * 3)]))
     drawers = [fakes.drawer(fakes.FakePipeline(name)) for name in ("one", "two")]
     drawn = draw_pictures(drawers, prompts, tmp_path / "drawn", progress=False)
-    found = judged.judge_pictures(drawn, ImageJudge(), name="a judge", progress=False)
+    found = judged.judge_pictures(drawn, fakes.ImageJudge(), name="a judge", progress=False)
     for name in ("one", "two", "three"):
         evaluate.evaluate(Judge(name), [scenes()], tmp_path / name, progress=False, model=name)
     folders = [tmp_path / name for name in ("one", "two", "three")]

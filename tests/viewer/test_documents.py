@@ -13,10 +13,12 @@ import pytest
 
 from tests.evaluation import fakes
 from tests.expectations import raises
+from tests.generation import fakes as drawing_fakes
 from tests.report.conftest import HOSTILE, Skilled, csv_rows, draw_nothing, make_older, make_run
 from winobench import report
 from winobench.base import csv_cells, parquet_files
 from winobench.base.texts import text_hash
+from winobench.generation.judged import judge_pictures
 from winobench.report import analysis, page
 from winobench.report.cells import Bar, Cell, Table, TableRow
 from winobench.runs import image_runs, reading
@@ -253,6 +255,17 @@ def test_generated_images(viewed):
     assert all(image["verdict"]["correct"] == verdicts[image["file"]].correct for image in found["images"])
     assert all(image["prompt"] == found["prompts"][image["number"]]["text"] for image in found["images"])
     assert set(found["accuracy"]) == {model["label"] for model in found["models"]}
+
+
+def test_scores_of_a_judge(viewed, tmp_path):
+    folder = shutil.copytree(viewed[5], tmp_path / "drawn")
+    run = image_runs.read_pictures(folder)
+    made = judge_pictures(run, drawing_fakes.ImageJudge(), name="a judge", rubric="vqa_score", progress=False)
+    (found,) = documents.drawn_document(folder, "drawn")["rubrics"]
+    assert (found["rubric"], found["judge"]) == ("vqa_score", "a judge (published: CLIP-FlanT5-XXL)")
+    assert found["wordings"] == ['Does this figure show "{}"? Please answer yes or no.']
+    expected = made.models["one"]["vqa_score"]["all"]
+    assert {"model": "one", "metric": "vqa_score", "group": "all", **expected} in found["rows"]
 
 
 def test_verdicts_on_images_that_were_generated_again(viewed, tmp_path):

@@ -12,7 +12,7 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from winobench.base import files, json_files, options
@@ -76,6 +76,14 @@ def read(folder: str | os.PathLike) -> Judgement:
     if not whole:
         raise InputError(f"{path} holds {options.quote(value)}, not results of a judge: {advice}", code="damaged-file")
     return Judgement(**{**value, "wordings": tuple(value["wordings"])})
+
+
+def rows_of(judgement: Judgement) -> Iterator[dict[str, Any]]:
+    """A row for each value: model, metric, group, value, low, high, n."""
+    for model, metrics in judgement.models.items():
+        for metric, groups in metrics.items():
+            for group, entry in groups.items():
+                yield {"model": model, "metric": metric, "group": group, **entry}
 
 
 def read_all(run: str | os.PathLike) -> list[Judgement]:

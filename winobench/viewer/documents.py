@@ -29,6 +29,7 @@ from winobench.report.sections import differences, what_was_run
 from winobench.report.sections.shared import Details, ReportData, Section
 from winobench.runs.examples import TERM_COLUMNS, terms_of
 from winobench.runs.image_runs import read_pictures
+from winobench.runs.judgements import read_all, rows_of
 from winobench.runs.labels import task_label
 from winobench.runs.reading import read_numbers, read_run, read_runs
 from winobench.runs.run import OTHER_METRIC, Run, TaskRun
@@ -136,6 +137,10 @@ def drawn_document(path: str | os.PathLike, slug: str) -> dict[str, Any]:
         "seeds": list(run.seeds),
         "images": images,
         "accuracy": generation_accuracy(run, verdicts),
+        "rubrics": [
+            {"rubric": one.rubric, "judge": one.who, "wordings": list(one.wordings), "rows": list(rows_of(one))}
+            for one in read_all(run.folder)
+        ],
     }
 
 

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import datetime
 import errno
+import glob
 import os
 import pathlib
 import re
@@ -23,7 +24,7 @@ import pyarrow.parquet as pq
 from winobench import metrics
 from winobench.base import files, json_files
 from winobench.base.errors import InputError
-from winobench.runs import image_records, image_runs, records
+from winobench.runs import image_records, image_runs, judgements, records
 from winobench.runs.labels import model_label, shortened, task_label
 from winobench.runs.reading import recorded_metric
 from winobench.runs.run import BIAS_METRIC
@@ -35,6 +36,7 @@ IMAGES, TEXT, GENERATED = "images", "text", "generated"
 """Kinds of runs."""
 
 _CONFIG, _RESULTS = "config.json", "results.json"
+_JUDGED = os.path.join(judgements.FOLDER, "*", judgements.RESULTS)
 
 LARGEST = {_CONFIG: 8 * 2**20, _RESULTS: 64 * 2**20}
 """Bytes of a file that is read."""
@@ -256,7 +258,8 @@ def opened(root: str, name: str) -> int:
 def stamps(root: str) -> list[tuple[str, Stamp]]:
     """Names, sizes and times of what a run's documents are made of."""
     found = []
-    for name in ("", "verdicts.jsonl", _CONFIG, _RESULTS, *dict.fromkeys(sum(_FOLDERS.values(), ()))):
+    judged = [os.path.relpath(path, root) for path in sorted(glob.glob(os.path.join(glob.escape(root), _JUDGED)))]
+    for name in ("", "verdicts.jsonl", *judged, _CONFIG, _RESULTS, *dict.fromkeys(sum(_FOLDERS.values(), ()))):
         with contextlib.suppress(OSError):
             about = os.stat(os.path.join(root, name))
             found.append((name, (about.st_ino, about.st_size, about.st_mtime_ns)))

@@ -58,6 +58,7 @@ function Gallery({ drawn, slug, parameters }) {
     <${Pages} total=${shown.length} size=${SIZE} page=${page} onPage=${next => change({ page: next ? next + 1 : '' })} />
     ${images.length > 0 && html`<${SaveTable} caption="Generated images" name="images" columns=${columns(people(drawn))} rows=${images} />`}
     <${Accuracy} accuracy=${drawn.accuracy} judge=${drawn.images.find(image => image.verdict)?.verdict.judge} />
+    ${(drawn.rubrics ?? []).map(one => html`<${Rubric} ...${one} />`)}
     <${Large} image=${images[open]} place=${open} total=${images.length} slug=${slug} onShow=${show} />`
 }
 
@@ -126,6 +127,15 @@ function foundText(one) {
   const texts = entries.filter(([, value]) => typeof value === 'string').map(([, value]) => value)
   const others = entries.filter(([, value]) => typeof value !== 'string').map(([name, value]) => `${words(name)} ${typeof value === 'number' ? number(value, 2) : JSON.stringify(value)}`)
   return [texts.join(' '), ...others].filter(Boolean).join(', ')
+}
+
+// What an automatic judge says by a benchmark's rubric, with the texts that it has read.
+function Rubric({ rubric, judge, wordings, rows }) {
+  return html`<h2>${words(rubric)}, judged by ${judge}</h2>${wordings.map(wording => html`<p class="about">The judge reads: ${wording}</p>`)}<${Table} caption=${`Scores by ${rubric} and ${judge}, in percent with 95% intervals`} name=${`rubric-${rubric}`} rows=${rows} rowKey=${({ model, metric, group }) => `${model} ${metric} ${group}`} columns=${[
+    ...['model', 'metric', 'group'].map(key => ({ key, label: key, value: row => words(row[key]) })),
+    ...['value', 'low', 'high'].map(key => ({ key, label: key, isNumber: true, value: row => (row[key] === null ? null : 100 * row[key]), cell: row => (row[key] === null ? '' : percent(row[key])) })),
+    { key: 'n', label: 'numbers', isNumber: true },
+  ]} />`
 }
 
 function Accuracy({ accuracy, judge }) {
