@@ -29,7 +29,7 @@ class Settings:
     judge: str | None = option(
         None,
         options.text().or_none(),
-        "who judges the images (winobench judge). None leaves it to the verifier, which knows the prompts clevr",
+        "the judge of the images (winobench judge). None for the verifier, which supports the prompts clevr only",
     )
     tasks: str = option("clevr,clevr_hard", options.text(), "the tasks of matching, as winobench eval takes them")
     limit: int | None = option(100, options.LIMIT, "scenes or questions of each task. None for all")

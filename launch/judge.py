@@ -29,8 +29,8 @@ the judge and the text that it reads. They are in RUN/judged/<rubric>-<judge>.
 """
 
 _MODEL = flags.DEFINE_string("model", None, "The judge: a name, folder, hub id, openai:MODEL, or anthropic:MODEL.")
-_RUBRIC = flags.DEFINE_string("rubric", None, "The rubric; by default the first that fits the prompts.")
-_LABEL = flags.DEFINE_string("label", None, "The judge's name in results and folders; by default the model's.")
+_RUBRIC = flags.DEFINE_string("rubric", None, "The rubric. The first that fits the prompts by default.")
+_LABEL = flags.DEFINE_string("label", None, "The judge's name in results and folders. The model's by default.")
 _API = flags.DEFINE_string(
     "api", None, "Options of a hosted judge as name=value with commas, as --config.api of winobench eval has them."
 )

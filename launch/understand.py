@@ -34,9 +34,7 @@ The page report/report.html shows each skill's accuracy of matching against its 
 and correlations. Each command is printed before it runs, and resumes when it is given again.
 """
 
-_WORKDIR = flags.DEFINE_string(
-    "workdir", None, "Folder of the images, runs and report; runs/<config>-<hash> by default."
-)
+_WORKDIR = flags.DEFINE_string("workdir", None, "The folder of all. runs/<config>-<hash> by default.")
 
 # Fields that other launchers have by the same name.
 _DRAWING = ("model", "prompts", "num_steps", "guidance_scale", "seeds", "dtype")

@@ -1,6 +1,6 @@
 """Verdicts of GenEval's published detector on the images of a run (Ghosh et al. 2023).
 
-`lay_out` copies the images of a model as its code wants them (djghosh13/geneval af4902f). That code runs elsewhere:
+`lay_out` copies the images of a model into its code's layout (djghosh13/geneval af4902f). That code runs elsewhere:
 ``python evaluation/evaluate_images.py FOLDER --outfile results.jsonl``. `attach` reads what it writes.
 
     <number>/metadata.jsonl             the prompt's row of evaluation_metadata.jsonl, by the prompt's id
@@ -107,7 +107,7 @@ def _record_of(where: str, row: Any, records: Mapping[tuple[str, str], PictureRe
     record = records.get(place)
     if record is None:
         raise InputError(
-            f"{where} is about {options.quote(row['filename'])}, which is no <number>/samples/<seed>.png of this run:"
+            f"{where} is about {options.quote(row['filename'])}, which is not <number>/samples/<seed>.png of this run:"
             f" {_ADVICE}",
             code="unknown-name",
         )

@@ -196,7 +196,7 @@ def _answers(
     if failed:
         raise InputError(
             f"{len(failed):,} of {len(wanted):,} questions about images got no answer (first:"
-            f" {next(iter(failed.values()))}): give the same command again, which asks only for what is missing",
+            f" {next(iter(failed.values()))}): give the same command again, which requests only missing answers",
             code="calls-failed",
         )
     return answers.read

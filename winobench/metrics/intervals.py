@@ -81,7 +81,7 @@ def wilson(successes: float, total: float, level: float = 0.95) -> Interval:
 
 
 def mean_of_means(parts: Sequence[Interval]) -> Interval:
-    """The plain mean of independent means, such as those of groups that share no prompt.
+    """The plain mean of independent means, such as the means of groups without a common prompt.
 
     Its interval recovers their variances from their intervals. It is NaN where one of theirs is.
 

@@ -21,7 +21,7 @@ _NUMBERS = re.compile(r"\s*\d{1,9}\s*(,\s*\d{1,9}\s*)*")
 
 
 def read(path: pathlib.Path) -> list[Prompt]:
-    """The prompts in the table's order. Of a folder, their texts are those of its ``prompts/<id>.txt``."""
+    """The prompts in the table's order. A folder's ``prompts/<id>.txt`` give their texts."""
     table = path / TABLE if path.is_dir() else path
     texts: dict[str, str] = {}
     questions: dict[str, dict[int, dict[str, Any]]] = {}

@@ -1,4 +1,4 @@
-"""GenEval 2's prompts with their questions (Kamath et al. 2025, arXiv:2512.16853; data CC BY-NC 4.0)."""
+"""GenEval 2's prompts with their questions (Kamath et al. 2025, arXiv:2512.16853). The data are CC BY-NC 4.0."""
 
 from __future__ import annotations
 

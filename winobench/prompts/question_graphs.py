@@ -1,6 +1,6 @@
 """Yes/no questions about an image that depend on each other, as DPG-Bench and OneIG-Bench ask them.
 
-Each is an object of a prompt's content: ``id`` (from 1 on), ``question``, ``dependency`` (ids, where 0 is none).
+Each is an object of a prompt's content: ``id`` (from 1 on), ``question``, ``dependency`` (ids; 0 for none).
 """
 
 from __future__ import annotations

@@ -30,10 +30,10 @@ def read(folder: pathlib.Path) -> list[Prompt]:
         rows, asked = _rows(path, kind), _rows(other, kind)
         if len(rows) != len(asked):
             raise InputError(f"{path} has {len(rows):,} prompts, but {other} {len(asked):,} lines: {_ADVICE}")
-        for index, ((where, row), (beside, entry)) in enumerate(zip(rows, asked, strict=True)):
+        for index, ((where, row), (place, entry)) in enumerate(zip(rows, asked, strict=True)):
             questions = {"questions": entry.get("yn_question_list"), "answers": entry.get("yn_answer_list")}
             if problem := _problem(questions):
-                raise InputError(f"{beside} {problem}: {_ADVICE}")
+                raise InputError(f"{place} {problem}: {_ADVICE}")
             for length in LENGTHS:
                 text = row.get(f"{length}_description")
                 if not isinstance(text, str):

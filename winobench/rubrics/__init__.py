@@ -1,4 +1,4 @@
-"""Rubrics of generative benchmarks: what a judge is asked about each image, and the scores of its answers."""
+"""Rubrics of generative benchmarks: the questions to a judge about each image, and the scores of answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from winobench.rubrics.base import ALL, Rubric, Score
 
 _MODULES = (geneval2, geneval, dpg_bench, tiif, oneig, t2i_compbench, vqa_score)
 RUBRICS = {rubric.name: rubric for module in _MODULES for rubric in module.RUBRICS}
-"""Name -> rubric, those of one benchmark before those of any prompt."""
+"""Name -> rubric. The last one fits any prompt."""
 
 __all__ = ["ALL", "RUBRICS", "Rubric", "Score", "choose"]
 

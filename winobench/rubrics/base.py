@@ -33,7 +33,7 @@ class Rubric:
       source: paper and code, with the commit that was compared.
       judge: the published judge. Results by any other are marked as such.
       is_published: name of a judge -> whether it is the published one.
-      kinds: kinds of requests by preference. The first that the judge answers is used; one of them is enough.
+      kinds: kinds of requests by preference. The first that the judge answers is used.
       wordings: kind of request -> the texts that the judge reads, verbatim, with ``{}`` for a question or prompt.
       fits: whether a prompt has the content that the rubric needs. Images of other prompts are left out.
       requests: ``requests(prompt, picture, kind) -> requests``: always the same ones in the same order.
@@ -63,7 +63,7 @@ class Rubric:
         found = fingerprint.get("match", fingerprint).get("scorer")
         if kind == PictureMatch.kind and self.scorers and found not in self.scorers:
             raise InputError(
-                f"{name} cannot judge by {self.name}, whose scores are those of {' or '.join(self.scorers)}, not of"
+                f"{name} cannot judge by {self.name}, which needs the scores of {' or '.join(self.scorers)}, not of"
                 f" {found}: name a judge such as {self.judge}",
                 code="wrong-kind-of-model",
             )

@@ -6,7 +6,7 @@ Compared with TencentQQGYLab/ELLA 3c228f1, dpg_bench/compute_dpg_bench.py (Apach
 - Only yes counts. Questions are made wrong in their order, and those that were made wrong count as such for later ones.
 - Categories use the answers before that. Level 2 is a tuple's text up to the bracket, level 1 up to the hyphen.
 - Given four images of a prompt in a grid, the published code takes only the last one's answers for categories. Here all
-  images count. Its judge reads a question alone; other models need to be asked for yes or no.
+  images count. Its judge reads a question alone. Here the question also requests yes or no.
 """
 
 from __future__ import annotations

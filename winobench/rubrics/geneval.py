@@ -71,7 +71,7 @@ def questions(content: Mapping[str, Any]) -> list[Question]:
 
 
 def read_number(text: str | None) -> int | None:
-    """The first number in an answer, in digits or as a word up to twenty. None where there is none."""
+    """The first number in an answer, in digits or as a word up to twenty. None without a number."""
     found = _NUMBER.search(text or "")
     if found is None:
         return None

@@ -1,7 +1,7 @@
 """GenEval 2's Soft-TIFA: how probable the right answer to each question about an image is (Kamath et al. 2025).
 
-Compared with facebookresearch/GenEval2 a6e82d2, evaluation.py and soft_tifa_analysis.py: a question is asked with
-"Answer in one word." behind it. Its score is the probability, among all first tokens of an answer, of the right word's
+Compared with facebookresearch/GenEval2 a6e82d2, evaluation.py and soft_tifa_analysis.py. "Answer in one
+word." follows each question. Its score is the probability, among all first tokens of an answer, of the right word's
 spellings: small, capitalised, both after a blank, and digits for numbers.
 """
 

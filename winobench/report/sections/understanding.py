@@ -1,4 +1,4 @@
-"""Matching against generation, skill by skill: what a model tells apart, and what a judge finds in its images."""
+"""Matching against generation, skill by skill: accuracy on tasks, and a judge's scores of generated images."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def understanding_section(report_data: ReportData) -> Section | None:
         "understanding",
         "Matching and generation, skill by skill",
         [
-            "Each point is a skill of a model. Across: the mean over the tasks that ask for the skill, of"
+            "Each point is a skill of a model. Across: the mean over the skill's tasks of"
             " (accuracy − chance) / (1 − chance). Up: the mean score that an automatic judge gives to the skill in"
             " generated images. Intervals are 95%, as if tasks were independent.",
             *(f"{rubric}, {judge}: {_correlations(some)}" for (rubric, judge), some in _by_judge(points).items()),
