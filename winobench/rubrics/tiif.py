@@ -3,8 +3,8 @@
 Compared with A113N-W3I/TIIF-Bench 3aae750 (no licence there), eval/eval_with_vlm.py and eval/summary_*.py:
 
 - A judge that writes answers all questions about an image at once, a line each. Lines that begin with neither yes nor
-  no are passed over. The published code takes one of three wordings at random for each call, at temperature 1, after a system
-  prompt. Here it is always the first wording, at temperature 0, without one.
+  no are passed over. The published code takes one of three wordings at random, at temperature 1, after a system prompt.
+  Here it is always the first wording, at temperature 0, without a system prompt.
 - If there are more or fewer answers than questions, the published code asks again until the numbers agree. Here the
   image counts in no accuracy, and the group ``all`` of ``unread`` is the share of such images.
 - A judge that does not write answers each question by itself, with the likelier one of yes and no.
