@@ -17,7 +17,7 @@ from winobench.report.page import write_report
 from winobench.report.table import print_results
 from winobench.tasks import TASKS
 
-NAMES = ("meta_geneval", "meta_imagereward", "meta_tifa160", "meta_tifa160_authors")
+NAMES = ("meta_geneval", "meta_imagereward", "meta_seetrue", "meta_tifa160", "meta_tifa160_authors")
 
 
 @pytest.fixture(scope="module")

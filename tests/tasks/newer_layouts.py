@@ -390,6 +390,21 @@ def write_geneval(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
+def write_seetrue(folder: pathlib.Path) -> pathlib.Path:
+    """Four texts of three sources, with two to four images each; rows of a text are apart."""
+    lines = ["image,text,label,original_dataset_id,dataset_source"]
+    for side in range(4):
+        for number, source in enumerate(("editbench", "coco_t2i", "drawbench", "editbench")):
+            if side > 1 + number:
+                continue
+            text = f"a red cup, number {number}"
+            write_image(folder / "images" / f"{number}_{side}.png")
+            label = int((number + side * side) % 3 == 0 or side == 1)
+            lines.append(f'{number}_{side}.png,"{text}",{label},text_{number},{source}')
+    (folder / "SeeTRUE.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
 def write_naturalbench(folder: pathlib.Path) -> pathlib.Path:
     """Three rows, of which the second one has letters for answers."""
     rows = []
@@ -462,6 +477,7 @@ WRITERS = {
     "meta_tifa160_authors": partial(write_tifa160, authors=True),
     "meta_imagereward": write_imagereward,
     "meta_geneval": write_geneval,
+    "meta_seetrue": write_seetrue,
 }
 """Task -> its writer."""
 
@@ -510,6 +526,7 @@ ANNOTATIONS = {
     "meta_tifa160_authors": "human_annotations.json",
     "meta_imagereward": "test.json",
     "meta_geneval": "annotations_if-xl.csv",
+    "meta_seetrue": "SeeTRUE.csv",
 }
 """Task -> its annotation file; of tasks that one function reads, one task."""
 

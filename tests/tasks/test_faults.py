@@ -135,6 +135,11 @@ FAULTS = {
         (None, sub("a bench,bench", "a bank,bench"), "contradicting-rows", "'a photo of a bench'"),
     ],
     "meta_imagereward": [(None, drop(1, "ranking", -1), "wrong-number-of-entries", "'ranking'", "2", "8", "9")],
+    "meta_seetrue": [
+        (None, sub('",0,text_1,', '",2,text_1,'), "out-of-range", "'label'", "2"),
+        (None, sub('",0,text_1,', '",0.5,text_1,'), "not-a-number", "'label'", "2"),
+        (None, sub("\n1_0.png", "\n0_0.png"), "repeated-id", "'image'", "2", "0_0.png"),
+    ],
     "meta_tifa160": [
         (_CSV, sub('it?",1', 'it?",6'), "out-of-range", "'answer'"),
         (_CSV, sub(",coco_1,", ",coco_9,"), "unknown-name", "'coco_9_mini_dalle'", "tifa160.json"),
