@@ -76,7 +76,28 @@ FAULTS = {
         (None, sub("\"['luggage on and around Luggage carts']\"", "[]"), "no-negative", "'neg_caption'", "3"),
     ],
     "cola": [(None, put(0, 0, "http://x/"), "outside-of-folder", "1")],
+    "cola_single_gqa": [
+        (None, put("data", 1, 2, 3, 2), "out-of-range", "row 4", "row 2", "2"),
+        (None, put("data", 1, 3, 0, True), "not-a-number", "row 1", "row 2"),
+        (None, drop("data", 4, 3, 5), "wrong-number-of-entries", "row 5", "5", "6"),
+        (None, put("data", 2, 0, "x/"), "outside-of-folder", "3"),
+        (None, put("labels", 2, [["red"]]), "wrong-number-of-entries", "'labels'", "3", "1", "2"),
+        (None, put("data", []), "empty-list"),
+        (None, drop("data"), "missing-field", "'data'"),
+    ],
+    "conme_replace_att": [
+        (None, sub(",A,", ",C,"), "unknown-name", "'answer'", "1", "'C'"),
+        (None, sub(",answer,", ",letter,"), "missing-column", "'answer'"),
+    ],
+    "conme_replace_rel_options": [
+        (None, sub(",not red", ",red"), "same-answers", "'incorrect_option'", "1", "'red'"),
+        (None, sub(",base_question,", ",base,"), "missing-column", "'base_question'"),
+    ],
     "coco_spatial_two": [("coco_qa_two_obj.json", put(0, 0, "a/139"), "not-a-number", "1")],
+    "coco_counterfactuals": [
+        (None, lines(lambda old: [*old, old[0]]), "repeated-id", "'id'", "4", "0_0"),
+        (None, sub('"0_0_img_1"', "1"), "not-a-text", "'image_1'", "1"),
+    ],
     "colorswap": [(ANNOTATIONS["vismin_object"], put(0, "image_1", None), "not-an-object", "'image_1'", "1")],
     "countbench": [(None, put(1, "number", 11), "out-of-range", "'number'", "2", "11")],
     "crepe_productivity_swap": [

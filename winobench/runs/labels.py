@@ -33,7 +33,7 @@ TASK_LABELS = {
 # Words that people write in another way than in the names of tasks.
 _PROPER = """
     ARO BiVLC BLIP CLEVR CLIP COCO COLA ColorSwap CountBench CREPE FGVC Flickr30K GenEval GQA ImageCoDe
-    ImageNet ImageReward ITM MMBias MMVP NaturalBench SD SugarCrepe SVO TIFA160 VALSE VG VisMin VQA
+    ImageNet ImageReward ITM MMBias MMVP NaturalBench PACO SD SeeTRUE SugarCrepe SVO TIFA160 VALSE VG VisMin VQA
     Winoground
 """
 _WORDS = {word.lower(): word for word in _PROPER.split()} | {

@@ -1,8 +1,8 @@
-"""SeeTRUE: does a scorer tell the images that show their text from others? (Yarom et al. 2023)
+"""SeeTRUE: do the images that show their text score higher than others? (Yarom et al. 2023)
 
-The public rows: 602 texts, each with 8 to 17 images that people have labelled as showing it or not, 6,930 in all. Groups
-are where texts are from, and the published code computes the area under the ROC curve of each group: ``coco_t2i``,
-``drawbench`` and ``editbench``. A rating is the label, 0 or 1, so that people say yes to an image with a 1.
+The public rows: 602 texts with 8 to 17 images each, 6,930 in all. People have labelled whether an image shows its text.
+Groups are where texts are from, and the published code computes the area under the ROC curve of each group:
+``coco_t2i``, ``drawbench`` and ``editbench``. A rating is the label, 0 or 1: people say yes to an image with a 1.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
 TASKS = (
     published_task(
         name="meta_seetrue",
-        description="SeeTRUE: does the scorer tell the images that show their text from others.",
+        description="SeeTRUE: do the images that show their text score higher than others.",
         metric="yes_no_agreement",
         shape=(_MOST_IMAGES, 1),
         skills=("people",),
