@@ -55,6 +55,18 @@ def test_preferences_by_hand():
     assert measures["preference_accuracy"].about == {"pairs": 3}
 
 
+def test_an_interval_of_tau_c_ends_at_one():
+    """Resamples of these prompts have fewer ties than the 13 images together, whose scale they take."""
+    rated = Rated.of([3, 0, 1, 1, 0, 3, 0, 1, 1, 0, 3, 0, 1], [1, 0, 0, 1, 1, 1, 1, 1, 0, 1, 0, 0, 1], "abcdabcdbcdcd")
+    other = Rated.of([1, 1, 0, 0, 1, 1, 0, 0], [1, 1, 0, 0, 0, 0, 1, 1], "aabbccdd")
+    for one in (rated, other):
+        row = results(one)["kendall_tau_c"]
+        assert -1 <= row["low"] <= row["value"] <= row["high"] <= 1
+    # Prompts a and b alone agree fully: (C - D) / pairs is 4 / 6, and the scale of all eight images is 7 / 4.
+    tau = ratings.rank_measures(other)["kendall_tau_c"]
+    assert tau.of(np.array([[1.0, 1, 0, 0]])) == 1
+
+
 def test_average_precision_by_hand():
     """The first yes has rank 2; the second ties with a no, and both have rank 4: (1 / 2 + 2 / 4) / 2."""
     yes = np.array([False, True, True, False, False])

@@ -435,6 +435,7 @@ def write_coco_counterfactuals(folder: pathlib.Path) -> pathlib.Path:
 
 def write_conme(folder: pathlib.Path, part: str) -> pathlib.Path:
     """Three rows, whose questions list the options; one has its options in two lines."""
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"replace-{part}.csv"
     columns = ("image", "question", "answer", "base_question", "correct_option", "incorrect_option")
     with open(path, "w", newline="") as file:

@@ -150,7 +150,8 @@ def kendall_tau_c(pairs: _Pairs, rated: Rated) -> Measure:
     signed, every = pairs.total(pairs.concordant * 1.0 - pairs.discordant), pairs.total(np.ones(len(pairs)))
     # 2 (C - D) / (n^2 (classes - 1) / classes), in which the number of pairs, n (n - 1) / 2, takes the place of n^2.
     scale = 2 * len(pairs) / len(rated.scores) ** 2 * classes / (classes - 1)
-    return Measure(lambda counts: scale * _ratio(signed(counts), every(counts)), 0.0)
+    # A resample may have fewer ties than all images, whose scale this is.
+    return Measure(lambda counts: np.clip(scale * _ratio(signed(counts), every(counts)), -1, 1), 0.0)
 
 
 def pearson(rated: Rated) -> Measure:
