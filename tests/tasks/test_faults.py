@@ -81,6 +81,7 @@ FAULTS = {
         (None, put("data", 1, 3, 0, True), "not-a-number", "row 1", "row 2"),
         (None, drop("data", 4, 3, 5), "wrong-number-of-entries", "row 5", "5", "6"),
         (None, put("data", 2, 0, "x/"), "outside-of-folder", "3"),
+        (None, put("data", 2, 0, "x/1.jpg"), "repeated-image", "3", "'/data/vg_gqa_images/1.jpg'"),
         (None, put("labels", 2, [["red"]]), "wrong-number-of-entries", "'labels'", "3", "1", "2"),
         (None, put("data", []), "empty-list"),
         (None, drop("data"), "missing-field", "'data'"),

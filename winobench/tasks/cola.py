@@ -19,6 +19,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from winobench.base import options
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import LeftOut
 from winobench.tasks.annotations import Entry, read_json
@@ -58,10 +59,13 @@ def read_singles(folder: pathlib.Path, source: str) -> Iterator[Item | LeftOut]:
     # The README describes an object, and the published code reads a list of the two.
     labels, data = (content["labels"], content["data"]) if "labels" in content else content.rows(2)
     texts = [_label_text(label) for label in labels.rows()]
-    images, shown, hard = [], [], []
+    images, shown, hard, addresses = [], [], [], {}
     for row in data.rows():
         address, _, label, hard_list = row.rows(4)
-        images.append(_image(folder, row, address.text()))
+        image = _image(folder, row, address.text())
+        if (other := addresses.setdefault(image.path, address.text())) != address.text():
+            raise row.wrong(f"has an image of the same name as {options.quote(other)}", "repeated-image")
+        images.append(image)
         shown.append(_flags(label, len(texts)))
         hard.append(_flags(hard_list, len(texts)))
     if not images or not texts:
@@ -89,13 +93,10 @@ def _label_text(label: Entry) -> str:
 def _flags(entry: Entry, count: int) -> np.ndarray:
     """[count] bool of a list of 0 and 1."""
     value = entry.value
-    if (
-        not isinstance(value, list)
-        or len(value) != count
-        or not all(type(one) is int and 0 <= one <= 1 for one in value)
-    ):
-        value = [answer(row, 0, 1) for row in entry.rows(count)]
-    return np.array(value, bool)
+    # One by one takes long in files of millions.
+    if isinstance(value, list) and len(value) == count and all(type(one) is int and 0 <= one <= 1 for one in value):
+        return np.array(value, bool)
+    return np.array([answer(row, 0, 1) for row in entry.rows(count)], bool)
 
 
 def _image(folder: pathlib.Path, row: Entry, address: str) -> ImageFile:
