@@ -17,7 +17,7 @@ from winobench.report.page import write_report
 from winobench.report.table import print_results
 from winobench.tasks import TASKS
 
-NAMES = ("meta_geneval", "meta_imagereward", "meta_tifa160", "meta_tifa160_authors")
+NAMES = ("cola_single_gqa", "meta_geneval", "meta_imagereward", "meta_seetrue", "meta_tifa160", "meta_tifa160_authors")
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +98,8 @@ def test_a_run_its_table_and_its_page(evaluated, data_dir, tmp_path):
     text = console.export_text()
     value = results["tasks"]["meta_geneval"]["auroc"]["value"]
     assert "agreement with people" in text
+    precision = results["tasks"]["cola_single_gqa"]["mean_average_precision"]
+    assert f"{precision['value']:.3f}" in text.partition("ranking of images")[2]
     assert f"{value:.3f}" in text
     write_report(folders, tmp_path / "report", gallery_examples=2)
     page = (tmp_path / "report" / "report.html").read_text()

@@ -55,6 +55,51 @@ def test_preferences_by_hand():
     assert measures["preference_accuracy"].about == {"pairs": 3}
 
 
+def test_an_interval_of_tau_c_ends_at_one():
+    """Resamples of these prompts have fewer ties than the 13 images together, whose scale they take."""
+    rated = Rated.of([3, 0, 1, 1, 0, 3, 0, 1, 1, 0, 3, 0, 1], [1, 0, 0, 1, 1, 1, 1, 1, 0, 1, 0, 0, 1], "abcdabcdbcdcd")
+    other = Rated.of([1, 1, 0, 0, 1, 1, 0, 0], [1, 1, 0, 0, 0, 0, 1, 1], "aabbccdd")
+    for one in (rated, other):
+        row = results(one)["kendall_tau_c"]
+        assert -1 <= row["low"] <= row["value"] <= row["high"] <= 1
+    # Prompts a and b alone agree fully: (C - D) / pairs is 4 / 6, and the scale of all eight images is 7 / 4.
+    tau = ratings.rank_measures(other)["kendall_tau_c"]
+    assert tau.of(np.array([[1.0, 1, 0, 0]])) == 1
+
+
+def test_average_precision_by_hand():
+    """The first yes has rank 2; the second ties with a no, and both have rank 4: (1 / 2 + 2 / 4) / 2."""
+    yes = np.array([False, True, True, False, False])
+    assert ratings.average_precision(np.array([9.0, 5, 3, 3, 1]), yes) == 1 / 2
+    assert ratings.average_precision(np.zeros(5), yes) == 2 / 5
+    assert ratings.average_precision(np.array([1.0, 2, 2, 0, 0]), yes) == 1
+    assert np.isnan(ratings.average_precision(np.zeros(2), np.array([False, False])))
+
+
+def test_chance_of_average_precision_is_the_mean_over_orders():
+    for size, count in itertools.combinations_with_replacement(range(1, 6), 2):
+        orders = itertools.combinations(range(count), size)
+        found = [
+            ratings.average_precision(-np.arange(count, dtype=float), np.isin(np.arange(count), places))
+            for places in orders
+        ]
+        assert ratings.average_precision_chance(count, size) == pytest.approx(np.mean(found), abs=1e-12)
+
+
+def test_prompts_without_a_yes_have_no_average_precision():
+    rated = Rated.of([1, 2, 3, 1, 2, 4, 5], [1, 0, 1, 0, 0, 1, 0], "aaabbcc")
+    found = ratings.precision_measures(rated)["mean_average_precision"]
+    assert found.value(3) == pytest.approx(((1 + 2 / 3) / 2 + 1 / 2) / 2)
+    assert found.chance == pytest.approx((ratings.average_precision_chance(3, 2) + 3 / 4) / 2)
+    assert found.about == {"yes": 3}
+    assert not found.is_correlation
+    assert ratings.precision_measures(Rated.of([1, 2], [0, 0], "ab")) == {}
+    row = results(rated, "average_precision")["mean_average_precision"]
+    assert row["low"] <= row["value"] <= row["high"]
+    with raises("nothing-to-compare", "mean_average_precision"):
+        results(Rated.of([1, 2], [0, 0], "ab"), "average_precision")
+
+
 def test_yes_and_no_by_hand():
     """Yes to more than half: to three pictures of five. Of six pairs four are right and one is a tie."""
     rated = Rated.of([9, 4, 2, 4, 1], [1.0, 0.8, 0.6, 0.5, 0.0], "aabbb")

@@ -18,6 +18,8 @@ from winobench.data.example import Item
 from winobench.data.sources import LeftOut
 from winobench.tasks import (
     TASKS,
+    cola,
+    conme,
     crepe,
     eqbench,
     meta_geneval,
@@ -94,6 +96,34 @@ def write_cola(folder: pathlib.Path) -> pathlib.Path:
             write_image(folder / "images" / address.rsplit("/", 1)[1])
         rows.append([addresses[0], caption, addresses[1], other])
     write_json(folder / "COLA_multiobjects_matching_benchmark.json", rows)
+    return folder
+
+
+COLA_SINGLE = {
+    # Text -> of six images: shown and hard (2), hard (1), shown (3), neither (0).
+    "square white plate": (2, 1, 2, 1, 0, 1),
+    "round red cup": (1, 2, 1, 1, 1, 2),
+    "small black dog": (1, 1, 0, 0, 0, 0),  # shown by none
+    "tall green tree": (3, 0, 1, 1, 0, 0),  # shown by none of the hard ones
+    "old wooden chair": (3, 3, 0, 0, 0, 0),  # without hard ones
+    "clear blue sky": (0, 0, 2, 0, 2, 1),
+}
+
+
+def write_cola_single(folder: pathlib.Path, source: str) -> pathlib.Path:
+    """Six images and six texts, three of which count. Those of CLEVR are attributes with an object."""
+    folders = {"gqa": "vg_gqa_images/{}.jpg", "clevr": "images/val/CLEVR_val_{:06d}.png", "paco": "val2017/{:012d}.jpg"}
+    data = []
+    for number in range(6):
+        address = f"/data/{folders[source].format(number)}"
+        write_image(folder / "images" / address.rsplit("/", 1)[1])
+        states = [states[number] for states in COLA_SINGLE.values()]
+        shown, hard = ([int(state in which) for state in states] for which in ((2, 3), (1, 2)))
+        data.append([address, {"plate": ["white"]}, shown, hard])
+    words = [text.rsplit(" ", 1) for text in COLA_SINGLE]
+    labels = [[one.split(), thing] for one, thing in words] if source == "clevr" else list(COLA_SINGLE)
+    content = [labels, data] if source == "paco" else {"labels": labels, "data": data}
+    write_json(folder / cola.single_file(source), content)
     return folder
 
 
@@ -390,6 +420,51 @@ def write_geneval(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
+def write_coco_counterfactuals(folder: pathlib.Path) -> pathlib.Path:
+    """Three pairs, whose images are named without an ending."""
+    lines = []
+    for number, (caption, _, other) in enumerate(_CAPTIONS):
+        names = [f"{number}_0_img_{side}" for side in (0, 1)]
+        for name in names:
+            write_image(folder / "data" / "images" / f"{name}.jpg")
+        row = {"id": f"{number}_0", "image_0": names[0], "image_1": names[1], "caption_0": caption}
+        lines.append(json.dumps(row | {"caption_1": other}))
+    (folder / "data" / "examples.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def write_conme(folder: pathlib.Path, part: str) -> pathlib.Path:
+    """Three rows, whose questions list the options; one has its options in two lines."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"replace-{part}.csv"
+    columns = ("image", "question", "answer", "base_question", "correct_option", "incorrect_option")
+    with open(path, "w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(columns)
+        for number, (name, options) in enumerate(zip(_COCO, ("red", "two\ncats", "under it"), strict=True)):
+            write_image(folder / "val2017" / name)
+            base, wrong = f"What is there, {number}?", f"not {options}"
+            listed = (wrong, options) if number == 1 else (options, wrong)
+            question = f"{base}\nA. {listed[0]}\nB. {listed[1]}"
+            table.writerow([f"images/{name}", question, "B" if number == 1 else "A", base, options, wrong])
+    return folder
+
+
+def write_seetrue(folder: pathlib.Path) -> pathlib.Path:
+    """Four texts of three sources, with two to four images each; rows of a text are apart."""
+    lines = ["image,text,label,original_dataset_id,dataset_source"]
+    for side in range(4):
+        for number, source in enumerate(("editbench", "coco_t2i", "drawbench", "editbench")):
+            if side > 1 + number:
+                continue
+            text = f"a red cup, number {number}"
+            write_image(folder / "images" / f"{number}_{side}.png")
+            label = int((number + side * side) % 3 == 0 or side == 1)
+            lines.append(f'{number}_{side}.png,"{text}",{label},text_{number},{source}')
+    (folder / "SeeTRUE.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
 def write_naturalbench(folder: pathlib.Path) -> pathlib.Path:
     """Three rows, of which the second one has letters for answers."""
     rows = []
@@ -430,6 +505,7 @@ WRITERS = {
         for piece, (file, _, images, _, _) in valse.PIECES.items()
     },
     "cola": write_cola,
+    **{f"cola_single_{source}": partial(write_cola_single, source=source) for source in cola.SINGLES},
     **{
         f"whatsup_{subset}{suffix}": partial(write_whatsup, subset=subset)
         for subset in whatsup.SUBSETS
@@ -462,6 +538,13 @@ WRITERS = {
     "meta_tifa160_authors": partial(write_tifa160, authors=True),
     "meta_imagereward": write_imagereward,
     "meta_geneval": write_geneval,
+    "meta_seetrue": write_seetrue,
+    "coco_counterfactuals": write_coco_counterfactuals,
+    **{
+        f"conme_replace_{part}{form}": partial(write_conme, part=part)
+        for part in conme.PARTS
+        for form in ("", "_options")
+    },
 }
 """Task -> its writer."""
 
@@ -488,6 +571,9 @@ ANNOTATIONS = {
     "sugarcrepe_pp_swap_obj": "sugarcrepe_pp/swap_obj.json",
     "valse_existence": "existence.json",
     "cola": "COLA_multiobjects_matching_benchmark.json",
+    "conme_replace_att": "replace-att.csv",
+    "conme_replace_rel_options": "replace-rel.csv",
+    "cola_single_gqa": "COLA_singleobjects_benchmark_GQA.json",
     "whatsup_a": "controlled_images_dataset.json",
     "whatsup_b_sets": "controlled_clevr_dataset.json",
     "coco_spatial_one": "coco_qa_one_obj.json",
@@ -510,6 +596,8 @@ ANNOTATIONS = {
     "meta_tifa160_authors": "human_annotations.json",
     "meta_imagereward": "test.json",
     "meta_geneval": "annotations_if-xl.csv",
+    "meta_seetrue": "SeeTRUE.csv",
+    "coco_counterfactuals": "data/examples.jsonl",
 }
 """Task -> its annotation file; of tasks that one function reads, one task."""
 

@@ -76,7 +76,29 @@ FAULTS = {
         (None, sub("\"['luggage on and around Luggage carts']\"", "[]"), "no-negative", "'neg_caption'", "3"),
     ],
     "cola": [(None, put(0, 0, "http://x/"), "outside-of-folder", "1")],
+    "cola_single_gqa": [
+        (None, put("data", 1, 2, 3, 2), "out-of-range", "row 4", "row 2", "2"),
+        (None, put("data", 1, 3, 0, True), "not-a-number", "row 1", "row 2"),
+        (None, drop("data", 4, 3, 5), "wrong-number-of-entries", "row 5", "5", "6"),
+        (None, put("data", 2, 0, "x/"), "outside-of-folder", "3"),
+        (None, put("data", 2, 0, "x/1.jpg"), "repeated-image", "3", "'/data/vg_gqa_images/1.jpg'"),
+        (None, put("labels", 2, [["red"]]), "wrong-number-of-entries", "'labels'", "3", "1", "2"),
+        (None, put("data", []), "empty-list"),
+        (None, drop("data"), "missing-field", "'data'"),
+    ],
+    "conme_replace_att": [
+        (None, sub(",A,", ",C,"), "unknown-name", "'answer'", "1", "'C'"),
+        (None, sub(",answer,", ",letter,"), "missing-column", "'answer'"),
+    ],
+    "conme_replace_rel_options": [
+        (None, sub(",not red", ",red"), "same-answers", "'incorrect_option'", "1", "'red'"),
+        (None, sub(",base_question,", ",base,"), "missing-column", "'base_question'"),
+    ],
     "coco_spatial_two": [("coco_qa_two_obj.json", put(0, 0, "a/139"), "not-a-number", "1")],
+    "coco_counterfactuals": [
+        (None, lines(lambda old: [*old, old[0]]), "repeated-id", "'id'", "4", "0_0"),
+        (None, sub('"0_0_img_1"', "1"), "not-a-text", "'image_1'", "1"),
+    ],
     "colorswap": [(ANNOTATIONS["vismin_object"], put(0, "image_1", None), "not-an-object", "'image_1'", "1")],
     "countbench": [(None, put(1, "number", 11), "out-of-range", "'number'", "2", "11")],
     "crepe_productivity_swap": [
@@ -135,6 +157,11 @@ FAULTS = {
         (None, sub("a bench,bench", "a bank,bench"), "contradicting-rows", "'a photo of a bench'"),
     ],
     "meta_imagereward": [(None, drop(1, "ranking", -1), "wrong-number-of-entries", "'ranking'", "2", "8", "9")],
+    "meta_seetrue": [
+        (None, sub('",0,text_1,', '",2,text_1,'), "out-of-range", "'label'", "2"),
+        (None, sub('",0,text_1,', '",0.5,text_1,'), "not-a-number", "'label'", "2"),
+        (None, sub("\n1_0.png", "\n0_0.png"), "repeated-id", "'image'", "2", "0_0.png"),
+    ],
     "meta_tifa160": [
         (_CSV, sub('it?",1', 'it?",6'), "out-of-range", "'answer'"),
         (_CSV, sub(",coco_1,", ",coco_9,"), "unknown-name", "'coco_9_mini_dalle'", "tifa160.json"),

@@ -11,7 +11,7 @@ from tests.tasks import newer_layouts
 from winobench.evaluation import summary
 from winobench.evaluation.plan import Question
 from winobench.metrics import ratings
-from winobench.tasks import TASKS, meta_geneval, meta_imagereward, meta_tifa160, people
+from winobench.tasks import TASKS, meta_geneval, meta_imagereward, meta_seetrue, meta_tifa160, people
 from winobench.tasks.annotations import Entry
 
 
@@ -48,6 +48,30 @@ def test_ratings_of_geneval_are_shares_of_full_marks(tmp_path):
     # Of prompt 94, place 1, picture 1: 1, 2, 3, 4, 4, of which the first one is the 4 of the answer that is cut in two.
     assert items[3].ratings[1] == 0.6
     assert items[3].images[1].path == tmp_path / "images" / "if-xl" / "00094" / "samples" / "00001.png"
+
+
+def test_texts_of_seetrue_have_all_their_images(tmp_path):
+    items = list(meta_seetrue.read(newer_layouts.write_seetrue(tmp_path)))
+    assert [item.id for item in items] == ["editbench/000", "editbench/001", "coco_t2i/000", "drawbench/000"]
+    assert [item.ratings for item in items] == [(1.0, 1.0), (1.0, 1.0, 0.0, 1.0), (0.0, 1.0, 0.0), (0.0, 1.0, 1.0, 0.0)]
+    assert items[2].images[1].path == tmp_path / "images" / "1_1.png"
+    assert (items[2].texts, items[2].groups) == (("a red cup, number 1",), ("coco_t2i",))
+
+
+def test_auroc_of_seetrue_is_the_published_codes(tmp_path):
+    """Numbers of t2v_metrics' SeeTrue.evaluate_scores for these rows and scores, half of which are ties."""
+    items = newer_layouts.written("meta_seetrue", tmp_path)
+    rows = (tmp_path / "SeeTRUE.csv").read_text().splitlines()[1:]
+    scores = {row.partition(",")[0]: (7 * place * place + 3) % 5 for place, row in enumerate(rows)}
+    given = [(item.id, [scores[image.path.name] for image in item.images], item.ratings) for item in items]
+    for source, expected in (("coco_t2i", 1.0), ("drawbench", 0.25), ("editbench", 0.1), ("", 0.525)):
+        chosen = [row for row in given if row[0].startswith(source)]
+        rated = ratings.Rated.of(
+            [one for _, found, _ in chosen for one in found],
+            [one for *_, labels in chosen for one in labels],
+            [id for id, found, _ in chosen for _ in found],
+        )
+        assert ratings.auroc(rated).value(len(chosen)) == pytest.approx(expected, abs=1e-12)
 
 
 def test_every_picture_of_geneval_has_an_address():

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -149,7 +150,8 @@ def kendall_tau_c(pairs: _Pairs, rated: Rated) -> Measure:
     signed, every = pairs.total(pairs.concordant * 1.0 - pairs.discordant), pairs.total(np.ones(len(pairs)))
     # 2 (C - D) / (n^2 (classes - 1) / classes), in which the number of pairs, n (n - 1) / 2, takes the place of n^2.
     scale = 2 * len(pairs) / len(rated.scores) ** 2 * classes / (classes - 1)
-    return Measure(lambda counts: scale * _ratio(signed(counts), every(counts)), 0.0)
+    # A resample may have fewer ties than all images, whose scale this is.
+    return Measure(lambda counts: np.clip(scale * _ratio(signed(counts), every(counts)), -1, 1), 0.0)
 
 
 def pearson(rated: Rated) -> Measure:
@@ -272,6 +274,46 @@ def best_accuracy(rated: Rated) -> Measure:
     )
 
 
+def average_precision(scores: np.ndarray, yes: np.ndarray) -> float:
+    """The mean, over the images with a yes, of the share of yes among the images that score at least as high.
+
+    ``scores`` [n] float64 and ``yes`` [n] bool. Equal scores enter together, so that scores that are all alike give the
+    share of yes. NaN without a yes. It is the area under the steps of precision over recall.
+
+    Source: A. Ray et al., "Cola", NeurIPS 2023, scripts/eval.py, and average_precision_score of scikit-learn.
+    """
+    if not yes.any():
+        return math.nan
+    order = np.argsort(-scores, kind="stable")
+    last = np.append(np.diff(scores[order]) != 0, True)  # of the images with one score
+    found = np.cumsum(yes[order])[last]
+    taken = np.flatnonzero(last) + 1
+    return float(np.sum(np.diff(found, prepend=0) * found / taken) / yes.sum())
+
+
+def average_precision_chance(num_images: int, num_yes: int) -> float:
+    """The expected average precision of images in a random order without ties."""
+    if num_images == 1:
+        return float(num_yes)
+    harmonic = np.sum(1 / np.arange(1, num_images + 1))
+    return float((harmonic + (num_yes - 1) / (num_images - 1) * (num_images - harmonic)) / num_images)
+
+
+def precision_measures(rated: Rated) -> dict[str, Measure]:
+    """The mean over prompts of `average_precision` of their images. Prompts without a yes are left out."""
+    yes = rated.ratings > YES_ABOVE
+    members = [np.flatnonzero(rated.prompts == prompt) for prompt in range(rated.num_prompts)]
+    members = [(prompt, of) for prompt, of in enumerate(members) if yes[of].any()]
+    if not members:
+        return {}
+    found, counts_in = np.zeros((2, rated.num_prompts))
+    for prompt, of in members:
+        found[prompt], counts_in[prompt] = average_precision(rated.scores[of], yes[of]), 1.0
+    chance = np.mean([average_precision_chance(len(of), int(yes[of].sum())) for _, of in members])
+    measure = Measure(functools.partial(_ratio_of, found, counts_in), float(chance), {"yes": int(yes.sum())})
+    return {"mean_average_precision": measure}
+
+
 def rank_measures(rated: Rated) -> dict[str, Measure]:
     """Over all images: pairwise accuracy, tau-b, tau-c and Pearson's correlation. Then the means within prompts."""
     pairs, within = _Pairs(rated, within=False), _Pairs(rated, within=True)
@@ -321,6 +363,7 @@ RATING_METRICS: Mapping[str, RatingMetric] = {
         RatingMetric("rank_agreement", rank_measures, headline="pairwise_accuracy"),
         RatingMetric("yes_no_agreement", yes_no_measures, headline="auroc"),
         RatingMetric("preference_agreement", preference_measures, headline="preference_accuracy"),
+        RatingMetric("average_precision", precision_measures, headline="mean_average_precision"),
     )
 }
 """Name -> what a task whose images people have rated may name as its metric."""

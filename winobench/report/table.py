@@ -33,7 +33,8 @@ def print_results(results: Mapping[str, Any], console: rich.console.Console | No
       examples first, follow their task. ``/accuracy`` is left out of their names.
     - A row a target pair of bias tasks: effect size, with a star where the one-sided p is below 0.01, interval, p
       one- and two-sided, number of images. Then a row a group of images.
-    - A row a measure of agreement with people's ratings: value, 95% interval, chance, number of images and of ties.
+    - A row a measure of agreement with people's ratings, and then of the ranking of images by labels: value, 95%
+      interval, chance, number of images and of ties.
     - A column ``paper`` where the paper has any of the numbers, and below the places of its rows.
     - Tasks whose scores are equal over images or texts, and tasks that failed, each with its reason.
     """
@@ -49,8 +50,10 @@ def print_results(results: Mapping[str, Any], console: rich.console.Console | No
     others = {task: entries for task, entries in results["tasks"].items() if task not in bias and task not in rated}
     if others:
         console.print(_accuracy_table(others, references))
-    if rated:
-        console.print(_accuracy_table(rated, references, first="agreement with people", scale=1, digits=3))
+    ranked = {task: rated.pop(task) for task in list(rated) if "mean_average_precision" in rated[task]}
+    for entries, heading in ((rated, "agreement with people"), (ranked, "ranking of images")):
+        if entries:
+            console.print(_accuracy_table(entries, references, first=heading, scale=1, digits=3))
     if bias:
         console.print(_bias_table(bias, references))
         _print_notes(console, _bias_notes(bias))

@@ -15,6 +15,7 @@ TASK_LABELS = {
     "pets_all": "Pets, all photographs",
     "pets_photo_all": "Pets, photo prompt, all photographs",
     "genderbias": "Gender bias",
+    "coco_counterfactuals": "COCO-Counterfactuals",
     "coco_hardneg_text": "COCO hard negatives, text",
     "coco_hardneg_image": "COCO hard negatives, image",
     "coco_hardneg_text_328": "COCO hard negatives, text, 328 rows",
@@ -32,8 +33,8 @@ TASK_LABELS = {
 
 # Words that people write in another way than in the names of tasks.
 _PROPER = """
-    ARO BiVLC BLIP CLEVR CLIP COCO COLA ColorSwap CountBench CREPE FGVC Flickr30K GenEval GQA ImageCoDe
-    ImageNet ImageReward ITM MMBias MMVP NaturalBench SD SugarCrepe SVO TIFA160 VALSE VG VisMin VQA
+    ARO BiVLC BLIP CLEVR CLIP COCO COLA ColorSwap ConMe CountBench CREPE FGVC Flickr30K GenEval GQA ImageCoDe
+    ImageNet ImageReward ITM MMBias MMVP NaturalBench PACO SD SeeTRUE SugarCrepe SVO TIFA160 VALSE VG VisMin VQA
     Winoground
 """
 _WORDS = {word.lower(): word for word in _PROPER.split()} | {

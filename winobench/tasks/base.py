@@ -118,7 +118,8 @@ class Task:
       description: one line for ``--list_tasks``.
       metric: a name in `winobench.metrics.METRICS`, or in `winobench.metrics.RATING_METRICS` for a task whose images
         people have rated, or ``effect_size`` for a task with an ``association``.
-      shape: (images, texts) of an example, for listings.
+      shape: (images, texts) of an example, for listings. The most, where examples differ. The fewest, for the metric
+        ``average_precision``.
       chance: row of the results -> chance level in [0, 1], or None where nobody knows it. Of rows that it lacks it is
         the metric's, of guessing among ``shape``.
       load: ``load(data_dir, limit) -> iterable of Example``; ``limit`` counts scenes or items (or images of each group,
