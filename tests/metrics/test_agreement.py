@@ -156,3 +156,23 @@ def test_the_interval_of_kappa_is_that_of_two_thousand_drawn_samples(items):
     assert found.high > high - 0.02
     if items == 25:
         assert (found.low, found.high) == pytest.approx((low, high), abs=0.2)
+
+
+def test_cohens_kappa_by_hand():
+    """Cohen (1960): 0.75 observed, 5/8 x 5/8 + 3/8 x 3/8 expected. scikit-learn 1.9.1 gives the same on 2,000 tables."""
+    first, second = [1, 1, 0, 0, 1, 0, 1, 1], [1, 0, 0, 0, 1, 1, 1, 1]
+    found = agreement.cohen_kappa(first, second, num_resamples=200)
+    assert (found.observed, found.expected, found.n, found.num_raters) == (0.75, 34 / 64, 8, 2)
+    assert found.value == pytest.approx((0.75 - 34 / 64) / (1 - 34 / 64))
+    assert found.low < found.value < found.high
+    assert agreement.cohen_kappa(["a", "b", "c"], ["b", "c", "a"]).value == -0.5
+    assert agreement.cohen_kappa([True, False], [True, False]).value == 1.0
+    # One label is agreement that chance explains.
+    assert agreement.cohen_kappa([1, 1], [1, 1])[:3] == (None, None, None)
+    # All items of one cluster leave nothing to resample.
+    assert agreement.cohen_kappa(first, second, ["p"] * 8)[1:3] == (None, None)
+    for wrong in (([], []), ([1], [1, 2])):
+        with pytest.raises(ValueError, match="two lists of one length"):
+            agreement.cohen_kappa(*wrong)
+    with pytest.raises(ValueError, match="a cluster for each of 2 items"):
+        agreement.cohen_kappa([1, 0], [0, 1], [1])

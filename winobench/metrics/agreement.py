@@ -1,4 +1,4 @@
-"""How far several people agree, and how often each of them is right: Fleiss' kappa and a table of raters.
+"""How far raters agree, and how often each of them is right: Fleiss' and Cohen's kappa, and a table of raters.
 
 A rater file is a CSV file with the columns ``item``, ``rater`` and ``label``, a line a judgement.
 """
@@ -34,7 +34,7 @@ class Rating(NamedTuple):
 
 
 class Kappa(NamedTuple):
-    """Fleiss' kappa of some judgements."""
+    """Fleiss' or Cohen's kappa of some judgements."""
 
     value: float | None  # below 0 is less than chance; None where all judgements are the same
     low: float | None  # 95% bootstrap interval over items; None without a value, or for a single item
@@ -81,6 +81,44 @@ def fleiss_kappa(counts, *, level: float = 0.95, num_resamples: int = NUM_RESAMP
         low, high = min(low, float(value[0])), max(high, float(value[0]))
     kappa = float(value[0]) if np.isfinite(value[0]) else None
     return Kappa(kappa, low, high, float(observed[0]), float(expected[0]), len(counts), int(raters[0]))
+
+
+def cohen_kappa(
+    first, second, clusters=None, *, level: float = 0.95, num_resamples: int = NUM_RESAMPLES, seed: int = 0
+) -> Kappa:
+    """Agreement beyond chance of two raters, each with the labels that they use.
+
+    kappa = (observed - expected) / (1 - expected), with expected = the sum over labels of the product of both raters'
+    shares. The interval is `winobench.metrics.bootstrap.interval` over clusters. Resamples without a value count as
+    chance. ``first`` and ``second`` are the labels [n] of the same items, ``clusters`` [n] which items depend on each
+    other, such as images of one prompt; None for none.
+
+    Source: J. Cohen, "A coefficient of agreement for nominal scales", Educational and Psychological Measurement 20
+    (1960).
+    """
+    first, second = np.asarray(first), np.asarray(second)
+    if first.ndim != 1 or not len(first) or first.shape != second.shape:
+        raise ValueError(f"cohen_kappa needs two lists of one length, got {first.shape} and {second.shape}.")
+    if not 0 < level < 1:
+        raise ValueError(f"a confidence level lies between 0 and 1, got {level}.")
+    labels, places = np.unique(np.concatenate([first, second]), return_inverse=True)
+    members = np.arange(len(first)) if clusters is None else np.unique(np.asarray(clusters), return_inverse=True)[1]
+    if members.shape != first.shape:
+        raise ValueError(f"cohen_kappa needs a cluster for each of {len(first)} items, got {members.shape}.")
+    counts = np.zeros((members.max() + 1, len(labels), len(labels)), np.int64)
+    np.add.at(counts, (members, places[: len(first)], places[len(first) :]), 1)
+    observed, expected, value = _cohen(counts.sum(axis=0))
+    low = high = None
+    if np.isfinite(value) and len(counts) > 1:
+
+        def statistic(drawn: np.ndarray) -> np.ndarray:
+            return np.nan_to_num(_cohen(counts[drawn].sum(axis=-3))[2])
+
+        options = {"level": level, "num_resamples": num_resamples, "seed": seed, "span": (-1.0, 1.0)}
+        low, high = bootstrap.interval([len(counts)], statistic, batch=max(1, _AT_ONCE // counts.size), **options)
+        low, high = min(low, float(value)), max(high, float(value))
+    kappa = float(value) if np.isfinite(value) else None
+    return Kappa(kappa, low, high, float(observed), float(expected), len(first), 2)
 
 
 def read_ratings(*paths: str | os.PathLike) -> list[Rating]:
@@ -218,6 +256,16 @@ def _kappas(counts: np.ndarray, num_raters: int) -> tuple[np.ndarray, np.ndarray
     with np.errstate(invalid="ignore"):
         kappa = (observed - expected) / (1 - expected)  # 0 / 0 where all judgements are the same
     return observed, expected, kappa
+
+
+def _cohen(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """As `_kappas`, of two raters: counts [..., labels, labels] of the first one's label and the second one's."""
+    total = table.sum(axis=(-2, -1))
+    same = np.trace(table, axis1=-2, axis2=-1)
+    by_chance = np.sum(table.sum(axis=-1) * table.sum(axis=-2), axis=-1)
+    with np.errstate(invalid="ignore"):
+        kappa = (same * total - by_chance) / (total**2 - by_chance)
+    return same / total, by_chance / total**2, kappa
 
 
 def _entry(interval: Interval, n: int) -> dict[str, Any]:

@@ -1,0 +1,98 @@
+"""How far a judge's verdicts on GenEval's published images agree with people's (Ghosh et al. 2023).
+
+The images are those of the task ``meta_geneval``: 100 prompts, four images by Stable Diffusion 2, by IF-XL, and found
+with CLIP. People call an image correct where most of five say that it fully captures the caption.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from winobench.base import files
+from winobench.base.errors import InputError
+from winobench.data import images as image_files
+from winobench.metrics import agreement, intervals
+from winobench.prompts.prompt_files import Prompt
+from winobench.runs.image_records import PictureRecord, Place
+from winobench.runs.image_runs import DrawnModel, Pictures
+from winobench.tasks import meta_geneval
+
+_FINGERPRINT = "0" * 64  # the images come from elsewhere
+
+
+def read_study(
+    source: str | os.PathLike[str], prompts: list[Prompt], folder: str | os.PathLike[str]
+) -> tuple[Pictures, dict[Place, bool]]:
+    """The published images as a run, whose results go into a folder, and what people say of each.
+
+    Args:
+      source: the folder with annotations_*.csv and ``images``, as ``winobench prepare --task=meta_geneval`` takes it.
+      prompts: GenEval's, from ``geneval:FILE``.
+      folder: for the judge's answers.
+
+    Raises:
+      InputError: a file is missing or damaged, or a caption is not the prompt of its number.
+    """
+    by_id = {prompt.id: prompt for prompt in prompts}
+    numbers: dict[str, int] = {}
+    records, people = [], {}
+    for item in meta_geneval.read(pathlib.Path(files.user_path(source))):
+        name, _, identity = item.id.partition("/")
+        prompt = by_id.get(identity)
+        if prompt is None or prompt.text != item.texts[0]:
+            raise InputError(
+                f"the annotations have the caption {item.texts[0]!r} for prompt {identity}, but the prompts have"
+                f" {prompt and prompt.text!r}: name GenEval's evaluation_metadata.jsonl",
+                code="contradicting-rows",
+            )
+        number = numbers.setdefault(identity, len(numbers))
+        for seed, (image, share) in enumerate(zip(item.images, item.ratings, strict=True)):
+            path = pathlib.Path(os.path.abspath(image.path))
+            sha256 = image_files.file_sha256(path)
+            size = path.stat().st_size
+            record = PictureRecord(prompt, name, seed, number, _FINGERPRINT, None, {}, str(path), sha256, size)
+            records.append(record)
+            people[record.place] = share > 0.5
+    models = tuple(DrawnModel(name, name, _FINGERPRINT, None, {}) for name in meta_geneval.SETS)
+    chosen = tuple(by_id[identity] for identity in numbers)
+    seeds = tuple(range(meta_geneval.NUM_PICTURES))
+    return Pictures(pathlib.Path(files.user_path(folder)), models, chosen, seeds, tuple(records), {}), people
+
+
+def agree(run: Pictures, judge: Mapping[Place, bool], people: Mapping[Place, bool]) -> dict[str, dict[str, Any]]:
+    """All, source of the images, or tag -> how far a judge agrees with people.
+
+    Each row has ``accuracy``, the share of images with the same verdict, and its 95% interval ``low`` and ``high``. It
+    has Cohen's ``kappa``, ``kappa_low`` and ``kappa_high``, the shares that ``judge`` and ``people`` call correct, and
+    ``n``. Images of one prompt depend on each other. Images without a judge's verdict do not count.
+    """
+    records = [record for record in run.records if record.place in judge]
+    groups = [("all", records)]
+    for of in (lambda record: record.model, lambda record: record.prompt.category):
+        ordered = sorted(records, key=of)
+        groups += [(name, [*some]) for name, some in itertools.groupby(ordered, of)]
+    return {name: _row(some, judge, people) for name, some in groups if some}
+
+
+def _row(records: list[PictureRecord], judge: Mapping[Place, bool], people: Mapping[Place, bool]) -> dict[str, Any]:
+    first, second = (np.array([of[record.place] for record in records]) for of in (judge, people))
+    prompts = [record.prompt.id for record in records]
+    share = intervals.clustered(first == second, prompts)
+    kappa = agreement.cohen_kappa(first, second, prompts)
+    return {
+        "accuracy": float(share.value),
+        "low": float(share.low),
+        "high": float(share.high),
+        "kappa": kappa.value,
+        "kappa_low": kappa.low,
+        "kappa_high": kappa.high,
+        "judge": float(first.mean()),
+        "people": float(second.mean()),
+        "n": len(records),
+    }
