@@ -82,7 +82,7 @@ class Judge:
         return {"responder": "judge"}
 
     def ask(self, requests):
-        for number, request in enumerate(requests):
+        for number in range(len(requests)):
             self.asked += 1
             yield number, {"text": "Yes."}
 
