@@ -159,7 +159,7 @@ def test_the_interval_of_kappa_is_that_of_two_thousand_drawn_samples(items):
 
 
 def test_cohens_kappa_by_hand():
-    """Cohen (1960): 0.75 observed, 5/8 x 5/8 + 3/8 x 3/8 expected. scikit-learn 1.9.1 agrees on 2,000 tables."""
+    """Cohen (1960): 0.75 observed, 5/8 x 5/8 + 3/8 x 3/8 expected. scikit-learn 1.9.1 agreed on 2,000 tables."""
     first, second = [1, 1, 0, 0, 1, 0, 1, 1], [1, 0, 0, 0, 1, 1, 1, 1]
     found = agreement.cohen_kappa(first, second, num_resamples=200)
     assert (found.observed, found.expected, found.n, found.num_raters) == (0.75, 34 / 64, 8, 2)
