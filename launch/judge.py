@@ -25,7 +25,7 @@ A judge is a vision-language model, also a hosted one, or a scorer such as CLIP.
 {_RUBRICS}
 
 GenEval's own detector judges elsewhere: --lay_out writes its images, --detector reads its results. To see how far a
-judge agrees with people on the images of GenEval's study (FOLDER holds the files of the task meta_geneval):
+judge agrees with people on the images of GenEval's study (those of winobench prepare --task=meta_geneval):
 
   winobench judge NEW_FOLDER --people=FOLDER --prompts=evaluation_metadata.jsonl --model=qwen3-vl-8b
 

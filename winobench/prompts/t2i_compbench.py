@@ -1,4 +1,4 @@
-"""T2I-CompBench's noun phrases, the subjects of its judges' questions (Huang et al. 2023 and 2025).
+"""T2I-CompBench's noun phrases: what its judges are asked about (Huang et al. 2023 and 2025).
 
 The published code takes the noun chunks of spaCy's en_core_web_sm. Ours are read from the template that 240 of the 300
 prompts on colours, shapes and textures have: "a green bench and a red car". The other 60 of each need a file with
@@ -17,10 +17,10 @@ from winobench.base import json_files
 from winobench.base.errors import InputError
 
 SKIPPED = ("top", "the side", "the left", "the right")
-"""Phrases that become no question (BLIPvqa_eval/BLIP_vqa.py of the published code, 1b70949)."""
+"""Phrases that are not asked about (BLIPvqa_eval/BLIP_vqa.py of the published code, 1b70949)."""
 
 ATTRIBUTES = ("color", "shape", "texture")
-MOST = 8  # phrases of a prompt that become questions
+MOST = 8  # phrases that are asked about
 
 _ADVICE = 'write {"prompt": ..., "phrases": [...]} for each prompt'
 _ARTICLES = ("a", "an", "the")
@@ -34,7 +34,7 @@ _WORD = re.compile(r"[A-Za-z'-]+")
 
 
 def phrases(content: Any, text: str) -> tuple[str, ...]:
-    """The phrases that become questions, from the file of phrases or the template. Empty where neither has any."""
+    """The phrases that are asked about, from the file of phrases or the template. Empty where neither has any."""
     given = content.get("phrases") if isinstance(content, Mapping) else None
     found = read_template(text) if given is None else tuple(given)
     return tuple(phrase for phrase in found if phrase not in SKIPPED)[:MOST]
@@ -58,7 +58,7 @@ def _is_phrase(phrase: str) -> bool:
 
 
 def read_phrases(path: pathlib.Path, texts: set[str]) -> dict[str, list[str]]:
-    """A file's phrases by prompt, for all prompts and no others. Empty without a file."""
+    """A file's phrases by prompt, which must be those of the prompts' file. Empty without a file."""
     if not path.is_file():
         return {}
     found: dict[str, list[str]] = {}

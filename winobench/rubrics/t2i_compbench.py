@@ -26,7 +26,7 @@ from winobench.rubrics.base import ALL, Rubric, Score
 from winobench.runs.requests import Picture, PictureMatch, PictureOptions, PictureText, Request, Response
 
 # gpt4v_eval.py, verbatim with its blanks. It fills in {prompt} for complex only here, and asks all categories but
-# attributes the question of spatial, since its condition is always true. Here each category has its own.
+# attributes the question of spatial, since its condition is always true. Here each category is asked its own.
 _OF_ATTRIBUTE = """You are my assistant to identify any objects and their {category} in the image. \
                     According to the image, evaluate if there is a {phrase} in the image. \
                     Give a score from 0 to 100, according the criteria:\n\
