@@ -24,6 +24,11 @@ A judge is a vision-language model, also a hosted one, or a scorer such as CLIP.
 
 {_RUBRICS}
 
+GenEval's own detector judges elsewhere: --lay_out writes its images, --detector reads its results. To see how far a
+judge agrees with people on the images of GenEval's study (those of winobench prepare --task=meta_geneval):
+
+  winobench judge NEW_FOLDER --people=FOLDER --prompts=evaluation_metadata.jsonl --model=qwen3-vl-8b
+
 Each answer is on disk before it counts. The same command resumes, and requests missing answers only. The results name
 the judge and the text that it reads. They are in RUN/judged/<rubric>-<judge>.
 """
@@ -34,6 +39,11 @@ _LABEL = flags.DEFINE_string("label", None, "The judge's name in results and fol
 _API = flags.DEFINE_string(
     "api", None, "Options of a hosted judge as name=value with commas, as --config.api of winobench eval has them."
 )
+_DETECTOR = flags.DEFINE_string("detector", None, "results.jsonl of GenEval's detector: its verdicts become RUN's.")
+_LAY_OUT = flags.DEFINE_string("lay_out", None, "A new folder for RUN's images as GenEval's detector reads them.")
+_OF = flags.DEFINE_string("of", None, "With --detector or --lay_out, the label of one of RUN's models.")
+_PEOPLE = flags.DEFINE_string("people", None, "The folder of GenEval's study with people; RUN is then a new folder.")
+_PROMPTS = flags.DEFINE_string("prompts", None, "With --people, GenEval's evaluation_metadata.jsonl.")
 _DTYPE = flags.DEFINE_enum("dtype", "float32", options.DTYPES, "Compute dtype of a model with weights.")
 _BATCH_SIZE = flags.DEFINE_integer("batch_size", None, "Images at once on each device.", lower_bound=1)
 _MODEL_PARALLEL = flags.DEFINE_integer("model_parallel", 1, "Devices that share one copy of the judge.", lower_bound=1)
@@ -43,6 +53,9 @@ def main(words: list[str]) -> None:
     """Judges the images of the named runs, and prints the results."""
     if not words:
         raise InputError("no run is named: give the folder of a run of winobench draw", code="nothing-named")
+    if _DETECTOR.value or _LAY_OUT.value:
+        _detect(words)
+        return
     if not _MODEL.value:
         raise InputError(
             "no judge is named: give --model=JUDGE, such as qwen3-vl-8b or openai:gpt-4o", code="nothing-named"
@@ -50,18 +63,42 @@ def main(words: list[str]) -> None:
     from winobench.base import caches
     from winobench.runs import image_runs
 
+    how = {
+        "label": _LABEL.value,
+        "hosted": options.settings().or_none().check("--api", _API.value),
+        "dtype": _DTYPE.value,
+        "batch_size": _BATCH_SIZE.value,
+        "model_parallel": _MODEL_PARALLEL.value,
+    }
+    if _PEOPLE.value:
+        if not _PROMPTS.value:
+            raise InputError("no prompts are named: give --prompts=evaluation_metadata.jsonl", code="nothing-named")
+        folder = _one(words)
+        caches.keep_compiled()
+        judged_images.judge_people(folder, _PEOPLE.value, _PROMPTS.value, _MODEL.value, **how)
+        return
     runs = [image_runs.read_pictures(word) for word in words]
     caches.keep_compiled()
-    judged_images.judge(
-        runs,
-        _MODEL.value,
-        label=_LABEL.value,
-        rubric=_RUBRIC.value,
-        hosted=options.settings().or_none().check("--api", _API.value),
-        dtype=_DTYPE.value,
-        batch_size=_BATCH_SIZE.value,
-        model_parallel=_MODEL_PARALLEL.value,
-    )
+    judged_images.judge(runs, _MODEL.value, rubric=_RUBRIC.value, **how)
+
+
+def _detect(words: list[str]) -> None:
+    from winobench.generation import detector
+    from winobench.runs import image_runs, verdicts
+
+    run = image_runs.read_pictures(_one(words))
+    if _LAY_OUT.value:
+        print(f"{detector.lay_out(run, _LAY_OUT.value, _OF.value):,} images for GenEval's detector: {_LAY_OUT.value}")
+    if _DETECTOR.value:
+        found = detector.attach(run, _DETECTOR.value, _OF.value)
+        print(f"correct images, judged by the {verdicts.GENEVAL_DETECTOR}")
+        judged_images.print_models("tag", verdicts.generation_accuracy(run, found))
+
+
+def _one(words: list[str]) -> str:
+    if len(words) != 1:
+        raise InputError(f"{len(words)} folders are named: name one", code="named-twice")
+    return words[0]
 
 
 if __name__ == "__main__":

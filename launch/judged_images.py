@@ -43,6 +43,31 @@ def judge(
         print(f"the answers and scores of each image: {run.folder / judgements.FOLDER}")
 
 
+def judge_people(folder: str, source: str, prompts: str, model: str, *, label: str | None = None, **how: Any) -> None:
+    """Judges the images of GenEval's study, and prints how far the judge agrees with people."""
+    from winobench.generation import geneval_people
+    from winobench.prompts.named_sets import read_prompts
+    from winobench.responders import loading
+
+    run, people = geneval_people.read_study(source, read_prompts(f"geneval:{prompts}"), folder)
+    responder = loading.load_responder(model, about_pictures=True, **how)
+    name = label or text.display_name(model)
+    rows = geneval_people.judge_study(run, people, responder, name=name)
+    print(f"{name} by {geneval_people.RUBRIC}, against most of five people")
+    columns = {
+        "same verdict": {group: row | {"value": row["accuracy"]} for group, row in rows.items()},
+        "Cohen's kappa": {
+            group: {"value": row["kappa"], "low": row["kappa_low"], "high": row["kappa_high"]}
+            for group, row in rows.items()
+            if row["kappa"] is not None
+        },
+        "judge says correct": {group: {"value": row["judge"], "low": None} for group, row in rows.items()},
+        "people say correct": {group: {"value": row["people"], "low": None} for group, row in rows.items()},
+    }
+    print_models("images, %; kappa x 100", columns)
+    print(f"the answers and the agreement: {run.folder / judgements.FOLDER}")
+
+
 def print_models(heading: str, of_models: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
     """Prints a table with a row for each name of values in [0, 1], and a column for each model's label."""
     import rich.box

@@ -1,5 +1,7 @@
 """A judge's verdicts on GenEval's published images against people's."""
 
+import json
+
 import pytest
 
 from tests.expectations import raises
@@ -7,6 +9,7 @@ from tests.tasks import newer_layouts
 from winobench.generation import geneval_people
 from winobench.prompts.prompt_files import Prompt
 from winobench.runs import image_records
+from winobench.runs.requests import Response
 
 PROMPTS = [
     Prompt("00000", "a photo of a bench", "single_object", {"include": [{"class": "bench", "count": 1}]}),
@@ -65,3 +68,39 @@ def test_other_prompts_are_refused(tmp_path):
     (source / "images" / "clip" / "00094" / "samples" / "00003.png").unlink()
     with raises("no-such-file", "00003.png"):
         geneval_people.read_study(source, PROMPTS, tmp_path / "out")
+
+
+class Judge:
+    """Says yes about everything."""
+
+    kinds = frozenset({"picture_text"})
+
+    def __init__(self):
+        self.asked = 0
+
+    def fingerprint(self):
+        return {"responder": "judge"}
+
+    def ask(self, requests):
+        for number in range(len(requests)):
+            self.asked += 1
+            yield number, {"text": "Yes."}
+
+    def read(self, request, raw):
+        return Response(text=raw["text"])
+
+
+def test_a_judge_answers_about_the_study(study):
+    run, people = study
+    judge = Judge()
+    found = geneval_people.judge_study(run, people, judge, name="some/judge", progress=False)
+    # Prompts without questions are left out. Equal images have equal answers.
+    assert found["all"]["n"] == 12
+    assert found["all"]["judge"] == 1.0
+    assert found["all"]["kappa"] == 0.0
+    shown = [people[record.place] for record in run.records if record.number == 0]
+    assert found["all"]["accuracy"] == found["all"]["people"] == sum(shown) / 12
+    assert found == geneval_people.judge_study(run, people, judge, name="some/judge", progress=False)
+    assert judge.asked == len({record.sha256 for record in run.records if record.number == 0})
+    (path,) = run.folder.glob("judged/geneval_questions-*/agreement.json")
+    assert json.loads(path.read_text()) == {"judge": "some/judge", "rows": found}

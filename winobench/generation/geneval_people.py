@@ -7,6 +7,7 @@ with CLIP. People call an image correct where most of five say that it fully cap
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import pathlib
 from collections.abc import Mapping
@@ -14,14 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from winobench.base import files
+from winobench.base import files, json_files, registry
 from winobench.base.errors import InputError
 from winobench.data import images as image_files
+from winobench.generation import judged
 from winobench.metrics import agreement, intervals
 from winobench.prompts.prompt_files import Prompt
+from winobench.runs import judgements
 from winobench.runs.image_records import PictureRecord, Place
 from winobench.runs.image_runs import DrawnModel, Pictures
+from winobench.runs.requests import Responder
 from winobench.tasks import meta_geneval
+
+RUBRIC, AGREEMENT = "geneval_questions", "agreement.json"
+"""The rubric that gives verdicts, and the file of results in the judge's folder."""
 
 _FINGERPRINT = "0" * 64  # the images come from elsewhere
 
@@ -63,6 +70,26 @@ def read_study(
     chosen = tuple(by_id[identity] for identity in numbers)
     seeds = tuple(range(meta_geneval.NUM_PICTURES))
     return Pictures(pathlib.Path(files.user_path(folder)), models, chosen, seeds, tuple(records), {}), people
+
+
+def judge_study(
+    run: Pictures, people: Mapping[Place, bool], responder: Responder, *, name: str, progress: bool = True
+) -> dict[str, dict[str, Any]]:
+    """Has a judge answer GenEval's questions about the images of `read_study`, and returns `agree`.
+
+    An interrupted call resumes when it is made again. The rows are in ``agreement.json`` of the judge's folder, too.
+    """
+    label = registry.model_label(name)
+    judged.judge_pictures(run, responder, name=name, rubric=RUBRIC, label=label, progress=progress)
+    folder = run.folder / judgements.FOLDER / f"{RUBRIC}-{label}"
+    verdicts = {}
+    for _, line in json_files.read_lines(folder / judgements.SCORES):
+        (value,) = (one["value"] for one in line["scores"] if (one["metric"], one["group"]) == ("accuracy", "all"))
+        verdicts[line["model"], line["seed"], line["number"]] = value == 1
+    rows = agree(run, verdicts, people)
+    with files.writing(folder):
+        files.write_text(folder / AGREEMENT, json.dumps({"judge": name, "rows": rows}, indent=2) + "\n")
+    return rows
 
 
 def agree(run: Pictures, judge: Mapping[Place, bool], people: Mapping[Place, bool]) -> dict[str, dict[str, Any]]:
