@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from winobench.runs import judgements
+from winobench.runs.labels import shortened
 
 from . import text
+
+_ROOM = 78  # of a judge's text. Results have all of it
 
 if TYPE_CHECKING:
     from winobench.prompts.prompt_files import Prompt
@@ -96,7 +99,7 @@ def _print(found: Judgement) -> None:
     """Prints a judgement: who judged, the text that the judge read, and a table."""
     print(f"{found.rubric}: {found.num_images:,} images and {found.num_questions:,} questions, judged by {found.who}")
     for wording in found.wordings:
-        print(f"  {wording}")
+        print(f"  {shortened(' '.join(wording.split()), _ROOM)}")
     if found.left_out:
         print(f"  left out: {found.left_out:,} images, about whose prompts the rubric has no question")
     rows = {

@@ -11,6 +11,7 @@ from tests.responders import api_server
 from tests.rubrics.test_geneval2 import ROWS, write
 from tests.tiny_vision_language import write_vision_language
 from winobench.prompts.named_sets import read_prompts
+from winobench.prompts.prompt_files import Prompt
 from winobench.runs import judgements
 
 DRAW = ["--config=pictures:debug", "--config.model=clevr-tiny", "--config.batch_size=1"]
@@ -116,3 +117,23 @@ def test_a_judge_that_cannot_judge_is_refused_before_anything_is_generated(sourc
     words = [*DRAW, f"--config.prompts={source}", f"--workdir={tmp_path / 'run'}", f"--judge={judge}"]
     launching.refuse("launch.draw", *words, named=[said])
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("rubric", "rows"),
+    [("geneval_questions", "accuracy, mean of tags"), ("blip_vqa", "blip vqa, color"), ("mllm", "mllm, spatial")],
+)
+def test_other_rubrics_with_a_model_of_weights(rubric, rows, tmp_path):
+    """Prompts of both sets in one run, so that each rubric leaves some out."""
+    prompts = [
+        Prompt("1", "a photo of two clocks", "counting", {"include": [{"class": "clock", "count": 2}]}),
+        Prompt("2", "a green bench and a red car", "color", None),
+        Prompt("3", "a bee on the left of a key", "spatial", None),
+    ]
+    judge = write_vision_language(tmp_path / "llava", "llava")
+    run = fakes.draw(tmp_path / "run", "a", prompts=prompts)
+    status, out, err = launching.launch("launch.judge", run.folder, f"--model={judge}", f"--rubric={rubric}")
+    assert (status, rows in out, "left out" in out) == (0, True, True), (out, err)
+    (found,) = judgements.read_all(run.folder)
+    assert (found.rubric, found.is_published) == (rubric, False)

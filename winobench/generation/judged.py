@@ -20,7 +20,7 @@ from winobench.runs import asking, endings, image_records, judgements, records, 
 from winobench.runs.image_records import PictureRecord
 from winobench.runs.image_runs import Pictures
 from winobench.runs.judgements import Judgement
-from winobench.runs.requests import Picture, Request, Responder, Response
+from winobench.runs.requests import Picture, PictureMatch, Request, Responder, Response
 
 _SECONDS_BETWEEN_SYNCS = 2.0
 
@@ -81,7 +81,7 @@ def judge_pictures(
         is_published=chosen.is_published(name),
         fingerprint=fingerprint,
         kind=kind,
-        wordings=chosen.wordings[kind],
+        wordings=_wordings(chosen, kind, fingerprint),
         images=files.digest([record.sha256 for record in fitting]),
         num_images=len(fitting),
         left_out=len(run.records) - len(fitting),
@@ -113,6 +113,12 @@ def kind_for(rubric: Rubric, name: str, kinds: Collection[str]) -> str:
         f" that, as {rubric.judge} does",
         code="kind-not-answered",
     )
+
+
+def _wordings(rubric: Rubric, kind: str, fingerprint: Mapping[str, Any]) -> tuple[str, ...]:
+    """The texts that the judge reads. One that scores matches puts its own question around a prompt."""
+    question = fingerprint.get("match", fingerprint).get("question")
+    return (question,) if kind == PictureMatch.kind and question else rubric.wordings[kind]
 
 
 def summarise(images: Iterable[tuple[str, Sequence[Score]]], rubric: Rubric) -> dict[str, dict[str, dict[str, Any]]]:
