@@ -269,3 +269,36 @@ def test_winoground_of_three_by_hand():
     assert found["image"].correct.tolist() == [True, False, True]
     assert found["group"].correct.tolist() == [True, False, False]
     assert not found["group"].tie.any()
+
+
+@pytest.mark.parametrize(
+    ("levels", "size", "ours", "published"),
+    [
+        (None, 6, (0.1775, 0.4975, 0.8175, 1), (0.1775, 0.4975, 0.8175, 1)),
+        (None, 14, (0.0675, 0.2075, 0.3425, 0.6775), (0.0675, 0.2075, 0.3425, 0.6775)),
+        (6, 6, (0.0875, 0.405, 0.705, 1), (0.2725, 0.5525, 0.8925, 1)),
+        (6, 14, (0.02, 0.145, 0.255, 0.6425), (0.175, 0.2825, 0.44, 0.815)),
+    ],
+)
+def test_recalls_of_crepe_against_its_published_code(levels, size, ours, published):
+    """``published``: ``get_one2many_metrics`` of RAIVNLab/CREPE, with the right candidate first.
+
+    It sorts the right one before its equals, a tie is wrong here: its numbers are ours where there is no tie, and in
+    all four cases once the right score is a hair lower.
+    """
+    generator = np.random.default_rng(0)
+    every = {
+        (step, many): generator.random((400, many)) if step is None else generator.integers(0, step, (400, many))
+        for step in (None, 6)
+        for many in (6, 14)
+    }
+    scores = every[levels, size].astype(float)
+    found = metrics.METRICS["recall_1_3_5_10"]([row[None] for row in scores], [0] * 400)
+    assert list(found) == ["recall@1", "recall@3", "recall@5", "recall@10"]
+    assert [outcome.correct.mean() for outcome in found.values()] == list(ours)
+    assert (ours == published) == (levels is None)
+    at_best = [recall(scores + 1e-9 * np.eye(1, size), [0] * 400, k).correct.mean() for k in (1, 3, 5, 10)]
+    assert at_best == list(published)
+    assert metrics.METRICS["recall_1_3_5_10"].chance((1, 6)) == {
+        "recall@1": 1 / 6, "recall@3": 1 / 2, "recall@5": 5 / 6, "recall@10": 1,
+    }  # fmt: skip

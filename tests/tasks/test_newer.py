@@ -75,6 +75,8 @@ def test_numbers_of_examples_are_the_published_ones():
     # SugarCrepe's set swap_obj lacks the key 108.
     assert sum(counts(*(f"sugarcrepe_{edit}_{what}" for edit, what in sugarcrepe.SETS))) == 7511
     assert set(counts(*(f"eqbench_{source}" for source in eqbench.SOURCES_OF_FRAMES))) == {20}
+    # The numbers of evaluate_eqben_locally.py.
+    assert sum(counts(*(f"eqbench_full_{source}" for source in eqbench.SOURCES_OF_FRAMES))) == 251_048
     assert (len(eqbench.SOURCES_OF_FRAMES), len(mmvp.PATTERNS)) == (7, 9)
     forms = [f"naturalbench{form}" for form in naturalbench.FORMS]
     assert counts(*forms) == [7600, 3800, 3800, 1900]  # of 1,900 rows
@@ -143,6 +145,54 @@ def test_frames_of_eqben_have_blue_first(tmp_path):
     assert [item.id for item in items] == ["row-000", "row-001", "row-002"]
     assert items[2].images[1].path == tmp_path / "unpacked" / "eqbengebc" / "2" / "1.png"
     assert pixels(items[2].images[1]).tolist() == [[[1, 100, 250]] * 6] * 4
+
+
+def test_whole_eqben_puts_four_rows_together(tmp_path):
+    items = written("eqbench_full_gebc", tmp_path)
+    assert [item.id for item in items] == ["000004", "000005", "000006"]
+    assert items[0].texts == ("A dog chases two cats.", "Two cats chase a dog.")
+    assert [image.path for image in items[0].images] == [tmp_path / f"image/eqbengebc/4/{side}.png" for side in (0, 1)]
+    assert pixels(items[2].images[1]).tolist() == [[[1, 100, 250]] * 6] * 4
+    # The light version has JPEG files, and no others but arrays.
+    light = newer_layouts.write_eqbench_full(tmp_path / "light", "gebc", images="image_jpg")
+    for item, other in zip(read("eqbench_full_gebc", light), items, strict=True):
+        assert (item.id, item.texts) == (other.id, other.texts)
+        assert [image.path.stem for image in item.images] == [image.path.stem for image in other.images]
+        assert all(image.path.is_file() for image in item.images)
+    assert read("eqbench_full_gebc", light)[1].images[0].path == light / "image_jpg/eqbengebc/5/0.jpg"
+
+
+def test_whole_eqben_scores_as_its_published_code(tmp_path):
+    """Text, image and group of ``evaluate_eqben_locally.py``, which sorts the random rows itself. Ties included."""
+    generator = np.random.default_rng(0)
+    kinds = ("ag", "youcook2", "gebc", "kubric_loc", "kubric_attr", "kubric_cnt", "sd")
+    rows = []
+    for pair, caption, image in np.ndindex(7 * 40, 2, 2):
+        source = f"eqben{kinds[pair // 40]}"
+        about = {"dataset": source, "name": f"c{caption}i{image}", "sample_cnt": pair}
+        rows.append({"image": f"{source}/{pair}/{image}.png", "caption": f"{pair} {caption}", "private_info": about})
+    rows = [rows[place] for place in generator.permutation(len(rows))]
+    (tmp_path / "ann_json_finegrained_random.json").write_text(json.dumps(rows))
+    numbers = generator.integers(0, 5, len(rows)).astype(float)
+    score = {(row["image"], row["caption"]): number for row, number in zip(rows, numbers, strict=True)}
+    published = {
+        "ag": (0.15, 0.25, 0.125),
+        "youcook2": (0.075, 0.075, 0.05),
+        "gebc": (0.1, 0.1, 0.075),
+        "kubric_loc": (0.125, 0.15, 0.1),
+        "kubric_attr": (0.175, 0.2, 0.175),
+        "kubric_cnt": (0.15, 0.175, 0.15),
+        "sd": (0.05, 0.025, 0),
+    }
+    for source, expected in published.items():
+        scores = [
+            np.array([[score[str(image.path.relative_to(tmp_path / "image")), text] for text in item.texts]
+                      for image in item.images])
+            for item in read(f"eqbench_full_{source}", tmp_path)
+        ]  # fmt: skip
+        found = METRICS["winoground"](scores, [None] * len(scores))
+        assert tuple(outcome.correct.mean() for outcome in found.values()) == expected
+        assert found["text"].tie.any()
 
 
 def test_frames_of_eqben_are_arrays_of_pictures_in_its_folder(tmp_path):

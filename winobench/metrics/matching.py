@@ -82,11 +82,6 @@ def _judge_accuracy(scores: np.ndarray, targets: np.ndarray | None) -> dict[str,
     return {"accuracy": recall(_ranks(scores, targets), targets)}
 
 
-def _judge_recall(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
-    ranks = _ranks(scores, targets)
-    return {f"recall@{k}": recall(ranks, targets, k) for k in (1, 5)}
-
-
 def _judge_winoground(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
     if targets is not None:
         raise ValueError("winoground's right answer is the diagonal: its examples have the target None.")
@@ -103,13 +98,22 @@ ACCURACY = Metric(
 MACRO_ACCURACY = dataclasses.replace(ACCURACY, name="macro_accuracy", averages_groups=True)
 """Accuracy, and its mean over the task's groups."""
 
-RECALL = Metric(
-    "recall",
-    _judge_recall,
-    headline="recall@1",
-    chance=lambda shape: {f"recall@{k}": recall_chance(max(shape), k) for k in (1, 5)},
-    decision=Decision(tops=(1, 5)),
-)
+
+def _recall_at(name: str, tops: tuple[int, ...]) -> Metric:
+    def judge(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
+        ranks = _ranks(scores, targets)
+        return {f"recall@{k}": recall(ranks, targets, k) for k in tops}
+
+    def chance(shape: tuple[int, int]) -> dict[str, float]:
+        return {f"recall@{k}": recall_chance(max(shape), k) for k in tops}
+
+    return Metric(name, judge, headline="recall@1", chance=chance, decision=Decision(tops))
+
+
+RECALL = _recall_at("recall", (1, 5))
+RECALL_1_3_5_10 = _recall_at("recall_1_3_5_10", (1, 3, 5, 10))
+"""The recalls of CREPE (Ma et al. 2023, crepe_eval_utils.py, ``get_one2many_metrics``)."""
+
 WINOGROUND = Metric(
     "winoground",
     _judge_winoground,
