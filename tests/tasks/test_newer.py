@@ -1,6 +1,7 @@
 """Newer data sets: sets made by hand, and the authors' own annotation files where they are available."""
 
 import dataclasses
+import itertools
 import json
 import shutil
 
@@ -18,9 +19,11 @@ from winobench.data import question_texts
 from winobench.evaluation import evaluate
 from winobench.metrics import METRICS
 from winobench.report.sections.gallery import task_gallery
+from winobench.runs.requests import Response
 from winobench.runs.rows import rows_of
 from winobench.tasks import (
     TASKS,
+    TEXT_TASKS,
     eqbench,
     groups,
     mmvp,
@@ -34,6 +37,7 @@ from winobench.tasks import (
     whatsup,
 )
 from winobench.tasks.base import SKILLS, Task
+from winobench.tasks.questions import TextQuestion
 
 
 def task(name, folder):
@@ -307,6 +311,85 @@ def test_crepes_rows(tmp_path):
     assert len(read("crepe_productivity_swap", tmp_path / "prod_hard_negatives")) == 18
     items = written("crepe_systematicity_comp", tmp_path / "other")
     assert [item.groups for item in items] == [("seen",), ("seen",), ("unseen",), ("unseen",)]
+
+
+def unit_vectors(signs):
+    """Of 300 triples of texts, normal or (with many ties) of signs. Text -> [dimensions]."""
+    generator = np.random.default_rng(0)
+    found = {}
+    for is_sign in (False, True)[: 1 + signs]:
+        for name in itertools.product(range(300), "abn"):
+            found[name] = generator.choice([-1.0, 1.0], 4) if is_sign else generator.normal(size=8)
+    return {f"{number} {which}": vector / np.linalg.norm(vector) for (number, which), vector in found.items()}
+
+
+@pytest.mark.parametrize(("signs", "published", "ties"), [(False, 0.30666666666666664, 0), (True, 0.26, 58)])
+def test_texts_alone_as_the_published_code_counts_them(signs, published, ties):
+    """SugarCrepe++'s TOT by ``sugarcrepe_plus_plus_evaluation`` of evaluate_ulms.py, which had these vectors."""
+    vectors = unit_vectors(signs)
+    protocol = sugarcrepe_pp.PROTOCOLS["similarity"]
+    asked = [TextQuestion(str(n), {"caption": f"{n} a"}, (f"{n} b", f"{n} n"), 0) for n in range(300)]
+    answers = [
+        protocol.read(
+            question,
+            [
+                Response(scores=tuple(float(vectors[one.text] @ vectors[other]) for other in one.others))
+                for one in protocol.requests(question)
+            ],
+        )
+        for question in asked
+    ]
+    found = sugarcrepe_pp.metrics(asked, answers)["accuracy"]
+    assert (found["value"], found["ties"], found["n"]) == (published, ties, 300)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "choice", "tie"),
+    [
+        ((0.9, 0.8), (0.9, 0.7), 0, False),
+        ((0.9, 0.8), (0.9, 0.95), 1, False),  # the second caption is nearer to the wrong one
+        ((0.9, 0.95), (0.9, 0.8), 1, False),
+        ((0.9, 0.8), (0.9, 0.9), 0, True),
+    ],
+)
+def test_texts_alone_by_hand(first, second, choice, tie):
+    question = TextQuestion("1", {"caption": "a"}, ("b", "wrong"), 0)
+    one, other = sugarcrepe_pp.PROTOCOLS["similarity"].requests(question)
+    assert ((one.text, one.others), (other.text, other.others)) == (("a", ("b", "wrong")), ("b", ("a", "wrong")))
+    read_answer = sugarcrepe_pp.PROTOCOLS["similarity"].read
+    answer = read_answer(question, [Response(scores=first), Response(scores=second)])
+    assert (answer.choice, answer.tie) == (choice, tie)
+    assert sugarcrepe_pp.metrics([question], [answer])["accuracy"]["value"] == float(choice == 0 and not tie)
+    failed = read_answer(question, [Response(scores=first), None])
+    assert sugarcrepe_pp.metrics([question] * 2, [answer, failed])["accuracy"]["n"] == 1
+    assert sugarcrepe_pp.metrics([question], [failed]) == {}
+
+
+@pytest.mark.parametrize("place", ["sugarcrepe_pp", "sources/coco_val2017/sugarcrepe_pp"])
+def test_texts_alone_from_the_published_file(place, tmp_path):
+    text_task = TEXT_TASKS["sugarcrepe_pp_tot_swap_obj"]
+    assert f"put it at {tmp_path / 'sugarcrepe_pp/swap_obj.json'}" in text_task.ready(str(tmp_path))
+    assert text_task.count(str(tmp_path)) is None
+    newer_layouts.write_sugarcrepe_pp((tmp_path / place).parent, "swap_obj")
+    assert (text_task.ready(str(tmp_path)), text_task.count(str(tmp_path))) == (None, 3)
+    with pytest.warns(UserWarning, match=r"3 rows .* 245"):
+        asked = text_task.load(str(tmp_path), None)
+    assert sorted(one.id for one in asked) == ["0", "1", "2"]
+    (dogs,) = (one for one in asked if one.id == "1")
+    assert (dogs.texts["caption"], dogs.options) == (
+        "A dog chases two cats.",
+        ("Two cats are chased by a dog.", "Two cats chase a dog."),
+    )
+    with pytest.warns(UserWarning, match="3 rows"):
+        assert text_task.load(str(tmp_path), 2) == asked[:2]
+    with pytest.warns(UserWarning, match="3 rows"):
+        whole = text_task.data_fingerprint(str(tmp_path), None)
+    put(1, "caption2", "Two dogs.")(tmp_path / place / "swap_obj.json")
+    with pytest.warns(UserWarning, match="3 rows"):
+        assert text_task.data_fingerprint(str(tmp_path), None) != whole
+    put(1, "caption2", " ")(tmp_path / place / "swap_obj.json")
+    with raises("not-a-text", "'caption2'", "2", "swap_obj.json"):
+        text_task.load(str(tmp_path), None)
 
 
 def test_vlchecklists_objects(tmp_path):
