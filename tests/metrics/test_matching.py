@@ -241,6 +241,46 @@ def test_questions_of_another_form_are_refused(name, shape, target):
         judge(name, np.full(good, np.nan), np.zeros(1, int) if name == "all_true" else None)
 
 
+@pytest.mark.parametrize(
+    ("levels", "published", "ties"),
+    [
+        (None, (0.44666666666666666, 0.48, 0.4266666666666667, 0.4533333333333333, 0.4266666666666667), (0, 0, 0)),
+        (3, (0.38666666666666666, 0.2866666666666667, 0.36, 0.3233333333333333, 0.2866666666666667), (66, 116, 102)),
+    ],
+)
+def test_texts_judged_alone_as_the_published_codes_count_them(levels, published, ties):
+    """Pairwise accuracy, p_c, p_f, acc and min(p_c, p_f): ``cal_valse_score`` of EqBen's toolkit, ties included.
+
+    VALSE's own lxmert_valse_eval.py gave the same four numbers after the first, up to 1e-16, without foils that are at
+    the threshold, which it leaves out. Its pairwise accuracy compares the logits of a match alone.
+    """
+    generator = np.random.default_rng(0)
+    every = {None: generator.normal(size=(300, 2, 2)), 3: generator.integers(0, 3, (300, 2, 2)).astype(float)}
+    odds = every[levels][..., 1] - every[levels][..., 0]
+    for scores, threshold in ((odds, 0.0), (1 / (1 + np.exp(-odds)), 0.5)):
+        metric = metrics.METRICS["accuracy"].at(threshold)
+        found = metric(list(scores[:, None]), [0] * 300)
+        answers = {name: outcome.correct for name, outcome in found.items()}
+        values = {name: right.mean() for name, right in answers.items()}
+        values |= {
+            row: np.concatenate([answers[name] for name in some]).mean()
+            for row, some in metric.combined(answers).items()
+        }
+        assert values == pytest.approx(dict(zip(("accuracy", "p_c", "p_f", "acc", "min_p"), published, strict=True)))
+        assert [int(outcome.tie.sum()) for outcome in found.values()] == list(ties)
+        assert metric.described()["threshold"] == threshold
+        assert set(metric.chance((1, 2)).values()) == {1 / 2}
+
+
+def test_only_accuracy_judges_texts_alone():
+    assert metrics.METRICS["accuracy"].at(None) is metrics.METRICS["accuracy"]
+    assert metrics.METRICS["winoground"].at(0.5) is metrics.METRICS["winoground"]
+    assert "threshold" not in metrics.METRICS["accuracy"].described()
+    # Wherever the right one stands, and all others must be rejected.
+    found = metrics.METRICS["accuracy"].at(1.0)([np.array([[0.0, 2.0, 1.5]]), np.array([[0.5, 0.9, 0.0]])], [1, 2])
+    assert [found[name].correct.tolist() for name in ("p_c", "p_f")] == [[True, False], [False, True]]
+
+
 def test_what_decides_the_metrics():
     top, diagonal = Decision(tops=(1,)), Decision()
     assert [top.fits(shape) for shape in ((1, 1), (1, 9), (9, 1), (2, 2), (2, 3))] == [True, True, True, False, False]

@@ -382,11 +382,9 @@ def test_texts_alone_from_the_published_file(place, tmp_path):
     )
     with pytest.warns(UserWarning, match="3 rows"):
         assert text_task.load(str(tmp_path), 2) == asked[:2]
-    with pytest.warns(UserWarning, match="3 rows"):
-        whole = text_task.data_fingerprint(str(tmp_path), None)
+    whole = text_task.data_fingerprint(str(tmp_path), None)
     put(1, "caption2", "Two dogs.")(tmp_path / place / "swap_obj.json")
-    with pytest.warns(UserWarning, match="3 rows"):
-        assert text_task.data_fingerprint(str(tmp_path), None) != whole
+    assert text_task.data_fingerprint(str(tmp_path), None) != whole
     put(1, "caption2", " ")(tmp_path / place / "swap_obj.json")
     with raises("not-a-text", "'caption2'", "2", "swap_obj.json"):
         text_task.load(str(tmp_path), None)
@@ -443,6 +441,47 @@ class Answers:
 
     def score(self, images, texts):
         return np.array([[question_texts.split(text)[1] in ("Yes", "A") for text in texts] for _ in images], float)
+
+
+class Decides:
+    """Scores how long a text is, and decides by that."""
+
+    def __init__(self, threshold=None):
+        self.match_threshold = threshold
+
+    def fingerprint(self):
+        return {"scorer": "length"}
+
+    def score(self, images, texts):
+        return np.array([[-float(len(text)) for text in texts] for _ in images])
+
+
+def test_valses_texts_are_judged_alone_where_a_scorer_decides(tmp_path):
+    """Captions of 30, 22 and 19 letters, against foils of 30, 21 and 19: by hand."""
+    newer_layouts.WRITERS["valse_existence"](tmp_path / "source")
+    asked = task("valse_existence", tmp_path / "source")
+    assert [[len(text) for text in item.texts] for item in asked.load(None, None)] == [[30, 30], [22, 21], [19, 19]]
+    plain = evaluate.evaluate(Decides(), [asked], tmp_path / "plain", progress=False)
+    assert list(plain["tasks"]["valse_existence"]) == ["accuracy"]
+    # -20.5 is above all scores but those of the last row.
+    found = evaluate.evaluate(Decides(-20.5), [asked], tmp_path / "run", progress=False)
+    rows = found["tasks"]["valse_existence"]
+    expected = {"accuracy": 0, "p_c": 1 / 3, "p_f": 2 / 3, "acc": 3 / 6, "min_p": 1 / 3}
+    assert {name: row["value"] for name, row in rows.items()} == pytest.approx(expected)
+    assert [row["n"] for row in rows.values()] == [3, 3, 3, 6, 3]
+    assert {row["chance"] for row in rows.values()} == {0.5}
+    assert rows["accuracy"] == plain["tasks"]["valse_existence"]["accuracy"]
+    run = winobench.read_run(tmp_path / "run")
+    again = {row.name: row.value for row in rows_of(run.tasks["valse_existence"])}
+    assert again == pytest.approx(expected)
+    assert "min_p" in run.table()
+    # A score at the threshold is wrong, for captions and foils.
+    tied = evaluate.evaluate(Decides(-21), [asked], tmp_path / "tied", progress=False)["tasks"]["valse_existence"]
+    assert [(tied[name]["value"], tied[name]["ties"]) for name in ("p_c", "p_f")] == [(1 / 3, 0), (1 / 3, 1)]
+    # A run without these rows is read and compared as before, and gets them by the same command.
+    assert winobench.compare(tmp_path / "plain", tmp_path / "run").differences[0].value == 0
+    grown = evaluate.evaluate(Decides(-20.5), [asked], tmp_path / "plain", progress=False)
+    assert (grown["tasks"], grown["computed_passes"]) == (found["tasks"], 0)
 
 
 class Matches(Answers):

@@ -7,10 +7,11 @@ scores. (The published code takes NumPy's first maximum, which is the right answ
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 
-from winobench.metrics.metric import Decision, Metric, Outcome
+from winobench.metrics.metric import Alone, Decision, Metric, Outcome
 
 
 def recall(scores, targets, k: int = 1) -> Outcome:
@@ -88,13 +89,29 @@ def _judge_winoground(scores: np.ndarray, targets: np.ndarray | None) -> dict[st
     return winoground(scores)
 
 
+def _judge_alone(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
+    """The right candidate must score above 0 (``p_c``), and all others below (``p_f``). 0 is a tie, and wrong."""
+    ranks = _ranks(scores, targets)
+    is_right = np.arange(ranks.shape[1]) == np.asarray(targets)[:, None]
+    is_right = is_right.reshape(*is_right.shape, *[1] * (ranks.ndim - 2))
+    return {"p_c": _all_ahead(np.where(is_right, ranks, np.inf)), "p_f": _all_ahead(np.where(is_right, np.inf, -ranks))}
+
+
+def _combined(answers: Mapping[str, np.ndarray]) -> dict[str, tuple[str, ...]]:
+    """VALSE's acc and min(p_c, p_f)."""
+    smaller = min(("p_c", "p_f"), key=lambda name: answers[name].mean())
+    return {"acc": ("p_c", "p_f"), "min_p": (smaller,)}
+
+
 ACCURACY = Metric(
     "accuracy",
     _judge_accuracy,
     headline="accuracy",
     chance=lambda shape: {"accuracy": recall_chance(max(shape))},
     decision=Decision(tops=(1,)),
+    alone=Alone(_judge_alone, _combined, dict.fromkeys(("p_c", "p_f", "acc", "min_p"), 1 / 2)),
 )
+"""Alone: VALSE's p_c, p_f, acc and min(p_c, p_f), of lxmert_valse_eval.py (Parcalabescu et al. 2022)."""
 MACRO_ACCURACY = dataclasses.replace(ACCURACY, name="macro_accuracy", averages_groups=True)
 """Accuracy, and its mean over the task's groups."""
 

@@ -120,17 +120,19 @@ def _text_task(name: str) -> TextTask:
     def rows(data_dir: str | None) -> list[Item]:
         return list(read(path(data_dir).parent.parent, name))
 
+    def questions(data_dir: str | None, limit: int | None) -> list[TextQuestion]:
+        """``limit`` takes the same ones from run to run, in an order that has nothing to do with the file's."""
+        items = sorted(rows(data_dir), key=lambda item: hashlib.sha256(item.id.encode()).digest())
+        return [TextQuestion(one.id, {"caption": one.texts[0]}, one.texts[1:], 0) for one in items[slice(0, limit)]]
+
     def load(data_dir: str | None, limit: int | None = None) -> list[TextQuestion]:
-        """``limit`` takes the same questions from run to run, in an order that has nothing to do with the file's."""
-        items = rows(data_dir)
-        if len(items) != SETS[name][0]:
+        if (count := len(rows(data_dir))) != SETS[name][0]:
             warnings.warn(
-                f"{path(data_dir)} has {len(items):,} rows and the published file {SETS[name][0]:,}: numbers over"
-                " others are not those of the paper",
+                f"{path(data_dir)} has {count:,} rows and the published file {SETS[name][0]:,}: numbers over others are"
+                " not those of the paper",
                 stacklevel=2,
             )
-        items.sort(key=lambda item: hashlib.sha256(item.id.encode()).digest())
-        return [TextQuestion(item.id, {"caption": item.texts[0]}, item.texts[1:], 0) for item in items[slice(0, limit)]]
+        return questions(data_dir, limit)
 
     def ready(data_dir: str | None) -> str | None:
         place = path(data_dir)
@@ -139,7 +141,7 @@ def _text_task(name: str) -> TextTask:
         return f"get data/{file} of {_REPOSITORY} (MIT licence) and put it at {place}"
 
     def fingerprint(data_dir: str | None, limit: int | None) -> str:
-        content = [(one.id, dict(one.texts), one.options) for one in load(data_dir, limit)]
+        content = [(one.id, dict(one.texts), one.options) for one in questions(data_dir, limit)]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     def count(data_dir: str | None) -> int | None:
