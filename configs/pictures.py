@@ -25,7 +25,8 @@ class Settings(_shared.Sampler, _shared.Pipeline):
         "clevr:70",
         options.text(4_096),
         "a .txt file (a prompt a line), a .csv or .tsv file (columns prompt, category, id), clevr:N,"
-        " geneval:FILE, partiprompts:FILE, drawbench:FILE, or t2i_compbench:FILE_OR_FOLDER",
+        " geneval:FILE, partiprompts:FILE, drawbench:FILE, winoground_t2i:FILE, or"
+        " t2i_compbench:FILE_OR_FOLDER",
     )
     categories: str | None = option(
         None, options.text().or_none(), "only prompts of these categories, with commas. None for all"

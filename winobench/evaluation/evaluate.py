@@ -88,7 +88,7 @@ def evaluate(
     for part in (sampling, settings):
         of_runs.check_cases(options.declared(part), vars(part), cases)
     _check_race(scorer, chosen, sampling)
-    own = contracts.fingerprint(scorer)
+    own, threshold = contracts.fingerprint(scorer), contracts.match_threshold(scorer)
     fingerprint = _common_fingerprint(own, sampling.timesteps)
     # In this order a folder's refusal names what differs: causes before what follows from them.
     asked = {**of_runs.described(settings), "sampling": of_runs.described(sampling, cases)}
@@ -110,7 +110,7 @@ def evaluate(
             config=config,
             versions=lifecycle.versions_of(identity, on_this_machine=True, seeds={"samples": sampling.seed}),
             **planned,
-            metrics={task.name: _metric_of(task, getattr(scorer, "match_threshold", None)) for task in usable},
+            metrics={task.name: _metric_of(task, threshold) for task in usable},
         )
 
     if (found := _finished(chosen, identity_of, describe, workdir, recording)) is not None:
@@ -206,7 +206,7 @@ def _score_and_summarise(
             work.collect(parts)
             seconds = seconds_before + time.monotonic() - started
             about = {"config": description["config"], "versions": work.versions}
-            threshold = getattr(work.scorer, "match_threshold", None)
+            threshold = contracts.match_threshold(work.scorer)
             return _summarise(folder, work.groups, usable, failed, about, seconds, threshold)
 
         return parallel.broadcast_from_host0(finish)
