@@ -189,7 +189,7 @@ def timesteps(scorer: Any, chosen: Any) -> tuple[float, ...]:
 
 
 def match_threshold(scorer: Any) -> float | None:
-    """The score above which an image and a text match; None of a scorer that does not decide this."""
+    """The score above which an image and a text match, or None for a scorer that does not decide this."""
     value = getattr(scorer, "match_threshold", None)
     if value is None:
         return None

@@ -84,7 +84,7 @@ class Metric:
       higher_is_better: False for metrics whose proportions count failures.
       pairs: ``pairs((images, texts)) -> [images, texts] bool``, which belong together in an example without a target,
         for pages that mark them. The diagonal by default.
-      alone: how pairs are judged each by itself, where a threshold of the scores says whether they match: see `at`.
+      alone: how `at` judges pairs each by itself, where a threshold of the scores decides whether they match.
       threshold: the one by which that is judged.
       combined: ``combined(outcome -> [n] bool) -> row -> outcomes``, more rows of the results. Each counts the answers
         under its outcomes together.
@@ -131,7 +131,7 @@ class Metric:
         return found
 
     def at(self, threshold: float | None) -> Metric:
-        """The metric that also judges pairs alone; the same one without a threshold, or where it cannot."""
+        """The metric that also judges pairs alone, or the same one without a threshold."""
         if threshold is None or self.alone is None:
             return self
         alone, judge, chance = self.alone, self.judge, self.chance

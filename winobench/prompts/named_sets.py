@@ -101,13 +101,13 @@ def winoground_t2i(file: str) -> list[Prompt]:
     The ids are the line's, with -0 and -1. The content names the pair and has the other prompt as ``contrast``.
     """
     path = _file("winoground_t2i", file)
-    prompts, seen = [], dict[str, int]()
+    prompts: list[Prompt] = []
+    seen: dict[str, int] = {}
     for number, line in text_lines(path):
         where, cells = f"line {number} of {path}", line.split("\t")
         if len(cells) != 3:
-            raise InputError(
-                f"{where} has {len(cells)} cells, not an id and two texts: name Winoground-T2I's dataset.txt"
-            )
+            problem = f"has {len(cells)} cells, not an id and two texts"
+            raise InputError(f"{where} {problem}: name Winoground-T2I's dataset.txt")
         pair, *texts = (cell.strip() for cell in cells)
         if pair in seen:
             raise InputError(f"{where} has the id {pair!r} of line {seen[pair]}: restore the published file")

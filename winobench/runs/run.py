@@ -46,7 +46,7 @@ class TaskRun:
     timesteps: np.ndarray | None  # [num_samples] int, or noise levels; None without samples, and where not recorded
     deterministic: bool  # the scorer needs no samples
     mean: SampleMean = PLAIN  # over the samples
-    threshold: float | None = None  # of scores, from which on image and text match, where that was judged
+    threshold: float | None = None  # the score above which image and text match, where that was judged
 
     def __repr__(self) -> str:
         count = "no table of examples" if self.examples is None else f"{len(self.examples.ids):,} examples"

@@ -1,7 +1,7 @@
 """EqBen: neighbouring frames of videos and renderings with a minimal change (Wang et al. 2023)
 
 ``eqbench_full_...`` is the whole test set by source. Its annotation has the four combinations of two captions and two
-images in rows of their own, in random order, and tells in ``private_info`` which of them belong together.
+images in separate rows, in random order, and ``private_info`` names the pair and the combination.
 ``eqbench_...`` is the small subset that was published for multimodal language models, as Self-Bench asks it: 20 pairs
 of each of seven sources, so that an interval is some 0.2 to each side.
 
@@ -51,7 +51,7 @@ def read(folder: pathlib.Path, source: str) -> Iterator[Item]:
 
 
 def read_whole(folder: pathlib.Path, source: str) -> Iterator[Item]:
-    """The same of the whole set, in the order of its numbers. Images may be those of its light version."""
+    """As `read`, but the whole set, in the order of its numbers. Its light version has JPEG images."""
     pairs: dict[int, dict[str, Entry]] = {}
     file = read_json(folder / _WHOLE_FILE)
     for row in file.rows():
@@ -70,12 +70,12 @@ def read_whole(folder: pathlib.Path, source: str) -> Iterator[Item]:
             *(("c1i0", "image", "c0i0"), ("c0i1", "image", "c1i1")),
         ):
             if rows[name][key].text() != rows[other][key].text():
-                raise rows[name][key].wrong(f"differs from that of {other} of pair {number}", "contradicting-rows")
-        own = [rows[name] for name in ("c0i0", "c1i1")]
-        names = [row["image"].text() for row in own]
+                raise rows[name][key].wrong(f"differs from the one in {other} of pair {number}", "contradicting-rows")
+        right = [rows[name] for name in ("c0i0", "c1i1")]
+        names = [row["image"].text() for row in right]
         if images == _LIGHT_IMAGES:  # as the authors say: PNG files became JPEG files
             names = [f"{name.removesuffix('.png')}.jpg" if name.endswith(".png") else name for name in names]
-        texts = tuple(row["caption"].text() for row in own)
+        texts = tuple(row["caption"].text() for row in right)
         yield Item(f"{number:06d}", tuple(_image(folder, images, name) for name in names), texts, None)
 
 

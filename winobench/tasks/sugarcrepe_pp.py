@@ -113,9 +113,9 @@ def _text_task(name: str) -> TextTask:
 
     def path(data_dir: str | None) -> pathlib.Path:
         """The published file: where the user puts it, or where ``winobench prepare`` has downloaded it."""
-        own = data_folder(data_dir) / _FOLDER / file
+        given = data_folder(data_dir) / _FOLDER / file
         downloaded = data_folder(data_dir) / "sources" / COCO_FOLDER / _FOLDER / file
-        return downloaded if downloaded.is_file() and not own.is_file() else own
+        return downloaded if downloaded.is_file() and not given.is_file() else given
 
     def rows(data_dir: str | None) -> list[Item]:
         return list(read(path(data_dir).parent.parent, name))
@@ -128,8 +128,8 @@ def _text_task(name: str) -> TextTask:
     def load(data_dir: str | None, limit: int | None = None) -> list[TextQuestion]:
         if (count := len(rows(data_dir))) != SETS[name][0]:
             warnings.warn(
-                f"{path(data_dir)} has {count:,} rows and the published file {SETS[name][0]:,}: numbers over others are"
-                " not those of the paper",
+                f"{path(data_dir)} has {count:,} rows and the published file {SETS[name][0]:,}: numbers over others"
+                " cannot be compared with the paper's",
                 stacklevel=2,
             )
         return questions(data_dir, limit)
