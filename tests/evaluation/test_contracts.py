@@ -83,6 +83,15 @@ def test_a_declaration_is_checked_before_anything_is_loaded(tmp_path, changes, m
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("value", ["0.5", float("nan"), True])
+def test_a_threshold_is_a_number(tmp_path, value):
+    class Deciding(fakes.FakeScorer):
+        match_threshold = value
+
+    with raises("bad-threshold", "Deciding.match_threshold", repr(value)):
+        _evaluate(tmp_path, scorer=Deciding())
+
+
 def test_a_task_is_called_by_a_text():
     with raises("wrong-type", "name"):
         winobench.get_task(["clevr"])

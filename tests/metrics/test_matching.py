@@ -241,6 +241,46 @@ def test_questions_of_another_form_are_refused(name, shape, target):
         judge(name, np.full(good, np.nan), np.zeros(1, int) if name == "all_true" else None)
 
 
+@pytest.mark.parametrize(
+    ("levels", "published", "ties"),
+    [
+        (None, (0.44666666666666666, 0.48, 0.4266666666666667, 0.4533333333333333, 0.4266666666666667), (0, 0, 0)),
+        (3, (0.38666666666666666, 0.2866666666666667, 0.36, 0.3233333333333333, 0.2866666666666667), (66, 116, 102)),
+    ],
+)
+def test_texts_judged_alone_as_the_published_codes_count_them(levels, published, ties):
+    """Pairwise accuracy, p_c, p_f, acc and min(p_c, p_f): ``cal_valse_score`` of EqBen's toolkit, ties included.
+
+    VALSE's own lxmert_valse_eval.py gave the same four numbers after the first, up to 1e-16, without foils that are at
+    the threshold, which it leaves out. Its pairwise accuracy compares the logits of a match alone.
+    """
+    generator = np.random.default_rng(0)
+    every = {None: generator.normal(size=(300, 2, 2)), 3: generator.integers(0, 3, (300, 2, 2)).astype(float)}
+    odds = every[levels][..., 1] - every[levels][..., 0]
+    for scores, threshold in ((odds, 0.0), (1 / (1 + np.exp(-odds)), 0.5)):
+        metric = metrics.METRICS["accuracy"].at(threshold)
+        found = metric(list(scores[:, None]), [0] * 300)
+        answers = {name: outcome.correct for name, outcome in found.items()}
+        values = {name: right.mean() for name, right in answers.items()}
+        values |= {
+            row: np.concatenate([answers[name] for name in some]).mean()
+            for row, some in metric.combined(answers).items()
+        }
+        assert values == pytest.approx(dict(zip(("accuracy", "p_c", "p_f", "acc", "min_p"), published, strict=True)))
+        assert [int(outcome.tie.sum()) for outcome in found.values()] == list(ties)
+        assert metric.described()["threshold"] == threshold
+        assert set(metric.chance((1, 2)).values()) == {1 / 2}
+
+
+def test_only_accuracy_judges_texts_alone():
+    assert metrics.METRICS["accuracy"].at(None) is metrics.METRICS["accuracy"]
+    assert metrics.METRICS["winoground"].at(0.5) is metrics.METRICS["winoground"]
+    assert "threshold" not in metrics.METRICS["accuracy"].described()
+    # Wherever the right one stands, and all others must be rejected.
+    found = metrics.METRICS["accuracy"].at(1.0)([np.array([[0.0, 2.0, 1.5]]), np.array([[0.5, 0.9, 0.0]])], [1, 2])
+    assert [found[name].correct.tolist() for name in ("p_c", "p_f")] == [[True, False], [False, True]]
+
+
 def test_what_decides_the_metrics():
     top, diagonal = Decision(tops=(1,)), Decision()
     assert [top.fits(shape) for shape in ((1, 1), (1, 9), (9, 1), (2, 2), (2, 3))] == [True, True, True, False, False]
@@ -269,3 +309,36 @@ def test_winoground_of_three_by_hand():
     assert found["image"].correct.tolist() == [True, False, True]
     assert found["group"].correct.tolist() == [True, False, False]
     assert not found["group"].tie.any()
+
+
+@pytest.mark.parametrize(
+    ("levels", "size", "ours", "published"),
+    [
+        (None, 6, (0.1775, 0.4975, 0.8175, 1), (0.1775, 0.4975, 0.8175, 1)),
+        (None, 14, (0.0675, 0.2075, 0.3425, 0.6775), (0.0675, 0.2075, 0.3425, 0.6775)),
+        (6, 6, (0.0875, 0.405, 0.705, 1), (0.2725, 0.5525, 0.8925, 1)),
+        (6, 14, (0.02, 0.145, 0.255, 0.6425), (0.175, 0.2825, 0.44, 0.815)),
+    ],
+)
+def test_recalls_of_crepe_against_its_published_code(levels, size, ours, published):
+    """``published``: ``get_one2many_metrics`` of RAIVNLab/CREPE, with the right candidate first.
+
+    It sorts the right one before its equals, a tie is wrong here: its numbers are ours where there is no tie, and in
+    all four cases once the right score is a hair lower.
+    """
+    generator = np.random.default_rng(0)
+    every = {
+        (step, many): generator.random((400, many)) if step is None else generator.integers(0, step, (400, many))
+        for step in (None, 6)
+        for many in (6, 14)
+    }
+    scores = every[levels, size].astype(float)
+    found = metrics.METRICS["recall_1_3_5_10"]([row[None] for row in scores], [0] * 400)
+    assert list(found) == ["recall@1", "recall@3", "recall@5", "recall@10"]
+    assert [outcome.correct.mean() for outcome in found.values()] == list(ours)
+    assert (ours == published) == (levels is None)
+    at_best = [recall(scores + 1e-9 * np.eye(1, size), [0] * 400, k).correct.mean() for k in (1, 3, 5, 10)]
+    assert at_best == list(published)
+    assert metrics.METRICS["recall_1_3_5_10"].chance((1, 6)) == {
+        "recall@1": 1 / 6, "recall@3": 1 / 2, "recall@5": 5 / 6, "recall@10": 1,
+    }  # fmt: skip

@@ -125,6 +125,27 @@ def test_t2i_compbench_is_a_file_or_a_folder(tmp_path):
         read_prompts(f"t2i_compbench:{tmp_path}/empty")
 
 
+def test_winoground_t2i_has_two_prompts_a_line(tmp_path):
+    lines = ["0_61_326\tThe cat chases the mouse.\tThe mouse chases the cat.", "", "1_2\ta cup\t a bowl "]
+    path = write(tmp_path / "dataset.txt", "\n".join(lines))
+    prompts = read_prompts(f"winoground_t2i:{path}")
+    assert [(prompt.id, prompt.text) for prompt in prompts] == [
+        ("0_61_326-0", "The cat chases the mouse."),
+        ("0_61_326-1", "The mouse chases the cat."),
+        ("1_2-0", "a cup"),
+        ("1_2-1", "a bowl"),
+    ]
+    assert prompts[2].content == {"pair": "1_2", "contrast": "a bowl"}
+    for line, message in (
+        ("1_3\ta cup", "line 4 of .* has 2 cells"),
+        ("1_2\ta\tb", "line 4 of .* has the id '1_2' of line 3"),
+        ("1_3\ta\t ", "line 4 of .* has an empty prompt"),
+    ):
+        other = write(tmp_path / "other.txt", "\n".join([*lines, line]))
+        with pytest.raises(InputError, match=message):
+            read_prompts(f"winoground_t2i:{other}")
+
+
 def test_clevr_prompts_are_balanced_and_the_first_of_many_are_those_of_few():
     prompts = read_prompts("clevr")
     assert len(prompts) == 210

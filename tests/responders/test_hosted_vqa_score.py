@@ -51,6 +51,7 @@ def test_a_score_is_the_probability_of_yes_and_is_asked_for_once(server, tmp_pat
     np.testing.assert_allclose(again.score(images, texts), np.log(expected / 0.25), rtol=1e-6)
     assert len(server.calls) == 4
     assert again.spent().startswith("0 calls")
+    assert (make(server).match_threshold, again.match_threshold) == (0.5, 0)
     assert make(server).fingerprint() | {"score": "log_odds"} == again.fingerprint()
 
 

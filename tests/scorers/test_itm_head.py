@@ -80,7 +80,9 @@ def expected(parts):
 
 @pytest.mark.parametrize("head", ["itm", pytest.param("itc", marks=pytest.mark.slow)])
 def test_scores(parts, expected, one_device, head):
-    scores = ItmHead(*parts, head=head, mesh=one_device).score(IMAGES, TEXTS)
+    head_scorer = ItmHead(*parts, head=head, mesh=one_device)
+    assert head_scorer.match_threshold == (0 if head == "itm" else None)
+    scores = head_scorer.score(IMAGES, TEXTS)
     assert scores.dtype == np.float32
     # Only the order of sums may differ.
     np.testing.assert_allclose(scores, expected[head], rtol=1e-5, atol=1e-6)

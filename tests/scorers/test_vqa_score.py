@@ -219,7 +219,9 @@ def test_published_formula(folders, family):
     probability = np.exp(likelihoods.mean(axis=-1))
     log_odds = likelihoods.sum(axis=-1) - opposite.sum(axis=-1)
     for kind, wanted in (("probability", probability), ("log_odds", log_odds)):
-        scores = VQAScore(loaded, score=kind, max_text_tokens=longest, batch_size=1).score(IMAGES, TEXTS)
+        scorer = VQAScore(loaded, score=kind, max_text_tokens=longest, batch_size=1)
+        assert scorer.match_threshold == (0.5 if kind == "probability" else 0)
+        scores = scorer.score(IMAGES, TEXTS)
         assert scores.dtype == np.float32
         assert relative_error(scores, wanted) < TOLERANCE
         # Otherwise any order would do.

@@ -224,6 +224,27 @@ def write_eqbench(folder: pathlib.Path, source: str) -> pathlib.Path:
     return folder
 
 
+def write_eqbench_full(folder: pathlib.Path, source: str, images: str = "image") -> pathlib.Path:
+    """Three pairs and two of other sources, each in four rows, in random order. The third has frames as arrays."""
+    rows = []
+    for number, kind in ((4, source), (9, "another"), (5, source), (6, source), (5, "elsewhere")):
+        names = [f"eqben{kind}/{number}/{side}.{'npy' if number == 6 else 'png'}" for side in (0, 1)]
+        for side, name in enumerate(names):
+            path = folder / images / name
+            if path.suffix == ".npy":
+                path.parent.mkdir(parents=True, exist_ok=True)
+                np.save(path, np.full((4, 6, 3), (250, 100, side), np.uint8))
+            else:
+                write_image(path.with_suffix(".jpg" if images == "image_jpg" else ".png"))
+        texts = _CAPTIONS[number % 3]
+        for caption, image in np.ndindex(2, 2):
+            about = {"dataset": f"eqben{kind}", "name": f"c{caption}i{image}", "sample_cnt": number}
+            rows.append({"image": names[image], "caption": (texts[0], texts[2])[caption], "private_info": about})
+    order = np.random.default_rng(0).permutation(len(rows))
+    write_json(folder / "ann_json_finegrained_random.json", [rows[place] for place in order])
+    return folder
+
+
 def write_spec(folder: pathlib.Path, subset: str) -> pathlib.Path:
     size = spec.SUBSETS[subset][0]
     root = folder / "data" / subset
@@ -520,6 +541,7 @@ WRITERS = {
     "countbench": write_countbench,
     **{f"mmvp_{name}": partial(write_mmvp, kind=kind) for name, (kind, _, _) in mmvp.PATTERNS.items()},
     **{f"eqbench_{name}": partial(write_eqbench, source=name) for name in eqbench.SOURCES_OF_FRAMES},
+    **{f"eqbench_full_{name}": partial(write_eqbench_full, source=name) for name in eqbench.SOURCES_OF_FRAMES},
     **{
         f"spec_{subset}_{side}": partial(write_spec, subset=subset)
         for subset in spec.SUBSETS
@@ -581,6 +603,7 @@ ANNOTATIONS = {
     "countbench": "data/train-00000-of-00001-cf54c241ba947306.parquet",
     "mmvp_color": "Questions.csv",
     "eqbench_kubric_cnt": "all_select.json",
+    "eqbench_full_youcook2": "ann_json_finegrained_random.json",
     "spec_count_text": "data/count/image2text.json",
     "spec_count_image": "data/count/text2image.json",
     "vlchecklist_attribute_color": "data/Attribute/vaw/color.json",

@@ -106,6 +106,14 @@ FAULTS = {
         (None, sub(",2,1,10,12,", ",-12,1,10,12,"), "bad-box", "1", "10 x 12", "(-12, 1)"),
     ],
     "eqbench_kubric_cnt": [(None, drop(1, "caption1"), "missing-field", "2", "'caption1'")],
+    "eqbench_full_youcook2": [
+        (None, drop(9), "missing-items", "c0i0", "5", "eqbenyoucook2"),
+        (None, again(9), "repeated-id", "'name'", "21", "c0i0"),
+        (None, put(9, "caption", "a dog"), "contradicting-rows", "'caption'", "c0i0", "5"),
+        (None, put(8, "image", "eqbenyoucook2/5/1.png"), "contradicting-rows", "'image'", "9", "c0i0", "5"),
+        (None, put(3, "private_info", "name", "c0i2"), "unknown-name", "'name'", "4", "'c0i2'"),
+        (None, drop(3, "private_info"), "missing-field", "'private_info'", "4"),
+    ],
     "cifar10": [
         (None, cut(0.999), "incomplete-file", "9,209", "3,073"),
         (None, lambda path: path.write_bytes(bytes([10]) + path.read_bytes()[1:]), "bad-annotations", "1", "10"),

@@ -1,6 +1,7 @@
 """Newer data sets: sets made by hand, and the authors' own annotation files where they are available."""
 
 import dataclasses
+import itertools
 import json
 import shutil
 
@@ -18,9 +19,11 @@ from winobench.data import question_texts
 from winobench.evaluation import evaluate
 from winobench.metrics import METRICS, RATING_METRICS, rating_results
 from winobench.report.sections.gallery import task_gallery
+from winobench.runs.requests import Response
 from winobench.runs.rows import rows_of
 from winobench.tasks import (
     TASKS,
+    TEXT_TASKS,
     eqbench,
     groups,
     mmvp,
@@ -34,6 +37,7 @@ from winobench.tasks import (
     whatsup,
 )
 from winobench.tasks.base import SKILLS, Task
+from winobench.tasks.questions import TextQuestion
 
 
 def task(name, folder):
@@ -75,6 +79,8 @@ def test_numbers_of_examples_are_the_published_ones():
     # SugarCrepe's set swap_obj lacks the key 108.
     assert sum(counts(*(f"sugarcrepe_{edit}_{what}" for edit, what in sugarcrepe.SETS))) == 7511
     assert set(counts(*(f"eqbench_{source}" for source in eqbench.SOURCES_OF_FRAMES))) == {20}
+    # The numbers of evaluate_eqben_locally.py.
+    assert sum(counts(*(f"eqbench_full_{source}" for source in eqbench.SOURCES_OF_FRAMES))) == 251_048
     assert (len(eqbench.SOURCES_OF_FRAMES), len(mmvp.PATTERNS)) == (7, 9)
     forms = [f"naturalbench{form}" for form in naturalbench.FORMS]
     assert counts(*forms) == [7600, 3800, 3800, 1900]  # of 1,900 rows
@@ -187,6 +193,54 @@ def test_frames_of_eqben_have_blue_first(tmp_path):
     assert [item.id for item in items] == ["row-000", "row-001", "row-002"]
     assert items[2].images[1].path == tmp_path / "unpacked" / "eqbengebc" / "2" / "1.png"
     assert pixels(items[2].images[1]).tolist() == [[[1, 100, 250]] * 6] * 4
+
+
+def test_whole_eqben_puts_four_rows_together(tmp_path):
+    items = written("eqbench_full_gebc", tmp_path)
+    assert [item.id for item in items] == ["000004", "000005", "000006"]
+    assert items[0].texts == ("A dog chases two cats.", "Two cats chase a dog.")
+    assert [image.path for image in items[0].images] == [tmp_path / f"image/eqbengebc/4/{side}.png" for side in (0, 1)]
+    assert pixels(items[2].images[1]).tolist() == [[[1, 100, 250]] * 6] * 4
+    # The light version has JPEG files, and no others but arrays.
+    light = newer_layouts.write_eqbench_full(tmp_path / "light", "gebc", images="image_jpg")
+    for item, other in zip(read("eqbench_full_gebc", light), items, strict=True):
+        assert (item.id, item.texts) == (other.id, other.texts)
+        assert [image.path.stem for image in item.images] == [image.path.stem for image in other.images]
+        assert all(image.path.is_file() for image in item.images)
+    assert read("eqbench_full_gebc", light)[1].images[0].path == light / "image_jpg/eqbengebc/5/0.jpg"
+
+
+def test_whole_eqben_scores_as_its_published_code(tmp_path):
+    """Text, image and group of ``evaluate_eqben_locally.py``, which sorts the random rows itself. Ties included."""
+    generator = np.random.default_rng(0)
+    kinds = ("ag", "youcook2", "gebc", "kubric_loc", "kubric_attr", "kubric_cnt", "sd")
+    rows = []
+    for pair, caption, image in np.ndindex(7 * 40, 2, 2):
+        source = f"eqben{kinds[pair // 40]}"
+        about = {"dataset": source, "name": f"c{caption}i{image}", "sample_cnt": pair}
+        rows.append({"image": f"{source}/{pair}/{image}.png", "caption": f"{pair} {caption}", "private_info": about})
+    rows = [rows[place] for place in generator.permutation(len(rows))]
+    (tmp_path / "ann_json_finegrained_random.json").write_text(json.dumps(rows))
+    numbers = generator.integers(0, 5, len(rows)).astype(float)
+    score = {(row["image"], row["caption"]): number for row, number in zip(rows, numbers, strict=True)}
+    published = {
+        "ag": (0.15, 0.25, 0.125),
+        "youcook2": (0.075, 0.075, 0.05),
+        "gebc": (0.1, 0.1, 0.075),
+        "kubric_loc": (0.125, 0.15, 0.1),
+        "kubric_attr": (0.175, 0.2, 0.175),
+        "kubric_cnt": (0.15, 0.175, 0.15),
+        "sd": (0.05, 0.025, 0),
+    }
+    for source, expected in published.items():
+        scores = [
+            np.array([[score[str(image.path.relative_to(tmp_path / "image")), text] for text in item.texts]
+                      for image in item.images])
+            for item in read(f"eqbench_full_{source}", tmp_path)
+        ]  # fmt: skip
+        found = METRICS["winoground"](scores, [None] * len(scores))
+        assert tuple(outcome.correct.mean() for outcome in found.values()) == expected
+        assert found["text"].tie.any()
 
 
 def test_frames_of_eqben_are_arrays_of_pictures_in_its_folder(tmp_path):
@@ -303,6 +357,83 @@ def test_crepes_rows(tmp_path):
     assert [item.groups for item in items] == [("seen",), ("seen",), ("unseen",), ("unseen",)]
 
 
+def unit_vectors(signs):
+    """Of 300 triples of texts, normal or (with many ties) of signs. Text -> [dimensions]."""
+    generator = np.random.default_rng(0)
+    found = {}
+    for is_sign in (False, True)[: 1 + signs]:
+        for name in itertools.product(range(300), "abn"):
+            found[name] = generator.choice([-1.0, 1.0], 4) if is_sign else generator.normal(size=8)
+    return {f"{number} {which}": vector / np.linalg.norm(vector) for (number, which), vector in found.items()}
+
+
+@pytest.mark.parametrize(("signs", "published", "ties"), [(False, 0.30666666666666664, 0), (True, 0.26, 58)])
+def test_texts_alone_as_the_published_code_counts_them(signs, published, ties):
+    """SugarCrepe++'s TOT by ``sugarcrepe_plus_plus_evaluation`` of evaluate_ulms.py, which had these vectors."""
+    vectors = unit_vectors(signs)
+    protocol = sugarcrepe_pp.PROTOCOLS["similarity"]
+    asked = [TextQuestion(str(n), {"caption": f"{n} a"}, (f"{n} b", f"{n} n"), 0) for n in range(300)]
+    answers = [
+        protocol.read(
+            question,
+            [
+                Response(scores=tuple(float(vectors[one.text] @ vectors[other]) for other in one.others))
+                for one in protocol.requests(question)
+            ],
+        )
+        for question in asked
+    ]
+    found = sugarcrepe_pp.metrics(asked, answers)["accuracy"]
+    assert (found["value"], found["ties"], found["n"]) == (published, ties, 300)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "choice", "tie"),
+    [
+        ((0.9, 0.8), (0.9, 0.7), 0, False),
+        ((0.9, 0.8), (0.9, 0.95), 1, False),  # the second caption is nearer to the wrong one
+        ((0.9, 0.95), (0.9, 0.8), 1, False),
+        ((0.9, 0.8), (0.9, 0.9), 0, True),
+    ],
+)
+def test_texts_alone_by_hand(first, second, choice, tie):
+    question = TextQuestion("1", {"caption": "a"}, ("b", "wrong"), 0)
+    one, other = sugarcrepe_pp.PROTOCOLS["similarity"].requests(question)
+    assert ((one.text, one.others), (other.text, other.others)) == (("a", ("b", "wrong")), ("b", ("a", "wrong")))
+    read_answer = sugarcrepe_pp.PROTOCOLS["similarity"].read
+    answer = read_answer(question, [Response(scores=first), Response(scores=second)])
+    assert (answer.choice, answer.tie) == (choice, tie)
+    assert sugarcrepe_pp.metrics([question], [answer])["accuracy"]["value"] == float(choice == 0 and not tie)
+    failed = read_answer(question, [Response(scores=first), None])
+    assert sugarcrepe_pp.metrics([question] * 2, [answer, failed])["accuracy"]["n"] == 1
+    assert sugarcrepe_pp.metrics([question], [failed]) == {}
+
+
+@pytest.mark.parametrize("place", ["sugarcrepe_pp", "sources/coco_val2017/sugarcrepe_pp"])
+def test_texts_alone_from_the_published_file(place, tmp_path):
+    text_task = TEXT_TASKS["sugarcrepe_pp_tot_swap_obj"]
+    assert f"put it at {tmp_path / 'sugarcrepe_pp/swap_obj.json'}" in text_task.ready(str(tmp_path))
+    assert text_task.count(str(tmp_path)) is None
+    newer_layouts.write_sugarcrepe_pp((tmp_path / place).parent, "swap_obj")
+    assert (text_task.ready(str(tmp_path)), text_task.count(str(tmp_path))) == (None, 3)
+    with pytest.warns(UserWarning, match=r"3 rows .* 245"):
+        asked = text_task.load(str(tmp_path), None)
+    assert sorted(one.id for one in asked) == ["0", "1", "2"]
+    (dogs,) = (one for one in asked if one.id == "1")
+    assert (dogs.texts["caption"], dogs.options) == (
+        "A dog chases two cats.",
+        ("Two cats are chased by a dog.", "Two cats chase a dog."),
+    )
+    with pytest.warns(UserWarning, match="3 rows"):
+        assert text_task.load(str(tmp_path), 2) == asked[:2]
+    whole = text_task.data_fingerprint(str(tmp_path), None)
+    put(1, "caption2", "Two dogs.")(tmp_path / place / "swap_obj.json")
+    assert text_task.data_fingerprint(str(tmp_path), None) != whole
+    put(1, "caption2", " ")(tmp_path / place / "swap_obj.json")
+    with raises("not-a-text", "'caption2'", "2", "swap_obj.json"):
+        text_task.load(str(tmp_path), None)
+
+
 def test_vlchecklists_objects(tmp_path):
     items = written("vlchecklist_object_size_small", tmp_path)
     assert [item.groups[0] for item in items] == ["vg"] * 6 + ["swig"] * 12 + ["hake"] * 3
@@ -373,6 +504,47 @@ class Answers:
 
     def score(self, images, texts):
         return np.array([[question_texts.split(text)[1] in ("Yes", "A") for text in texts] for _ in images], float)
+
+
+class Decides:
+    """Scores how long a text is, and decides by that."""
+
+    def __init__(self, threshold=None):
+        self.match_threshold = threshold
+
+    def fingerprint(self):
+        return {"scorer": "length"}
+
+    def score(self, images, texts):
+        return np.array([[-float(len(text)) for text in texts] for _ in images])
+
+
+def test_valses_texts_are_judged_alone_where_a_scorer_decides(tmp_path):
+    """Captions of 30, 22 and 19 letters, against foils of 30, 21 and 19: by hand."""
+    newer_layouts.WRITERS["valse_existence"](tmp_path / "source")
+    asked = task("valse_existence", tmp_path / "source")
+    assert [[len(text) for text in item.texts] for item in asked.load(None, None)] == [[30, 30], [22, 21], [19, 19]]
+    plain = evaluate.evaluate(Decides(), [asked], tmp_path / "plain", progress=False)
+    assert list(plain["tasks"]["valse_existence"]) == ["accuracy"]
+    # -20.5 is above all scores but those of the last row.
+    found = evaluate.evaluate(Decides(-20.5), [asked], tmp_path / "run", progress=False)
+    rows = found["tasks"]["valse_existence"]
+    expected = {"accuracy": 0, "p_c": 1 / 3, "p_f": 2 / 3, "acc": 3 / 6, "min_p": 1 / 3}
+    assert {name: row["value"] for name, row in rows.items()} == pytest.approx(expected)
+    assert [row["n"] for row in rows.values()] == [3, 3, 3, 6, 3]
+    assert {row["chance"] for row in rows.values()} == {0.5}
+    assert rows["accuracy"] == plain["tasks"]["valse_existence"]["accuracy"]
+    run = winobench.read_run(tmp_path / "run")
+    again = {row.name: row.value for row in rows_of(run.tasks["valse_existence"])}
+    assert again == pytest.approx(expected)
+    assert "min_p" in run.table()
+    # A score at the threshold is wrong, for captions and foils.
+    tied = evaluate.evaluate(Decides(-21), [asked], tmp_path / "tied", progress=False)["tasks"]["valse_existence"]
+    assert [(tied[name]["value"], tied[name]["ties"]) for name in ("p_c", "p_f")] == [(1 / 3, 0), (1 / 3, 1)]
+    # A run without these rows is read and compared as before, and gets them by the same command.
+    assert winobench.compare(tmp_path / "plain", tmp_path / "run").differences[0].value == 0
+    grown = evaluate.evaluate(Decides(-20.5), [asked], tmp_path / "plain", progress=False)
+    assert (grown["tasks"], grown["computed_passes"]) == (found["tasks"], 0)
 
 
 class Matches(Answers):

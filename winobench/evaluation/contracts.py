@@ -188,6 +188,17 @@ def timesteps(scorer: Any, chosen: Any) -> tuple[float, ...]:
     return tuple(array.tolist())
 
 
+def match_threshold(scorer: Any) -> float | None:
+    """The score above which an image and a text match, or None for a scorer that does not decide this."""
+    value = getattr(scorer, "match_threshold", None)
+    if value is None:
+        return None
+    if not _is_number(value):
+        given = f"{_called(scorer)}.match_threshold is {options.quote(value)}"
+        raise InputError(f"{given}: give a finite number, or None", code="bad-threshold")
+    return float(value)
+
+
 def kind_of_error(scorer: Any) -> str:
     if not isinstance(scorer.error, str) or not scorer.error:
         given = f"{_called(scorer)}.error is {options.quote(scorer.error)}"

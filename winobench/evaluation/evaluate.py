@@ -88,7 +88,7 @@ def evaluate(
     for part in (sampling, settings):
         of_runs.check_cases(options.declared(part), vars(part), cases)
     _check_race(scorer, chosen, sampling)
-    own = contracts.fingerprint(scorer)
+    own, threshold = contracts.fingerprint(scorer), contracts.match_threshold(scorer)
     fingerprint = _common_fingerprint(own, sampling.timesteps)
     # In this order a folder's refusal names what differs: causes before what follows from them.
     asked = {**of_runs.described(settings), "sampling": of_runs.described(sampling, cases)}
@@ -110,7 +110,7 @@ def evaluate(
             config=config,
             versions=lifecycle.versions_of(identity, on_this_machine=True, seeds={"samples": sampling.seed}),
             **planned,
-            metrics={task.name: _metric_of(task) for task in usable},
+            metrics={task.name: _metric_of(task, threshold) for task in usable},
         )
 
     if (found := _finished(chosen, identity_of, describe, workdir, recording)) is not None:
@@ -206,7 +206,8 @@ def _score_and_summarise(
             work.collect(parts)
             seconds = seconds_before + time.monotonic() - started
             about = {"config": description["config"], "versions": work.versions}
-            return _summarise(folder, work.groups, usable, failed, about, seconds)
+            threshold = contracts.match_threshold(work.scorer)
+            return _summarise(folder, work.groups, usable, failed, about, seconds, threshold)
 
         return parallel.broadcast_from_host0(finish)
 
@@ -300,6 +301,7 @@ def _summarise(
     failed: dict[str, InputError],
     about: Mapping[str, Any],
     seconds: float,
+    threshold: float | None,
 ) -> dict[str, Any]:
     """Makes numbers of the errors and writes them. Tasks that have none are added to ``failed``."""
     results: dict[str, Any] = {"tasks": {}, "failed": {}, **about}
@@ -310,11 +312,16 @@ def _summarise(
         plan, scores = group.plan, outcome.scores[task.name]
         try:
             results["tasks"][task.name] = summary.task_results(
-                task, plan.questions[task.name], scores, texts=plan.texts, seed=group.sampling["seed"]
+                task,
+                plan.questions[task.name],
+                scores,
+                texts=plan.texts,
+                seed=group.sampling["seed"],
+                threshold=threshold,
             )
         except InputError as error:
             failed[task.name] = error
-        folder.write_examples(task.name, summary.example_table(task, plan, scores))
+        folder.write_examples(task.name, summary.example_table(task, plan, scores, threshold))
         folder.write_gallery(task.name, gallery.example_table(task, plan, scores))
     results["failed"] = {name: str(error) for name, error in failed.items()}
     results["passes"] = sum(outcome.passes for _, outcome in judged)
@@ -335,11 +342,13 @@ def _summarise(
     return results
 
 
-def _metric_of(task: Task) -> dict[str, Any]:
-    """A task's metric as ``config.json`` has it."""
+def _metric_of(task: Task, threshold: float | None) -> dict[str, Any]:
+    """A task's metric as ``config.json`` has it, by a scorer's ``match_threshold``."""
     if task.association is not None:
         return {"name": task.metric, "headline": association.AVERAGE, "shown": [association.AVERAGE]}
-    return (metrics.RATING_METRICS if task.is_rated else metrics.METRICS)[task.metric].described()
+    if task.is_rated:
+        return metrics.RATING_METRICS[task.metric].described()
+    return summary.judge_of(task, threshold).described()
 
 
 def _described(group: SampleGroup, is_sampled: bool) -> dict[str, Any]:

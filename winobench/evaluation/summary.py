@@ -82,7 +82,13 @@ def by_shape(scores: Sequence[np.ndarray]) -> Iterator[tuple[list[int], np.ndarr
 
 
 def task_results(
-    task: Task, questions: Sequence[Question], scores: Sequence[np.ndarray], *, texts: Sequence[str] = (), seed: int = 0
+    task: Task,
+    questions: Sequence[Question],
+    scores: Sequence[np.ndarray],
+    *,
+    texts: Sequence[str] = (),
+    seed: int = 0,
+    threshold: float | None = None,
 ) -> dict[str, dict[str, Any]]:
     """A task's numbers: of all examples first, then ``<group>/<metric>`` of each group in order of appearance.
 
@@ -90,12 +96,17 @@ def task_results(
     samples of noise (docs/explanation/intervals.md). Rows of all examples have "constant" where `constant_over` finds
     it.
     """
-    results = _metric_results(task, questions, scores, texts, seed)
+    results = _metric_results(task, questions, scores, texts, seed, threshold)
     if found := constant_over(scores):
         for name in results:
             if "/" not in name or task.association is not None:
                 results[name]["constant"] = found
     return results
+
+
+def judge_of(task: Task, threshold: float | None) -> metrics.Metric:
+    """The metric of a task with answers, by a scorer's ``match_threshold`` where it judges texts alone."""
+    return metrics.METRICS[task.metric].at(threshold if task.judged_alone else None)
 
 
 def constant_over(scores: Sequence[np.ndarray]) -> str | None:
@@ -120,7 +131,12 @@ def _are_flat(scores: np.ndarray, axis: int) -> np.ndarray:
 
 
 def _metric_results(
-    task: Task, questions: Sequence[Question], scores: Sequence[np.ndarray], texts: Sequence[str], seed: int
+    task: Task,
+    questions: Sequence[Question],
+    scores: Sequence[np.ndarray],
+    texts: Sequence[str],
+    seed: int,
+    threshold: float | None,
 ) -> dict[str, dict[str, Any]]:
     if task.association is not None:
         return _association_results(task, questions, scores, texts, seed)
@@ -133,17 +149,20 @@ def _metric_results(
             [question.groups for question in questions],
             seed=seed,
         )
-    metric = metrics.METRICS[task.metric]
+    metric = judge_of(task, threshold)
     outcomes = metric(scores, [question.target for question in questions])
     chances = {**metric.chance(task.shape), **task.chance}
     dependence = image_dependence(questions)
     members = members_of([question.groups for question in questions])
     results = {}
 
-    def add(key: str, name: str, rows: Any, dependence: metrics.Dependence, strata: np.ndarray | None = None) -> None:
-        correct, tie = outcomes[name].correct[rows], outcomes[name].tie[rows]
+    def add(
+        key: str, names: tuple[str, ...], rows: Any, dependence: metrics.Dependence, strata: np.ndarray | None = None
+    ) -> None:
+        correct = np.concatenate([outcomes[name].correct[rows] for name in names])
+        tie = np.concatenate([outcomes[name].tie[rows] for name in names])
         interval = metrics.clustered(correct, dependence, strata=strata)
-        chance = chances.get(key, chances.get(name))
+        chance = chances.get(key, chances.get(key.rpartition("/")[2].removeprefix("macro_")))
         results[key] = {
             **{end: float(value) for end, value in interval._asdict().items()},
             "chance": None if chance is None else float(chance),
@@ -151,17 +170,24 @@ def _metric_results(
             "ties": int(tie.sum()),
         }
 
+    def add_combined(prefix: str, rows: np.ndarray) -> None:
+        answers = {name: outcome.correct[rows] for name, outcome in outcomes.items()}
+        for row, names in metric.combined(answers).items():
+            add(f"{prefix}{row}", names, rows, dependence.take(np.tile(rows, len(names))))
+
     for name in outcomes:
-        add(name, name, slice(None), dependence)
+        add(name, (name,), slice(None), dependence)
         if metric.averages_groups and members:
             # An example counts once for each of its groups.
             rows = np.concatenate(list(members.values()))
             strata = np.repeat(np.arange(len(members)), [len(indices) for indices in members.values()])
-            add(f"macro_{name}", name, rows, dependence.take(rows), strata)
+            add(f"macro_{name}", (name,), rows, dependence.take(rows), strata)
+    add_combined("", np.arange(len(questions)))
     for group, indices in members.items():
         tied = dependence.take(indices)
         for name in outcomes:
-            add(f"{group}/{name}", name, indices, tied)
+            add(f"{group}/{name}", (name,), indices, tied)
+        add_combined(f"{group}/", indices)
     return results
 
 
@@ -188,7 +214,7 @@ def image_dependence(questions: Sequence[Question]) -> metrics.Dependence:
     return metrics.Dependence.of_sets([question.images for question in questions])
 
 
-def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Table:
+def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray], threshold: float | None = None) -> pa.Table:
     """One row an example, with the columns that `winobench.runs.examples.read_examples` reads, and more:
 
     ``prediction``, index of the best candidate, null for ties and the diagonal; ``tie``; ``correct_<outcome>`` and
@@ -197,7 +223,7 @@ def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Ta
     questions = plan.questions[task.name]
     outcomes, headline = {}, None
     if task.has_answers:
-        metric = metrics.METRICS[task.metric]
+        metric = judge_of(task, threshold)
         outcomes, headline = metric(scores, [question.target for question in questions]), metric.headline
     columns = {
         "id": pa.array([question.id for question in questions], pa.string()),

@@ -21,6 +21,7 @@ from winobench.metrics.matching import (
     MACRO_ACCURACY,
     OWN_TEXTS,
     RECALL,
+    RECALL_1_3_5_10,
     WINOGROUND,
     WINOGROUND_CHANCE,
     WINOGROUND_IMAGE,
@@ -31,7 +32,10 @@ from winobench.metrics.matching import (
 from winobench.metrics.metric import Decision, Metric, Metrics, Outcome
 from winobench.metrics.ratings import RATING_METRICS, rating_results
 
-_OURS = (ACCURACY, MACRO_ACCURACY, RECALL, WINOGROUND, WINOGROUND_IMAGE, ALL_TRUE, OWN_TEXTS, ALL_ANSWERS)
+_OURS = (
+    *(ACCURACY, MACRO_ACCURACY, RECALL, RECALL_1_3_5_10, WINOGROUND, WINOGROUND_IMAGE),
+    *(ALL_TRUE, OWN_TEXTS, ALL_ANSWERS),
+)
 METRICS = Metrics({metric.name: metric for metric in _OURS})
 """What a task may name as its metric, and what other packages plug in under the entry points ``winobench.metrics``."""
 

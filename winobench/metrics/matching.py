@@ -7,10 +7,11 @@ scores. (The published code takes NumPy's first maximum, which is the right answ
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 
-from winobench.metrics.metric import Decision, Metric, Outcome
+from winobench.metrics.metric import Alone, Decision, Metric, Outcome
 
 
 def recall(scores, targets, k: int = 1) -> Outcome:
@@ -82,15 +83,24 @@ def _judge_accuracy(scores: np.ndarray, targets: np.ndarray | None) -> dict[str,
     return {"accuracy": recall(_ranks(scores, targets), targets)}
 
 
-def _judge_recall(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
-    ranks = _ranks(scores, targets)
-    return {f"recall@{k}": recall(ranks, targets, k) for k in (1, 5)}
-
-
 def _judge_winoground(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
     if targets is not None:
         raise ValueError("winoground's right answer is the diagonal: its examples have the target None.")
     return winoground(scores)
+
+
+def _judge_alone(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
+    """The right candidate must score above 0 (``p_c``), and all others below (``p_f``). 0 is a tie, and wrong."""
+    ranks = _ranks(scores, targets)
+    is_right = np.arange(ranks.shape[1]) == np.asarray(targets)[:, None]
+    is_right = is_right.reshape(*is_right.shape, *[1] * (ranks.ndim - 2))
+    return {"p_c": _all_ahead(np.where(is_right, ranks, np.inf)), "p_f": _all_ahead(np.where(is_right, np.inf, -ranks))}
+
+
+def _combined(answers: Mapping[str, np.ndarray]) -> dict[str, tuple[str, ...]]:
+    """VALSE's acc and min(p_c, p_f)."""
+    smaller = min(("p_c", "p_f"), key=lambda name: answers[name].mean())
+    return {"acc": ("p_c", "p_f"), "min_p": (smaller,)}
 
 
 ACCURACY = Metric(
@@ -99,17 +109,28 @@ ACCURACY = Metric(
     headline="accuracy",
     chance=lambda shape: {"accuracy": recall_chance(max(shape))},
     decision=Decision(tops=(1,)),
+    alone=Alone(_judge_alone, _combined, dict.fromkeys(("p_c", "p_f", "acc", "min_p"), 1 / 2)),
 )
+"""Alone: VALSE's p_c, p_f, acc and min(p_c, p_f), of lxmert_valse_eval.py (Parcalabescu et al. 2022)."""
 MACRO_ACCURACY = dataclasses.replace(ACCURACY, name="macro_accuracy", averages_groups=True)
 """Accuracy, and its mean over the task's groups."""
 
-RECALL = Metric(
-    "recall",
-    _judge_recall,
-    headline="recall@1",
-    chance=lambda shape: {f"recall@{k}": recall_chance(max(shape), k) for k in (1, 5)},
-    decision=Decision(tops=(1, 5)),
-)
+
+def _recall_at(name: str, tops: tuple[int, ...]) -> Metric:
+    def judge(scores: np.ndarray, targets: np.ndarray | None) -> dict[str, Outcome]:
+        ranks = _ranks(scores, targets)
+        return {f"recall@{k}": recall(ranks, targets, k) for k in tops}
+
+    def chance(shape: tuple[int, int]) -> dict[str, float]:
+        return {f"recall@{k}": recall_chance(max(shape), k) for k in tops}
+
+    return Metric(name, judge, headline="recall@1", chance=chance, decision=Decision(tops))
+
+
+RECALL = _recall_at("recall", (1, 5))
+RECALL_1_3_5_10 = _recall_at("recall_1_3_5_10", (1, 3, 5, 10))
+"""The recalls of CREPE (Ma et al. 2023, crepe_eval_utils.py, ``get_one2many_metrics``)."""
+
 WINOGROUND = Metric(
     "winoground",
     _judge_winoground,

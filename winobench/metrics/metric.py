@@ -52,6 +52,19 @@ class Decision:
 
 
 @dataclasses.dataclass(frozen=True)
+class Alone:
+    """How pairs of an image and a text are judged each by itself.
+
+    ``judge`` is as that of a `Metric`, of scores less the threshold: above 0 they match. ``combined`` is that of a
+    `Metric`, and ``chance`` has the levels of all these rows for who tosses a coin.
+    """
+
+    judge: Callable[[np.ndarray, np.ndarray | None], Mapping[str, Outcome]]
+    combined: Callable[[Mapping[str, np.ndarray]], Mapping[str, tuple[str, ...]]]
+    chance: Mapping[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
 class Metric:
     """How answers are judged, and how a task is summed up by that.
 
@@ -71,6 +84,10 @@ class Metric:
       higher_is_better: False for metrics whose proportions count failures.
       pairs: ``pairs((images, texts)) -> [images, texts] bool``, which belong together in an example without a target,
         for pages that mark them. The diagonal by default.
+      alone: how `at` judges pairs each by itself, where a threshold of the scores decides whether they match.
+      threshold: the one by which that is judged.
+      combined: ``combined(outcome -> [n] bool) -> row -> outcomes``, more rows of the results. Each counts the answers
+        under its outcomes together.
     """
 
     name: str
@@ -82,6 +99,9 @@ class Metric:
     averages_groups: bool = False
     higher_is_better: bool = True
     pairs: Callable[[tuple[int, int]], np.ndarray] = lambda shape: np.eye(*shape, dtype=bool)
+    alone: Alone | None = None
+    threshold: float | None = None
+    combined: Callable[[Mapping[str, np.ndarray]], Mapping[str, tuple[str, ...]]] = lambda answers: {}
 
     def __post_init__(self) -> None:
         if not self.shown:
@@ -110,10 +130,27 @@ class Metric:
                 whole.correct[indices], whole.tie[indices] = outcome
         return found
 
+    def at(self, threshold: float | None) -> Metric:
+        """The metric that also judges pairs alone, or the same one without a threshold."""
+        if threshold is None or self.alone is None:
+            return self
+        alone, judge, chance = self.alone, self.judge, self.chance
+        return dataclasses.replace(
+            self,
+            judge=lambda scores, targets: {
+                **judge(scores, targets),
+                **alone.judge(np.asarray(scores, np.float64) - threshold, targets),
+            },
+            chance=lambda shape: {**chance(shape), **alone.chance},
+            combined=alone.combined,
+            threshold=threshold,
+        )
+
     def described(self) -> dict[str, Any]:
         """The record in ``config.json``: enough to show a run where the metric's code is not available."""
         names = {"name": self.name, "headline": self.headline, "shown": list(self.shown)}
-        return {**names, "higher_is_better": self.higher_is_better}
+        threshold = {} if self.threshold is None else {"threshold": self.threshold}
+        return {**names, "higher_is_better": self.higher_is_better, **threshold}
 
 
 class Metrics(collections.UserDict[str, Metric]):

@@ -137,6 +137,29 @@ def oneig(folder: str) -> list[Prompt]:
     return oneig_files.read(_folder("oneig", folder))
 
 
+def winoground_t2i(file: str) -> list[Prompt]:
+    """Winoground-T2I's 11,479 pairs of prompts (Zhu et al. 2023), from ``dataset.txt``: two prompts a line.
+
+    The ids are the line's, with -0 and -1. The content names the pair and has the other prompt as ``contrast``.
+    """
+    path = _file("winoground_t2i", file)
+    prompts: list[Prompt] = []
+    seen: dict[str, int] = {}
+    for number, line in text_lines(path):
+        where, cells = f"line {number} of {path}", line.split("\t")
+        if len(cells) != 3:
+            problem = f"has {len(cells)} cells, not an id and two texts"
+            raise InputError(f"{where} {problem}: name Winoground-T2I's dataset.txt")
+        pair, *texts = (cell.strip() for cell in cells)
+        if pair in seen:
+            raise InputError(f"{where} has the id {pair!r} of line {seen[pair]}: restore the published file")
+        seen[pair] = number
+        for side, text in enumerate(texts):
+            content = {"pair": pair, "contrast": texts[1 - side]}
+            prompts.append(make_prompt(where, text, id=f"{pair}-{side}", content=content))
+    return prompts
+
+
 def clevr(count: str) -> list[Prompt]:
     """Our own grammar. See `winobench.prompts.grammar`."""
     if not count:
@@ -156,6 +179,7 @@ NAMED_SETS: Mapping[str, NamedSet] = {
     "dpg_bench": NamedSet(dpg_bench, ":FOLDER_OR_FILE", "DPG-Bench, dpg_bench.csv and prompts"),
     "tiif": NamedSet(tiif, ":FOLDER", "TIIF-Bench, test_prompts or testmini_prompts"),
     "oneig": NamedSet(oneig, ":FOLDER", "OneIG-Bench's prompts with questions, OneIG-Bench.csv and scripts"),
+    "winoground_t2i": NamedSet(winoground_t2i, ":FILE", "Winoground-T2I, dataset.txt: two prompts a line"),
 }
 """Name -> set."""
 

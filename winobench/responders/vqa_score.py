@@ -55,6 +55,7 @@ class HostedVQAScore:
       kind: ``probability``, or ``log_odds``: log P(yes) - log P(no).
       answers_questions: a text that is a question with an answer (`winobench.data.question_texts`) is asked as it is,
         with the other answers that the texts give to it, and its score is that of its own answer.
+      match_threshold: a probability of 1/2, or log-odds of 0.
     """
 
     answers_questions = True
@@ -87,6 +88,7 @@ class HostedVQAScore:
         check_placeholder("question", question)
         self.question = question
         self.kind = common.choice("score", score, SCORES)
+        self.match_threshold = 0.5 if self.kind == "probability" else 0.0
         self._responder = responder
         self._reuse = True
         name = f"{FOLDER}-{records.digest(self.fingerprint())[:12]}"

@@ -193,6 +193,7 @@ def _task_run(
         timesteps=timesteps,
         deterministic=deterministic,
         mean=SampleMean(weights, group.get("reduce_dtype", DTYPES[0])),
+        threshold=recorded.get("threshold"),
         **common,
     )
 

@@ -51,19 +51,27 @@ def rows_of(record: TaskRun, redrawn: Mapping[str, np.ndarray] | None = None) ->
     everything = np.arange(len(record.examples.ids))
     members, rows = members_of(record.examples.groups), []
 
-    def add(row: str, name: str, counted: np.ndarray, strata: np.ndarray | None = None) -> None:
-        draws = None if redrawn is None else redrawn[name][counted]
-        rows.append(Row(row, counted, answers[name][counted], strata, draws, record.num_samples))
+    def add(row: str, names: Sequence[str], counted: np.ndarray, strata: np.ndarray | None = None) -> None:
+        draws = None if redrawn is None else np.concatenate([redrawn[name][counted] for name in names])
+        correct = np.concatenate([answers[name][counted] for name in names])
+        rows.append(Row(row, np.tile(counted, len(names)), correct, strata, draws, record.num_samples))
+
+    def add_combined(prefix: str, counted: np.ndarray) -> None:
+        some = {name: right[counted] for name, right in answers.items()}
+        for row, names in ({} if record.judge is None else record.judge.combined(some)).items():
+            add(f"{prefix}{row}", names, counted)
 
     for name in answers:
-        add(name, name, everything)
+        add(name, (name,), everything)
         if f"macro_{name}" in record.results and members:
             counted = np.concatenate(list(members.values()))
             strata = np.repeat(np.arange(len(members)), [len(indices) for indices in members.values()])
-            add(f"macro_{name}", name, counted, strata)
+            add(f"macro_{name}", (name,), counted, strata)
+    add_combined("", everything)
     for group, indices in members.items():
         for name in answers:
-            add(f"{group}/{name}", name, indices)
+            add(f"{group}/{name}", (name,), indices)
+        add_combined(f"{group}/", indices)
     return rows
 
 

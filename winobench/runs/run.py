@@ -46,6 +46,7 @@ class TaskRun:
     timesteps: np.ndarray | None  # [num_samples] int, or noise levels; None without samples, and where not recorded
     deterministic: bool  # the scorer needs no samples
     mean: SampleMean = PLAIN  # over the samples
+    threshold: float | None = None  # the score above which image and text match, where that was judged
 
     def __repr__(self) -> str:
         count = "no table of examples" if self.examples is None else f"{len(self.examples.ids):,} examples"
@@ -67,7 +68,8 @@ class TaskRun:
     @property
     def judge(self) -> metrics.Metric | None:
         """The metric itself; None for bias, ratings and texts, and where its code is not available."""
-        return None if self.metric is None else metrics.METRICS.get(self.metric)
+        metric = None if self.metric is None else metrics.METRICS.get(self.metric)
+        return None if metric is None else metric.at(self.threshold)
 
     @functools.cached_property
     def judged(self) -> dict[str, metrics.Outcome]:

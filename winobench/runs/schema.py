@@ -207,6 +207,7 @@ class Metric(TypedDict):
     headline: Required[str]  # the row that an example counts as right or wrong by
     shown: Required[list[str]]  # rows of charts and summaries
     higher_is_better: NotRequired[bool]
+    threshold: NotRequired[float]  # the score above which image and text match (`winobench.metrics.Metric.at`)
 
 
 class Config(TypedDict):

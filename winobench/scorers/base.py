@@ -26,6 +26,8 @@ class Scorer(Protocol):
       SHA-256. Without it, a stopped run starts again, because nobody could tell whether the scorer is the same.
     - ``answers_questions``: True where a text may be a question with an answer (`winobench.data.question_texts`), whose
       score says how likely the answer is. Without it, tasks in question form are refused.
+    - ``match_threshold``: the score above which an image and a text match, of a scorer that was made to decide this, or
+      None. Without it, tasks that judge each text by itself lack these rows.
     - ``mesh``: its devices. In a program of several processes, each scores its share of the work with a scorer of its
       own. One whose mesh has devices of other processes is called by all of them with all of the work.
     - ``held()``: the same scorer, which keeps the weights that it has now. An evaluation asks for it once, and takes
@@ -88,6 +90,7 @@ class WithoutSamples:
         self.scorer = scorer
         self.mesh = getattr(scorer, "mesh", None)
         self.answers_questions = getattr(scorer, "answers_questions", False)
+        self.match_threshold = getattr(scorer, "match_threshold", None)
         self._instance = uuid.uuid4().hex
 
     def held(self) -> WithoutSamples:

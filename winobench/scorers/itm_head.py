@@ -90,6 +90,7 @@ class ItmHead(PairScorer):
       first_token: ``enc`` or ``cls``.
       max_text_tokens: longer texts are cut off.
       mesh: the devices.
+      match_threshold: 0 with ``head="itm"``, where match and mismatch are equally probable. A cosine has none.
     """
 
     def __init__(
@@ -129,6 +130,7 @@ class ItmHead(PairScorer):
         self.model = model
         self.tokenizer = tokenizer
         self.head = common.choice("head", head, HEADS)
+        self.match_threshold = 0.0 if head == "itm" else None
         if first_token is None:
             first_token = "enc" if head == "itm" else "cls"
         self.first_token = common.choice("first_token", first_token, FIRST_TOKENS if head == "itm" else ("cls",))

@@ -148,6 +148,7 @@ class VQAScore(networks.HoldsVisionLanguage, PairScorer):
       mesh: the devices.
       answers_questions: a text that is a question with an answer (`winobench.data.question_texts`) is asked as it is,
         without ``question`` around it (`PromptForm.around`), and its score is the probability of its own answer.
+      match_threshold: a probability of 1/2, or log-odds of 0.
     """
 
     answers_questions = True
@@ -195,6 +196,7 @@ class VQAScore(networks.HoldsVisionLanguage, PairScorer):
         )
         vision_language.check_template("question", self.question, form)
         self.kind = common.choice("score", score, SCORES)
+        self.match_threshold = 0.5 if self.kind == "probability" else 0.0
         is_published = common.choice("preprocessing", preprocessing, PREPROCESSING) == "published"
         ways = [name for name in ("on_square", "on_crop") if is_published and getattr(form, name)]
         self._preparing = dict.fromkeys(ways, True)

@@ -133,6 +133,8 @@ class Task:
       when_named: True where it is asked only when it is named, and not whenever its data are there.
       asks_questions: True where its texts are questions with answers (`winobench.data.question_texts`), which only a
         scorer with ``answers_questions`` can score.
+      judged_alone: True where each text is also judged by itself, for scorers with a ``match_threshold``
+        (`winobench.scorers.base.Scorer`), by the `winobench.metrics.Metric.alone` of the metric.
       prompt_of: an example's id -> what tells its prompt from others, for a task whose images people have rated. The
         row itself by default, as rows with equal texts may have been rated apart.
       skills: of `SKILLS`, which the task asks for; ``--config.tasks=@<skill>`` chooses by them.
@@ -153,6 +155,7 @@ class Task:
     association: Association | None = None
     when_named: bool = False
     asks_questions: bool = False
+    judged_alone: bool = False
     prompt_of: Callable[[str], str] = str
     skills: tuple[str, ...] = ()
 

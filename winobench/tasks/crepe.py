@@ -91,10 +91,10 @@ def _task(kind: str):
     return published_task(
         name=f"crepe_{kind}",
         description=f"CREPE, {kind.partition('_')[0]}: which caption is true of an image; {KINDS[kind]}.",
-        metric="recall",
+        metric="recall_1_3_5_10",
         shape=(1, 6),
         # Rows of systematicity differ in their number of captions.
-        chance={} if is_productivity else {"recall@1": None, "recall@5": None},
+        chance={} if is_productivity else {f"recall@{k}": None for k in (1, 3, 5, 10)},
         skills=("compositional",),
         read=functools.partial(read, kind=kind),
         how_to_get=(

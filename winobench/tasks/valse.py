@@ -2,6 +2,10 @@
 
 Eleven files. As published, those rows count in which at least two of three annotators chose the caption
 and not the foil. A row is named by its key.
+
+``accuracy`` is the authors' acc_r: the caption scores higher than the foil. Scorers that decide whether a text matches
+also have ``p_c`` (the caption does), ``p_f`` (the foil does not), ``acc`` (both answers together) and ``min_p``, the
+smaller one of p_c and p_f.
 """
 
 from __future__ import annotations
@@ -61,6 +65,7 @@ TASKS = tuple(
             " names, which come with the data sets that the repository's README links"
         ),
         num_examples=num_valid,
+        judged_alone=True,
         downloads=(Download(f"{file}.json", f"{_RAW}/{file}.json", note="MIT licence"),),
         shared_folder="valse",
     )
