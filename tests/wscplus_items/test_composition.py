@@ -36,12 +36,14 @@ def test_figures_of_a_file(tmp_path, capsys):
             assert picture.width > 600
 
 
-def test_counts_of_the_published_file_are_those_of_tables_2_and_5(reference_data, capsys):
-    main(["", "composition", str(reference_data / "wscplus" / "WSC+.csv")])
-    first, table_5, figure_10 = capsys.readouterr().out.split("\n\n")
+def test_counts_of_the_published_file_are_those_of_tables_2_and_5(reference_data, tmp_path, capsys):
+    main(["", "composition", str(reference_data / "wscplus" / "WSC+.csv"), str(tmp_path)])
+    first, table_5, figure_10, _ = capsys.readouterr().out.split("\n\n")
     shares = {row[1]: row[3:] for row in map(str.split, first.splitlines()[1:]) if len(row) == 5}
     assert set(shares) == {"traditional", "ambiguous", "offensive", "Claude2", "GPT4", "GPT3"}
     assert all(ours == papers for ours, papers in shares.values())
+    splits = [row[2] for row in map(str.split, first.splitlines()[1:]) if row[0] == "split"]
+    assert splits == ["2,301", "699", "26"]
     counts = [line.split()[-2:] for line in table_5.splitlines()[1:]]
     assert counts == [["1,364"] * 2, ["534"] * 2, ["1,102"] * 2, ["3,026"] * 2]
     cells = [line.split() for line in figure_10.splitlines()]
@@ -50,6 +52,12 @@ def test_counts_of_the_published_file_are_those_of_tables_2_and_5(reference_data
         ["ambiguous", "232", "154", "148"],
         ["offensive", "510", "318", "274"],
     ]
+    pronouns = {row["pronoun"]: row for row in rows_of(tmp_path / "pronouns.csv")}
+    shown = [
+        [f"{100 * float(pronouns[one][share]):.1f}" for one in ("he", "she", "it")]
+        for share in ("share", "wsc285_share")
+    ]
+    assert shown == [["37.0", "34.6", "14.4"], ["27.7", "14.0", "30.9"]]
 
 
 def test_counts_without_items_of_people():
