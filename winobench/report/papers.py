@@ -323,11 +323,11 @@ WINOVIZ = Paper(
         ),
         Element(
             ("Figure 5", "Figure 6", "Figure 7", "Figure 8"),
-            "pages on which annotators write items",
-            "`python -m winobench.data.winoviz check items.jsonl` checks their rules",
-            "people",
-            (NOT_AVAILABLE,),
-            "winobench has no page on which people write. Its program checks the same rules in a file",
+            "pages on which annotators write contrasts and sentences",
+            "`python -m winobench.winoviz_items write OBJECTS.txt FOLDER NAME`",
+            "a list of objects, people",
+            (PEOPLE,),
+            "not run by people. One page has all steps, in our words (`tests/winoviz_items/test_page.py`)",
         ),
     ),
 )
