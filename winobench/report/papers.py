@@ -316,10 +316,11 @@ WINOVIZ = Paper(
         Element(
             ("Figure 4",),
             "the qualification task of annotators",
-            "none",
-            "the paper's 12 questions, of which it prints 2 without their items",
-            (NOT_AVAILABLE,),
-            "the questions are not public",
+            "`python -m winobench.winoviz_items qualify FOLDER NAME`",
+            "people",
+            (PEOPLE,),
+            "not run by people. The 12 questions are ours: the paper prints two, without their items"
+            " (`tests/winoviz_items/test_qualification.py`)",
         ),
         Element(
             ("Figure 5", "Figure 6", "Figure 7", "Figure 8"),
