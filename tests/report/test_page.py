@@ -120,7 +120,17 @@ def test_pictures_decode(page, comparison):
         with Image.open(io.BytesIO(base64.b64decode(address.split(",", 1)[1]))) as image:
             image.load()
             assert max(image.size) <= 160
-    charts = ("radar", "samples", "bias", "overlap", "right_sets", "timesteps-1", "timesteps-2", "image_pairs")
+    charts = (
+        "radar",
+        "samples",
+        "bias",
+        "overlap",
+        "right_sets",
+        "timesteps-1",
+        "timesteps-2",
+        "image_pairs-1",
+        "image_pairs-2",
+    )
     assert {path.stem for path in comparison.glob("*.png")} == set(charts)
     for name in (f"{chart}.png" for chart in charts):
         with Image.open(comparison / name) as image:

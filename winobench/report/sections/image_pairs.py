@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,14 @@ from winobench.data import images as image_files
 from winobench.report import analysis, figures
 from winobench.report.analysis import ImagePair
 from winobench.report.figures import NO_MARGINS, Margins, Mark, Panel
-from winobench.report.sections.shared import MOST_CHARTED_RUNS, ReportData, Section, too_few_examples
+from winobench.report.sections.shared import (
+    MOST_CHARTED_RUNS,
+    Details,
+    ReportData,
+    Section,
+    collapsed,
+    too_few_examples,
+)
 from winobench.runs.labels import task_label
 from winobench.runs.run import Run, TaskRun
 
@@ -29,36 +37,50 @@ _NAMES = ("right", "wrong"), ("the text", "no text")
 
 def image_pair_section(report_data: ReportData) -> Section | None:
     """As the paper's Figure 3, of an example of each task in which images compete."""
-    panels, rows, notes = [], [], []
-    for run in report_data.runs[:MOST_CHARTED_RUNS]:
+    shown, folds, rows, notes, pictures = [], [], [], [], {}
+    for place, run in enumerate(report_data.runs[:MOST_CHARTED_RUNS]):
+        panels: list[tuple[str, Panel]] = []
         for task in report_data.charted:
             pair = _pair(report_data, run, run.tasks.get(task))
             if pair is not None:
-                panels += _panels(report_data, run, task, pair)
+                panels += [(task, panel) for panel in _panels(report_data, run, task, pair)]
                 rows += _rows(run, task, pair)
                 notes.append(_note(report_data, run, task, pair))
-    if not panels:
+        if not panels:
+            continue
+        name = "image_pairs.png" if len(report_data.runs) == 1 else f"image_pairs-{place + 1}.png"
+        pictures[name] = ([panel for _, panel in panels], _LEGEND, 3)
+        first, more = collapsed(panels)
+        if len(report_data.runs) == 1:
+            shown, folds = first, more
+        else:
+            folds.append(Details(run.label, panels=first, is_open=not folds))
+            folds += [dataclasses.replace(fold, title=f"{run.label}, {fold.title}") for fold in more]
+    if not rows:
         return None
     return Section(
         "image_pairs",
         "One text and two images",
         [
-            "The error of the right image and of the easiest wrong one, with the text and without any, against the "
-            "timestep (paper, Figure 3). The error depends on the image more than on the text. So the lower error of "
-            "the text can belong to the wrong image, and the error less that without text decides.",
+            "The error of the right image and of the wrong one with the lowest error, with the text and without any, "
+            "against the timestep (paper, Figure 3). The error alone can be lower for the wrong image, where that is "
+            "easier to denoise. The error less that without text compares what the text adds.",
             "One example of each task is shown, for which this difference is right. Examples whose error alone is "
             "wrong come first, then the clearest.",
         ],
         legend=_LEGEND,
-        panels=panels,
+        panels=shown,
+        folds=folds,
         notes=notes,
         records={"image_pairs.csv": rows},
-        pictures={"image_pairs.png": (panels, _LEGEND, 3)},
+        pictures=pictures,
     )
 
 
 def _pair(report_data: ReportData, run: Run, record: TaskRun | None) -> ImagePair | None:
     if record is None or not record.has_answers or record.timesteps is None or too_few_examples(record):
+        return None
+    if record.examples is None or not any(len(images) > 1 and len(texts) == 1 for images, texts in _shapes(record)):
         return None
     batches = run.batches(record.name)
     if batches is None or batches[0].own.shape[-1] != len(record.timesteps):
@@ -68,8 +90,12 @@ def _pair(report_data: ReportData, run: Run, record: TaskRun | None) -> ImagePai
     return analysis.image_pair(batches, record.timesteps, record.examples.targets, shown)
 
 
+def _shapes(record: TaskRun) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+    return zip(record.examples.images, record.examples.texts, strict=True)
+
+
 def _panels(report_data: ReportData, run: Run, task: str, pair: ImagePair) -> list[Panel]:
-    before = f"{run.label}: {task_label(task)}" if len(report_data.runs) > 1 else task_label(task)
+    before = task_label(task)
     with_text, differences = [], []
     for marks, errors in zip(_LINES, pair.errors, strict=True):
         with_text += [(mark, _line(values)) for mark, values in zip(marks, errors, strict=True)]
