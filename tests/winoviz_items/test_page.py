@@ -146,5 +146,5 @@ def test_the_program_serves_until_it_is_ended(tmp_path):
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (0, "")
-    assert "items written: 1; objects left: 1" in out
+    assert "items written: 1, objects left: 1" in out
     assert len(winoviz.read_items(tmp_path / "items" / "anna.jsonl")) == 1

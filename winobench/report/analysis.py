@@ -366,7 +366,7 @@ def image_pair(
     """An example for Figure 3: two images compete for a text, and the error without text is known.
 
     The normalised error is lowest for the right image. Examples whose error alone is lower for a wrong one come first,
-    then those of which images are kept (``shown``), then the largest smaller one of both margins. None if missing.
+    then examples with kept images (``shown``), then the largest smaller one of both margins. None if missing.
     """
     unconditional = normalization.UNCONDITIONAL.name
     best, found = (), None

@@ -13,7 +13,7 @@ DATA, WEIGHTS, HOSTED, PEOPLE = "needs data", "needs weights", "needs hosted mod
 ILLUSTRATION, NOT_AVAILABLE = "illustration", "not available"
 STATES: Mapping[str, str] = {
     EXACT: "our number is the printed one, on the published data or answers. The value names the test",
-    COUNTED: "we count it in the published data or answers. The paper only draws it",
+    COUNTED: "we count it in the published data or answers. The paper only has a figure of it",
     TEXT: "the project holds the text. The value names its file",
     DATA: "the data are not public, or only their owner may hand them out",
     WEIGHTS: "the numbers need a model's published weights, which no recorded run had",
@@ -34,7 +34,7 @@ class Element:
     command: str  # in Markdown: the command between backticks, or what to look at
     needs: str
     states: tuple[str, ...]  # of STATES
-    value: str = ""  # what was found, with its test, or why there is none. Empty: how many numbers a report quotes
+    value: str = ""  # our numbers and their test, or the reason for none. Empty: the number of quotations
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +132,7 @@ GDBENCH = Paper(
         ),
         Element(
             ("Table 4",),
-            "categories of DrawBench's prompts; Appendix B's comparison by people",
+            "categories of DrawBench's prompts, and Appendix B's comparison by people",
             "`winobench draw --config=pictures:paper --config.prompts=drawbench:FILE --config.model=sd21-base"
             " --config.lora=none,FOLDER`, then `winobench compare RUN --rater=NAME`",
             "DrawBench's CSV file, SD 2.1-base, a LoRA, people ([generate images](../howto/generate_images.md))",
@@ -232,9 +232,9 @@ _XXL = "--config.model=flan-t5-xxl --config.dtype=bfloat16"
 WINOVIZ = Paper(
     "winoviz",
     "WinoViz",
-    "[Evaluate a model on WinoViz](../howto/winoviz.md) explains protocols and results. Figures are those of the arXiv"
-    " version. In the workshop version, Figures 1 and 2 are one, and each later figure has the number before."
-    " `--config.tasks=winoviz_mini_single,winoviz_mini_multi` takes our small set in place of the paper's items.",
+    "[Evaluate a model on WinoViz](../howto/winoviz.md) explains protocols and results. Figures have the numbers of"
+    " the arXiv version. In the workshop version, Figures 1 and 2 are one, and each later figure has the number before."
+    " `--config.tasks=winoviz_mini_single,winoviz_mini_multi` takes our small set instead.",
     6,
     8,
     (
@@ -242,21 +242,21 @@ WINOVIZ = Paper(
             ("Table 1",),
             "zero-shot accuracy, single-hop and multi-hop",
             f"`winobench eval --config=winoviz:table1 {_XXL}`. GPT: `--config.model=openai:gpt-3.5-turbo-instruct`",
-            f"{_WINOVIZ_DATA}; the models",
+            f"{_WINOVIZ_DATA}, and the models",
             (DATA, WEIGHTS, HOSTED),
         ),
         Element(
             ("Table 2",),
             "zero-shot, four examples, four examples with reasons",
             f"`winobench eval --config=winoviz:table2 {_XXL}`",
-            f"{_WINOVIZ_DATA}; the models",
+            f"{_WINOVIZ_DATA}, and the models",
             (DATA, WEIGHTS, HOSTED),
         ),
         Element(
             ("Table 3",),
             "encoders after NLI training: BERT-Large",
             "`winobench train --config=nli`, then `winobench eval --config=winoviz:table3 --config.model=FOLDER`",
-            f"{_WINOVIZ_DATA}; SNLI and ANLI ([NLI training](../howto/nli.md))",
+            f"{_WINOVIZ_DATA}, SNLI and ANLI ([NLI training](../howto/nli.md))",
             (DATA, WEIGHTS),
         ),
         Element(
@@ -271,7 +271,7 @@ WINOVIZ = Paper(
             ("Table 4",),
             "pragmatic and visual reasoning apart",
             f"`winobench eval --config=winoviz:table4 {_XXL}`",
-            f"{_WINOVIZ_DATA}; the models",
+            f"{_WINOVIZ_DATA}, and the models",
             (DATA, WEIGHTS, HOSTED),
         ),
         Element(
@@ -286,7 +286,7 @@ WINOVIZ = Paper(
             ("Table 6",),
             "questions about generated images",
             "`winobench eval --config=winoviz:table6 --config.dtype=bfloat16`",
-            f"{_WINOVIZ_DATA}; Stable Diffusion, CLIP, BLIP-2, InstructBLIP, FLAN-T5-XXL",
+            f"{_WINOVIZ_DATA}, Stable Diffusion, CLIP, BLIP-2, InstructBLIP, FLAN-T5-XXL",
             (DATA, WEIGHTS),
         ),
         Element(
@@ -294,7 +294,7 @@ WINOVIZ = Paper(
             "rows without images",
             "`winobench eval --config=winoviz:table1 --config.tasks=winoviz_single"
             " --config.model=flan-t5-base,flan-t5-xxl --config.dtype=bfloat16`",
-            f"{_WINOVIZ_DATA}; the two models",
+            f"{_WINOVIZ_DATA}, and the two models",
             (DATA, WEIGHTS),
         ),
         Element(
@@ -370,7 +370,7 @@ WSCPLUS = Paper(
         ),
         Element(
             ("Table 3", "Table 13"),
-            "biases in offensive sentences; queries that get them",
+            "biases in offensive sentences, and queries that get them",
             f"`{_GENERATE} --config.model=NAME --config.offensive=true --config.queries=offensive-race`",
             "a language model's API",
             (HOSTED,),
@@ -415,7 +415,7 @@ WSCPLUS = Paper(
             "`winobench report RUN --raters=anna.csv,ben.csv`",
             "a run, and people's answers",
             (PEOPLE,),
-            "not run. The paper's averages are those of its rows (" + _TEST + ")",
+            "not run. The paper's averages agree with its rows (" + _TEST + ")",
         ),
         Element(
             ("Table 7", "Table 8"),
@@ -528,7 +528,7 @@ WSCPLUS = Paper(
             "`winobench eval --config=wscplus --config.model=recorded:GPT3_results.csv`, then `winobench report RUN`",
             _ANSWERS,
             (EXACT,),
-            f"GPT-3.5 on its own sentences: 36.1%. The others are only drawn ({_TEST})",
+            f"GPT-3.5 on its own sentences: 36.1%. The others have no printed number ({_TEST})",
         ),
         Element(
             ("Figure 10",),

@@ -54,7 +54,7 @@ def _write(objects: str, folder: str, name: str, port: int | None) -> None:
 
     with Written(folder, name, read_objects(objects)) as written, page.serve(written, port) as server:
         _wait(server.address, name, f"Items go to {written.path}")
-        print(f"\nitems written: {len(written.items):,}; objects left: {len(written.left):,}")
+        print(f"\nitems written: {len(written.items):,}, objects left: {len(written.left):,}")
 
 
 def _wait(address: str, name: str, place: str) -> None:

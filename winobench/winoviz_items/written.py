@@ -1,4 +1,4 @@
-"""One person's items: what the page sends becomes an item, is checked, and is on disk before the page goes on."""
+"""One person's items. They are checked and on disk before the page shows the next object."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Written:
             self.skipped = skipped
 
     def add(self, sent: Mapping[str, Any]) -> list[str]:
-        """Stores an item, or returns what is wrong with it in sentences.
+        """Stores an item, or returns its faults in sentences.
 
         ``anyway`` stores it though it breaks rules, which programs check by words alone.
         """

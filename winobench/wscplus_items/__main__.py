@@ -1,4 +1,4 @@
-"""Counts the items of a file next to the paper's numbers, and draws the paper's figures on them.
+"""Counts the items of a file next to the paper's numbers, and makes the paper's figures of them.
 
 python -m winobench.wscplus_items composition FILE           # WSC+.csv, or another file in its layout: Tables 2 and 5
 python -m winobench.wscplus_items composition FILE FOLDER    # ... and Figures 4 and 10 in the folder

@@ -72,10 +72,12 @@ def write_by_type(spreads: Sequence[Spread], folder: pathlib.Path) -> list[str]:
 
 
 def write_by_repeat(spreads: Sequence[Spread], folder: pathlib.Path) -> list[str]:
-    """Figure 14: ``validity_by_repeat.png`` and ``.csv``. The title has mean and standard deviation of valid shares."""
+    """Figure 14: ``validity_by_repeat.png`` and ``.csv``. Of one model, the title says how much valid shares vary."""
     table = validity.rows(spreads, ["model", "repeat"])
-    shares = [100 * one.share(VALID) for one in spreads]
-    title = f"Validity by repeat, {np.mean(shares):.1f}% valid, standard deviation {np.std(shares, ddof=1):.1f}"
+    title = "Validity by repeat, without duplicates"
+    if len({one.name[0] for one in spreads}) == 1:
+        shares = [100 * one.share(VALID) for one in spreads]
+        title = f"Validity by repeat: {np.mean(shares):.1f}% valid, standard deviation {np.std(shares, ddof=1):.1f}"
     return _write("validity_by_repeat", title, spreads, lambda name: f"{name[0]}, {name[1]}", table, folder)
 
 

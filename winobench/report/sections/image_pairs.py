@@ -127,7 +127,7 @@ def _line(values: np.ndarray) -> np.ndarray:
 
 
 def _pictures(kept: Mapping[str, bytes], record: TaskRun, pair: ImagePair) -> list[np.ndarray]:
-    """The right and the wrong image as the run kept them; none where one is missing or cannot be decoded."""
+    """The right and the wrong image as the run kept them. Empty where one is missing or cannot be decoded."""
     found = []
     for place in pair.images:
         jpeg = kept.get(record.examples.images[pair.row][place])

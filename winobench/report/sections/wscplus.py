@@ -43,7 +43,7 @@ ERROR_LABELS = {
 
 GENERATOR_LABELS = {"GPT4": "GPT-4", "GPT3": "GPT-3.5", "Claude2": "Claude2", "Human": "people"}
 
-CORRECT = "right"  # in place of a kind of errors
+CORRECT = "right"  # next to the kinds of errors, as an outcome
 
 _MOST_PRONOUNS, _MOST_DRAWN_PRONOUNS = 20, 10
 _CHANCE = wscplus.CHANCE["accuracy"]
@@ -245,7 +245,7 @@ def type_panel(title: str, counts: Mapping[str, Mapping[str, int]]) -> Panel:
 
 
 def _asked_panels(before: str, task: str, asked: Questions, counted: Mapping[str, list[dict[str, Any]]]) -> list[Panel]:
-    """Figures 4 and 10 of the questions that were asked; their rows are added to ``counted``."""
+    """Figures 4 and 10 of the questions that were asked. Their rows are added to ``counted``."""
     panels = []
     pronouns = pronoun_counts(named["pronoun"] for named in asked.named if "pronoun" in named)
     if pronouns:
@@ -291,7 +291,7 @@ def type_rows(counts: Mapping[str, Mapping[str, int]], **more: str) -> list[dict
 
 
 def _outcome_panels(report_data: ReportData, before: str, task: str, rows: list[dict[str, Any]]) -> list[Panel]:
-    """Figure 11, a panel a run; their numbers are added to ``rows``."""
+    """Figure 11, a panel a run. Their numbers are added to ``rows``."""
     panels = []
     for place, (run, record) in enumerate(zip(report_data.runs, report_data.records(task), strict=True)):
         if not _answered(record):
