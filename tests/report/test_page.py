@@ -107,7 +107,7 @@ def test_the_page_loads_nothing(page, comparison):
     for address in addresses:
         if address.startswith("#"):
             assert address[1:] in page.ids
-        elif not re.match(r"data:image/(jpeg|png);base64,", address):
+        elif not address.startswith("data:image/jpeg;base64,"):
             assert re.fullmatch(r"[\w-]+\.(csv|png)", address)
             assert (comparison / address).stat().st_size > 0
     referenced = set(re.findall(r"url\(#([\w.-]+)\)|by=\"([\w.-]+)\"", page.source))

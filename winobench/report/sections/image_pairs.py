@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,13 +12,14 @@ import numpy as np
 from winobench.data import images as image_files
 from winobench.report import analysis, figures
 from winobench.report.analysis import ImagePair
+from winobench.report.cards import SIDE_FEW, Candidate, Card, picture_address
 from winobench.report.figures import NO_MARGINS, Margins, Mark, Panel
 from winobench.report.sections.shared import (
     MOST_CHARTED_RUNS,
+    SHOWN_PANELS,
     Details,
     ReportData,
     Section,
-    collapsed,
     too_few_examples,
 )
 from winobench.runs.labels import task_label
@@ -32,30 +33,26 @@ _LINES = (
 _LEGEND = [mark for marks in _LINES for mark in marks]
 _MARGINS = Margins(left=0.72, top=0.2)  # above stands a power of ten of the vertical axis
 _SIZE = (2.9, 2.2)
-_NAMES = ("right", "wrong"), ("the text", "no text")
+_IMAGES, _NAMES = ("right image", "wrong image"), (("right", "wrong"), ("the text", "no text"))
 
 
 def image_pair_section(report_data: ReportData) -> Section | None:
     """As the paper's Figure 3, of an example of each task in which images compete."""
-    shown, folds, rows, notes, pictures = [], [], [], [], {}
+    folds, rows, pictures = [], [], {}
     for place, run in enumerate(report_data.runs[:MOST_CHARTED_RUNS]):
-        panels: list[tuple[str, Panel]] = []
+        panels: list[Panel] = []
         for task in report_data.charted:
             pair = _pair(report_data, run, run.tasks.get(task))
-            if pair is not None:
-                panels += [(task, panel) for panel in _panels(report_data, run, task, pair)]
-                rows += _rows(run, task, pair)
-                notes.append(_note(report_data, run, task, pair))
-        if not panels:
-            continue
-        name = "image_pairs.png" if len(report_data.runs) == 1 else f"image_pairs-{place + 1}.png"
-        pictures[name] = ([panel for _, panel in panels], _LEGEND, 3)
-        first, more = collapsed(panels)
-        if len(report_data.runs) == 1:
-            shown, folds = first, more
-        else:
-            folds.append(Details(run.label, panels=first, is_open=not folds))
-            folds += [dataclasses.replace(fold, title=f"{run.label}, {fold.title}") for fold in more]
+            if pair is None:
+                continue
+            charts, images = _charts(task, pair), _images(report_data, run, task, pair)
+            title = task_label(task) if len(report_data.runs) == 1 else f"{run.label}, {task_label(task)}"
+            folds.append(Details(title, panels=charts, cards=[_card(run, task, pair, images)], is_open=not folds))
+            panels += [*charts, *_image_panel(images)]
+            rows += _rows(run, task, pair)
+        if panels:
+            name = "image_pairs.png" if len(report_data.runs) == 1 else f"image_pairs-{place + 1}.png"
+            pictures[name] = (panels[: 3 * SHOWN_PANELS], _LEGEND, 3)
     if not rows:
         return None
     return Section(
@@ -69,9 +66,7 @@ def image_pair_section(report_data: ReportData) -> Section | None:
             "wrong come first, then the clearest.",
         ],
         legend=_LEGEND,
-        panels=shown,
         folds=folds,
-        notes=notes,
         records={"image_pairs.csv": rows},
         pictures=pictures,
     )
@@ -94,24 +89,58 @@ def _shapes(record: TaskRun) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
     return zip(record.examples.images, record.examples.texts, strict=True)
 
 
-def _panels(report_data: ReportData, run: Run, task: str, pair: ImagePair) -> list[Panel]:
-    before = task_label(task)
+def _charts(task: str, pair: ImagePair) -> list[Panel]:
     with_text, differences = [], []
     for marks, errors in zip(_LINES, pair.errors, strict=True):
         with_text += [(mark, _line(values)) for mark, values in zip(marks, errors, strict=True)]
         differences.append((marks[0], _line(errors[0] - errors[1])))
-    drawn = [
-        _chart(f"{before}, error", pair, with_text, "error", zero=False),
-        _chart(f"{before}, text less no text", pair, differences, "error less unconditional", zero=True),
+    title = task_label(task)
+    return [
+        _chart(f"{title}, error", pair, with_text, "error", zero=False),
+        _chart(f"{title}, text less no text", pair, differences, "error less unconditional", zero=True),
     ]
-    pictures = _pictures(report_data.pictures(task), run.tasks[task], pair)
-    if pictures:
-        named = list(zip(("right image", "wrong image"), pictures, strict=True))
-        description = f"{before}: {run.tasks[task].examples.texts[pair.row][0]}"
-        drawn.append(
-            Panel("The images", lambda axes: figures.picture_row(axes, named), 2.9, 1.7, description, NO_MARGINS)
+
+
+def _image_panel(images: Sequence[bytes | None]) -> list[Panel]:
+    """The images as a panel of the file. None where one is missing, or cannot be decoded."""
+    found = []
+    for jpeg in images:
+        try:
+            with image_files.opened(io.BytesIO(jpeg or b"")) as image:
+                found.append(np.asarray(image_files.to_rgb(image)))
+        except image_files.ImageProblem:
+            return []
+    named = list(zip(_IMAGES, found, strict=True))
+    draw = functools.partial(figures.picture_row, pictures=named)
+    return [Panel("The images", draw, 2.9, 1.7, "The right and the wrong image", NO_MARGINS)]
+
+
+def _images(report_data: ReportData, run: Run, task: str, pair: ImagePair) -> list[bytes | None]:
+    """The right and the wrong image as the run kept them."""
+    kept, names = report_data.pictures(task), run.tasks[task].examples.images[pair.row]
+    return [kept.get(names[place]) for place in pair.images]
+
+
+def _card(run: Run, task: str, pair: ImagePair, images: Sequence[bytes | None]) -> Card:
+    """The text and the two images, each with its mean errors."""
+    examples = run.tasks[task].examples
+    candidates = [
+        Candidate(
+            picture=None if jpeg is None else picture_address(jpeg, SIDE_FEW),
+            text=None,
+            number=place + 1,
+            score=f"error {error:.4g}, less no text {error - empty:.3g}",
+            share=float(number == 0),
+            is_right=number == 0,
+            is_chosen=False,
         )
-    return drawn
+        for number, (place, jpeg, (error, empty)) in enumerate(zip(pair.images, images, pair.means, strict=True))
+    ]
+    alone = "right" if pair.error_is_right else "wrong"
+    verdict = f"right by the difference, {alone} by the error alone"
+    groups = ", ".join(group.replace("_", " ") for group in examples.groups[pair.row])
+    text = examples.texts[pair.row][0]
+    return Card(examples.ids[pair.row], groups, True, verdict, query_text=text, candidates=candidates)
 
 
 def _chart(title: str, pair: ImagePair, lines: Sequence[tuple[Mark, np.ndarray]], ylabel: str, *, zero: bool) -> Panel:
@@ -124,32 +153,6 @@ def _chart(title: str, pair: ImagePair, lines: Sequence[tuple[Mark, np.ndarray]]
 def _line(values: np.ndarray) -> np.ndarray:
     """A line without a band: one image has no spread over images."""
     return np.stack([values, values, values])
-
-
-def _pictures(kept: Mapping[str, bytes], record: TaskRun, pair: ImagePair) -> list[np.ndarray]:
-    """The right and the wrong image as the run kept them. Empty where one is missing or cannot be decoded."""
-    found = []
-    for place in pair.images:
-        jpeg = kept.get(record.examples.images[pair.row][place])
-        if jpeg is None:
-            return []
-        try:
-            with image_files.opened(io.BytesIO(jpeg)) as image:
-                found.append(np.asarray(image_files.to_rgb(image)))
-        except image_files.ImageProblem:
-            return []
-    return found
-
-
-def _note(report_data: ReportData, run: Run, task: str, pair: ImagePair) -> str:
-    before = f"{run.label}, {task_label(task)}" if len(report_data.runs) > 1 else task_label(task)
-    (right, right_empty), (wrong, wrong_empty) = pair.means
-    verdict = "lower for the right image" if pair.error_is_right else "lower for the wrong image"
-    text = run.tasks[task].examples.texts[pair.row][0]
-    return (
-        f"{before}: “{text}”. The mean error is {verdict} ({right:.4g} and {wrong:.4g}). Less that without text it is "
-        f"{right - right_empty:.3g} for the right and {wrong - wrong_empty:.3g} for the wrong image."
-    )
 
 
 def _rows(run: Run, task: str, pair: ImagePair) -> list[dict[str, Any]]:
