@@ -141,6 +141,13 @@ def test_pictures_decode(page, comparison):
     assert not [path for path in comparison.iterdir() if path.suffix not in (".png", ".csv", ".html")]
 
 
+def test_two_images_of_one_text_are_shown(page):
+    """Of each of two runs and two tasks, whose wrong image is without the badge."""
+    section = page.section("image_pairs")
+    assert section.count("<details") == section.count("✓ right</b>") == section.count("by the error alone") == 4
+    assert section.count("<img") == section.count("less no text") - section.count("text less no text<") == 8
+
+
 @pytest.mark.usefixtures("undrawn")
 def test_sections_come_where_their_data_exist(page, run_folders, tmp_path):
     keys = ["runs", "tasks", "radar", "differences", "clevr", "bias", "overlap", "samples", "timesteps"]
