@@ -53,7 +53,8 @@ class Paper:
 _GDBENCH_EVAL = "winobench eval --config=gdbench:table1 --config.tasks=@gdbench"
 _SD21 = "--config.model=sd21-base --config.dtype=bfloat16"
 _SAME_METHOD = (
-    "not run. On a small random pipeline, distances agree with the published code's (`tests/parity/test_scorer_recorded.py`)"
+    "not run. On a small random pipeline, distances agree with the published code's"
+    " (`tests/parity/test_scorer_recorded.py`)"
 )
 _FIGURE_MADE = "not run with the paper's models. `tests/report/test_page.py` makes it from test runs"
 
