@@ -393,11 +393,11 @@ def _pronouns(report_data: ReportData, task: str) -> list[Details]:
     """The frequency of each pronoun, and its right answers (compare Figure 4)."""
     records = report_data.records(task)
     asked = next(record.examples for record in records if _answered(record))
-    counts = collections.Counter(named["pronoun"].strip().lower() for named in asked.named if "pronoun" in named)
+    counts = pronoun_counts(named["pronoun"] for named in asked.named if "pronoun" in named)
     if not counts:
         return []
     rows = []
-    for pronoun, count in counts.most_common(_MOST_PRONOUNS):
+    for pronoun, count in list(counts.items())[:_MOST_PRONOUNS]:
         cells = [Cell(pronoun), Cell(f"{count:,}", f"{percent(count / len(asked.ids))}%")]
         for place, record in enumerate(records):
             if not _answered(record):
