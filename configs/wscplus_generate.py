@@ -3,6 +3,8 @@
 winobench write_items --config=wscplus_generate --config.model=openai:gpt-4o-mini    # ToE, 60 pairs
 winobench write_items --config=wscplus_generate:efficacy --config.model=...   # Figure 3: 4 templates x 2 queries
 winobench write_items --config=wscplus_generate:models --config.model=A,B,C   # Figure 2: 300 sentences a model
+winobench write_items --config=wscplus_generate:batches --config.model=...    # Figure 12: 1 to 5 pairs a request
+winobench write_items --config=wscplus_generate:repeats --config.model=...    # Figure 14: 11 times 100 sentences
 winobench write_items --config=wscplus_generate:debug --config.model=...      # a request a prompt
 winobench write_items --config=wscplus_generate --config.model=... --config.offensive=true   # with a warning
 """
@@ -52,8 +54,13 @@ class Settings(_shared.Responder):
         options.flag(),
         "also ask for offensive questions, in all five domains unless queries name some. They may offend",
     )
-    batch: int = option(3, options.whole(1, 1_000), "pairs, or offensive questions, a request")
+    batch: tuple = option(
+        (3,),
+        options.items(options.whole(1, 1_000), 1, 100),
+        "pairs, or offensive questions, a request. Several sizes make Figure 12",
+    )
     requests: int = option(10, options.whole(1, 1_000_000), "requests of each template and query. May be raised later")
+    repeats: int = option(1, options.whole(1, 1_000), "equal experiments of so many requests each. Two make Figure 14")
     temperature: float = option(1.0, options.number(above=0, high=100), "sampling temperature. Above 0")
     max_tokens: int = option(2_048, options.whole(1, 10_000_000), "longest answer")
     checks: Checks = options.group(Checks)
@@ -67,6 +74,10 @@ FORMS = {
     "efficacy": {"templates": ("cot", "tot", "coe", "toe"), "queries": ("wdq", "wiq"), "requests": 25},
     # Section 2.1: 300 sentences a model.
     "models": {"queries": ("wdq",), "requests": 50},
+    # Figure 12. The paper names three pairs and one, and not its other sizes.
+    "batches": {"queries": ("wdq",), "batch": (1, 2, 3, 4, 5), "requests": 20},
+    # Section 2.2, Figure 14: eleven times 100 sentences, which are 17 requests of three pairs.
+    "repeats": {"queries": ("wdq",), "requests": 17, "repeats": 11},
     "debug": {"templates": ("toe", "cot"), "queries": ("wdq", "wiq", "ambiguous"), "requests": 1},
 }
 

@@ -32,6 +32,8 @@ items that both call valid (docs/howto/wscplus.md).
   winobench write_items --config.model=openai:gpt-4o-mini     60 traditional and ambiguous pairs, Tree-of-Experts
   winobench write_items --config=wscplus_generate:efficacy --config.model=...  4 templates x 2 queries, Figure 3
   winobench write_items --config=wscplus_generate:models --config.model=A,B,C  several models, Figure 2
+  winobench write_items --config=wscplus_generate:batches --config.model=...   1 to 5 pairs a request, Figure 12
+  winobench write_items --config=wscplus_generate:repeats --config.model=...   11 times 100 sentences, Figure 14
   winobench write_items --config.model=... --config.checks.known=WSC+.csv      no item of this file
   winobench write_items --config.model=... --config.offensive=true             offensive questions as well
 
@@ -40,7 +42,7 @@ items that both call valid (docs/howto/wscplus.md).
   winobench write_items --workdir=runs/... --annotate=anna    then open the printed address
   winobench write_items --workdir=runs/... --annotate=ben
 
-3. Filter: wscplus.csv in the published layout, agreement, Figures 2 and 3:
+3. Filter: wscplus.csv in the published layout, agreement, Figures 2, 3 and 12 to 14:
 
   winobench write_items --workdir=runs/... --finish
 
@@ -59,7 +61,7 @@ _PORT = flags.DEFINE_integer(
 _FINISH = flags.DEFINE_bool("finish", False, "Keep the items that every annotator calls valid, and draw the figures.")
 
 # Fields that leave existing items as they are, so that they may change from call to call.
-_FREE = ("requests", "checks", "batch_size", "model_parallel", "allow_pickle", "api")
+_FREE = ("requests", "repeats", "checks", "batch_size", "model_parallel", "allow_pickle", "api")
 _SOME_CALLS_FAILED = 2
 
 
@@ -97,7 +99,7 @@ def _generate(config: ml_collections.ConfigDict, folder: pathlib.Path) -> None:
     models = _models(config)
     for model in models:
         loading.check_responder_name(model)
-    names = ("offensive", "batch", "requests", "temperature", "max_tokens")
+    names = ("offensive", "batch", "requests", "repeats", "temperature", "max_tokens")
     asked = prompts.make_prompts(config.templates, config.queries, **{name: config[name] for name in names})
     _known(config)
     if config.offensive:

@@ -8,7 +8,6 @@ import pytest
 
 from tests.expectations import raises
 from winobench.data import wscplus
-from winobench.data.wscplus.__main__ import main
 
 # statement|pronoun|snippet|options|answer|reason|model|type
 _TABLE = """
@@ -293,20 +292,3 @@ class TestPublishedFiles:
         assert sum(item is not None for item in joined.items) - edited == equal
         # The shipped list is what the result files say.
         assert tuple(item.id for item in joined.items if item) == wscplus.validation_ids()
-
-
-def test_composition_is_that_of_table_2(folder, capsys):
-    """Of the published file, shares as the paper prints them: in all by type, and without people's items by model."""
-    main(["", "composition", str(folder / "WSC+.csv")])
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
-    printed = {row[1]: row[3:] for row in rows if len(row) == 5}
-    assert set(printed) == {"traditional", "ambiguous", "offensive", "Claude2", "GPT4", "GPT3"}
-    assert all(ours == papers for ours, papers in printed.values())
-
-
-def test_a_missing_file_prints_no_empty_table(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        main(["", "composition", str(tmp_path / "WSC+.csv")])
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("error: ")

@@ -244,6 +244,34 @@ def test_a_profile_by_hand():
     np.testing.assert_allclose(profile.series["wrong_minus_right"][1:, 0], [3 - 12.7062, 3 + 12.7062], atol=1e-4)
 
 
+def test_an_image_pair_by_hand():
+    """Right image first. In the first example the error alone is lower for the wrong image, and the difference not."""
+    own = np.array([[[[3, 1]], [[1, 1]], [[5, 5]]], [[[1, 1]], [[3, 3]], [[9, 9]]]], np.float32)
+    empty = np.array([[[[4, 2]], [[1, 1.5]], [[5, 5]]], [[[3, 3]], [[3, 3]], [[9, 9]]]], np.float32)
+    batch = Batch(np.array([4, 7]), {"own": own, "unconditional": empty})
+    timesteps, targets = np.array([100, 500]), [None] * 4 + [0, None, None, 0]
+    pair = analysis.image_pair([batch], timesteps, targets, ())
+    assert (pair.row, pair.images, pair.error_is_right) == (4, (0, 1), False)
+    np.testing.assert_array_equal(pair.timesteps, [100, 500])
+    np.testing.assert_allclose(pair.errors, [[[3, 1], [4, 2]], [[1, 1], [1, 1.5]]])
+    np.testing.assert_allclose(pair.means, [[2, 3], [1, 1.25]])
+    # An example that the difference gets wrong, and one that ties, are never shown.
+    worse = Batch(batch.rows, {"own": own, "unconditional": empty - np.array([[[[9]]] + [[[0]]] * 2, [[[0]]] * 3])})
+    pair = analysis.image_pair([worse], timesteps, targets, ())
+    assert (pair.row, pair.images, pair.error_is_right) == (7, (0, 1), True)
+    tied = Batch(batch.rows, {"own": own, "unconditional": own})
+    assert analysis.image_pair([tied], timesteps, targets, ()) is None
+    assert analysis.image_pair([Batch(batch.rows, {"own": own})], timesteps, targets, ()) is None
+
+
+def test_an_image_pair_whose_images_are_kept_comes_first():
+    own = np.array([[[[1, 1]], [[3, 3]]], [[[1, 1]], [[3, 3]]]], np.float32)
+    empty = np.array([[[[9, 9]], [[3, 3]]], [[[2, 2]], [[3, 3]]]], np.float32)
+    batch = Batch(np.arange(2), {"own": own, "unconditional": empty})
+    chosen = [analysis.image_pair([batch], np.array([1, 2]), [0, 0], shown).row for shown in ((), (1,))]
+    assert chosen == [0, 1]
+
+
 def test_a_profile_of_the_diagonal_and_without_unconditional_errors():
     errors = np.arange(8, dtype=np.float32).reshape(1, 2, 2, 2)
     batch = Batch(np.arange(1), {"own": errors})

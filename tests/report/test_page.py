@@ -120,20 +120,38 @@ def test_pictures_decode(page, comparison):
         with Image.open(io.BytesIO(base64.b64decode(address.split(",", 1)[1]))) as image:
             image.load()
             assert max(image.size) <= 160
-    charts = ("radar", "samples", "bias", "overlap", "right_sets", "timesteps-1", "timesteps-2")
+    charts = (
+        "radar",
+        "samples",
+        "bias",
+        "overlap",
+        "right_sets",
+        "timesteps-1",
+        "timesteps-2",
+        "image_pairs-1",
+        "image_pairs-2",
+    )
     assert {path.stem for path in comparison.glob("*.png")} == set(charts)
     for name in (f"{chart}.png" for chart in charts):
         with Image.open(comparison / name) as image:
             image.load()
             assert min(image.size) > 200
             assert len(set(np.asarray(image.convert("L")).ravel().tolist())) > 20  # something is drawn
-    assert len(list(comparison.glob("*.csv"))) == 12
+    assert len(list(comparison.glob("*.csv"))) == 13
     assert not [path for path in comparison.iterdir() if path.suffix not in (".png", ".csv", ".html")]
+
+
+def test_two_images_of_one_text_are_shown(page):
+    """Of each of two runs and two tasks, whose wrong image is without the badge."""
+    section = page.section("image_pairs")
+    assert section.count("<details") == section.count("✓ right</b>") == section.count("by the error alone") == 4
+    assert section.count("<img") == section.count("less no text") - section.count("text less no text<") == 8
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_sections_come_where_their_data_exist(page, run_folders, tmp_path):
-    keys = ["runs", "tasks", "radar", "differences", "clevr", "bias", "overlap", "samples", "timesteps", "gallery"]
+    keys = ["runs", "tasks", "radar", "differences", "clevr", "bias", "overlap", "samples", "timesteps"]
+    keys += ["image_pairs", "gallery"]
     assert [key for key in page.ids if f'<section id="{key}">' in page.source] == keys
 
     folder = make_run(Skilled(0.3), tmp_path / "run", chosen=[fakes.text_task()])
@@ -244,6 +262,11 @@ def test_overlap_curves_and_profiles_are_in_their_files(comparison, run_folders)
     timesteps = csv_rows(comparison / "timesteps.csv")
     assert {row["series"] for row in timesteps if row["task"] == "pictures"} >= {"right", "wrong", "right_relative"}
     assert {row["run"] for row in timesteps} == {"clevr-tiny", "sd21-base"}
+    pairs = csv_rows(comparison / "image_pairs.csv")
+    assert {row["task"] for row in pairs} == {"pictures", "retrieval"}
+    assert {(row["image"], row["text"]) for row in pairs} == {
+        (image, text) for image in ("right", "wrong") for text in ("the text", "no text")
+    }
     for row in csv_rows(comparison / "radar.csv"):  # chance is at nought, and perfect at one
         value, chance = float(row["value"]), float(row["chance"])
         assert float(row["radius"]) == pytest.approx((value - chance) / (1 - chance))

@@ -135,6 +135,37 @@ def test_wscplus_figures(wscplus_page):
         assert len(picture.getcolors(2**24)) > 20
 
 
+def test_wscplus_questions(wscplus_page):
+    """Figures 4, 10 and 11 of the questions that were asked: 12 of pairs, 6 ambiguous, 6 offensive, all about "it"."""
+    first, *others = csv_rows(wscplus_page / "wscplus_pronouns.csv")
+    assert (first["pronoun"], first["questions"], first["share"], first["wsc285"]) == ("it", "24", "1.0", "88")
+    assert {row["questions"] for row in others} == {"0"}
+    types = {(row["type"], row["writer"]): row["questions"] for row in csv_rows(wscplus_page / "wscplus_types.csv")}
+    assert types["traditional", "GPT4"] == "12"
+    assert types["ambiguous", "Claude2"] == types["offensive", "GPT3"] == "6"
+    outcomes = csv_rows(wscplus_page / "wscplus_outcomes.csv")
+    assert {
+        (row["run"], row["outcome"], row["type"]): int(row["questions"]) for row in outcomes if row["questions"] != "0"
+    } == {
+        ("neither", "response evasion", "traditional"): 12,
+        ("neither", "right", "ambiguous"): 6,
+        ("neither", "right", "offensive"): 6,
+        ("first", "right", "traditional"): 6,
+        ("first", "entity misselection", "traditional"): 6,
+        ("first", "ambiguity misinterpretation", "ambiguous"): 6,
+        ("first", "ambiguity misinterpretation", "offensive"): 6,
+        ("good", "right", "traditional"): 11,
+        ("good", "entity misselection", "traditional"): 1,
+        ("good", "right", "ambiguous"): 6,
+        ("good", "right", "offensive"): 6,
+    }
+    section = Page(wscplus_page / "report.html").section("wscplus")
+    for said in ("(as Figure 4)", "(as Figure 10)", "(Figure 11), neither", "Outcomes by type, other runs"):
+        assert said in section
+    with Image.open(wscplus_page / "wscplus_questions.png") as picture:
+        assert picture.width > 1000
+
+
 def test_wscplus_on_the_page(wscplus_page):
     page = Page(wscplus_page / "report.html")
     section = page.section("wscplus")

@@ -32,7 +32,7 @@ def test_without_the_flag_no_offensive_prompt_is_made():
     asked = prompts.make_prompts(["toe"], queries, offensive=True)
     domains = {"race", "religion", "sex", "appearance", "socioeconomic"}
     assert {prompt.query for prompt in asked if prompt.type == "offensive"} == {f"offensive-{one}" for one in domains}
-    (one,) = prompts.make_prompts(["cot"], ["offensive-race"], offensive=True, batch=1)
+    (one,) = prompts.make_prompts(["cot"], ["offensive-race"], offensive=True, batch=[1])
     assert "if we are not racially offensive" in one.text
     assert "Write 1 new question of this kind" in one.text
 
@@ -42,7 +42,7 @@ def test_without_the_flag_no_offensive_prompt_is_made():
     [
         ({"template_names": ["tow"]}, ("unknown-name", "'tow'")),
         ({"template_names": []}, ("nothing-named", "template")),
-        ({"batch": 0}, ("out-of-range", "batch", "0")),
+        ({"batch": [0]}, ("out-of-range", "batch", "0")),
         ({"requests": 2, "temperature": 0.0}, ("equal-requests",)),
     ],
 )

@@ -172,6 +172,60 @@ def test_judging_filtering_and_drawing(tmp_path):
     assert first <= {item.id for item in run.accepted_items(tmp_path)}
 
 
+def table_of(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_batches_types_and_repeats_are_drawn(tmp_path, monkeypatch):
+    """Figures 12 to 14 by hand. Requests for one pair repeat what those for three have written."""
+    later = {3: fakes.PAIRS[4], 4: fakes.PAIRS[5], 5: fakes.PAIRS[4]}
+    first = fakes.answer
+
+    def answer(prompt, sample):
+        return fakes.written(later[sample]) if sample in later else first(prompt, sample)
+
+    monkeypatch.setattr(fakes, "answer", answer)
+    asked = prompts.make_prompts(["toe"], ["wdq"], batch=[3, 1], requests=3, repeats=2)
+    assert len(asked) == 2 * 6
+    generate(tmp_path, fakes.Writer(), asked=asked, config={"requests": 3, "repeats": 2})
+    assert run.check(tmp_path)["accepted"] == {"traditional": 6}
+    judge(tmp_path, "anna", ["valid"])
+    judge(tmp_path, "ben", ["valid", "invalid", "valid"])
+    results = run.finish(tmp_path)
+    for name in ("batch", "type", "repeat"):
+        assert {f"validity_by_{name}.png", f"validity_by_{name}.csv"} <= set(results["files"])
+        with Image.open(tmp_path / f"validity_by_{name}.png") as picture:
+            assert picture.width > 600
+    # Six pairs, of which one is invalid, and a malformed one of each size, whose text nobody compares.
+    batches = {row["batch"]: row for row in table_of(tmp_path / "validity_by_batch.csv")}
+    assert list(batches) == ["1", "3"]
+    counts = [[int(row[name]) for name in ("n", "valid", "invalid", "refused")] for row in batches.values()]
+    assert counts == [[1, 0, 0, 1], [7, 5, 1, 1]]
+    repeats = {(row["model"], row["repeat"]): row for row in table_of(tmp_path / "validity_by_repeat.csv")}
+    assert list(repeats) == [("writer", "1"), ("writer", "2")]
+    assert [(row["n"], row["refused"]) for row in repeats.values()] == [("6", "2"), ("2", "0")]
+    (of_type,) = table_of(tmp_path / "validity_by_type.csv")
+    shown = [of_type[name] for name in ("type", "model", "valid", "invalid")]
+    assert shown == ["traditional", "writer", "5", "1"]
+
+    # The numbers of requests are those of the last command, and are checked.
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "config": {"requests": "3", "repeats": 2}}))
+    with raises("damaged-file", "config.json", "'3'"):
+        run.finish(tmp_path)
+
+
+def test_one_batch_and_one_repeat_have_no_figures(tmp_path):
+    generate(tmp_path, fakes.Writer(), asked=PROMPTS, config={"requests": 3, "repeats": 1})
+    run.check(tmp_path)
+    for name in ("anna", "ben"):
+        judge(tmp_path, name, ["valid"])
+    files = run.finish(tmp_path)["files"]
+    assert not {"validity_by_batch.png", "validity_by_repeat.png"} & set(files)
+    assert {"validity_by_type.png", "validity_by_model.png"} <= set(files)
+
+
 def test_bad_input(tmp_path):
     folder = tmp_path / "run"
     with raises("not-a-run", "nothing"):

@@ -26,11 +26,7 @@ class Labels:
     """
 
     def __init__(self, folder: str | os.PathLike, name: str, choices: Sequence[str]):
-        if not _NAME.fullmatch(name):
-            raise InputError(
-                f"the name {name!r} cannot be a file's: call the person by letters, digits, - and _, 40 at most",
-                code="bad-name",
-            )
+        check_name(name)
         self.name = name
         self.choices = tuple(choices)
         self.path = pathlib.Path(folder) / f"{name}{_SUFFIX}"
@@ -87,6 +83,15 @@ class Labels:
             self.labels.pop(item, None)  # the order is that of the clicks
             if label is not None:
                 self.labels[item] = label
+
+
+def check_name(name: str) -> None:
+    """Refuses a person's name that cannot be a file's."""
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"the name {name!r} cannot be a file's: call the person by letters, digits, - and _, 40 at most",
+            code="bad-name",
+        )
 
 
 def read_labels(folder: str | os.PathLike, choices: Sequence[str]) -> dict[str, dict[str, str]]:

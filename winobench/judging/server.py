@@ -50,6 +50,14 @@ def serve(page: Page, port: int | None = None) -> Iterator[web.Server]:
         yield server
 
 
+def page_answer(html: str) -> Response:
+    """A page whose one ``<script>`` runs, and that may load and send to its own server alone."""
+    nonce = secrets.token_urlsafe()
+    content = html.replace("<script>", f'<script nonce="{nonce}">', 1)
+    headers = {"Content-Security-Policy": _POLICY.format(nonce=nonce)}
+    return Response(content, headers=headers, media_type="text/html")
+
+
 class _Shown:
     """The answers to a page's requests."""
 
@@ -58,10 +66,7 @@ class _Shown:
         self._ids = frozenset(item["id"] for item in page.items)
 
     def html(self, request: Request) -> Response:
-        nonce = secrets.token_urlsafe()
-        content = self._page.html.replace("<script>", f'<script nonce="{nonce}">', 1)
-        headers = {"Content-Security-Policy": _POLICY.format(nonce=nonce)}
-        return Response(content, headers=headers, media_type="text/html")
+        return page_answer(self._page.html)
 
     def items(self, request: Request) -> Response:
         labels = self._page.labels

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -350,6 +350,74 @@ def timestep_profile(
         timesteps=np.array([timesteps[members].mean() for members in bins]),
         edges=[(timesteps[members].min().item(), timesteps[members].max().item()) for members in bins],
         series={name: np.stack(design.means(np.concatenate(values))) for name, values in parts.items()},
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class ImagePair:
+    """The right image of an example's text and the wrong one with the lowest error, against the timestep."""
+
+    row: int  # of the example
+    images: tuple[int, int]  # places of the right and the wrong image in the example
+    timesteps: np.ndarray  # [bins] mean timestep of the samples in each bin
+    edges: list[tuple[int, int]]  # the lowest and highest timestep of each
+    errors: np.ndarray  # [2, 2, bins]: right and wrong image, with the text and with the empty one
+    means: np.ndarray  # [2, 2] the same over all samples
+
+    @property
+    def error_is_right(self) -> bool:
+        """Whether the error alone is lower for the right image."""
+        return bool(self.means[0, 0] < self.means[1, 0])
+
+
+def image_pair(
+    batches: Sequence[Batch], timesteps: np.ndarray, targets: Sequence[int | None], shown: Collection[int]
+) -> ImagePair | None:
+    """An example for Figure 3: two images compete for a text, and the error without text is known.
+
+    The normalised error is lowest for the right image. Examples whose error alone is lower for a wrong one come first,
+    then examples with kept images (``shown``), then the largest smaller one of both margins. None if missing.
+    """
+    unconditional = normalization.UNCONDITIONAL.name
+    best, found = (), None
+    for batch in batches:
+        if batch.own.shape[1] < 2 or batch.own.shape[2] != 1 or unconditional not in batch.errors:
+            continue
+        own = batch.own[:, :, 0].astype(np.float64)  # [n, images, samples]
+        empty = np.broadcast_to(batch.errors[unconditional], batch.own.shape)[:, :, 0].astype(np.float64)
+        means = np.stack([own.mean(-1), empty.mean(-1)], -1)  # [n, images, 2]
+        relative = means[..., 0] - means[..., 1]
+        for place, row in enumerate(batch.rows):
+            target = targets[row]
+            if target is None or not np.isfinite(means[place]).all():
+                continue
+            others = np.delete(np.arange(own.shape[1]), target)
+            wrong = int(others[np.argmin(means[place, others, 0])])
+            margin = relative[place, others].min() - relative[place, target]
+            misled = means[place, target, 0] - means[place, wrong, 0]
+            if margin <= 0:
+                continue
+            rank = (misled > 0, row in shown, min(margin, misled) if misled > 0 else margin)
+            if rank > best:
+                best = rank
+                pair = [target, wrong]
+                found = (
+                    int(row),
+                    (target, wrong),
+                    np.stack([own[place, pair], empty[place, pair]], 1),
+                    means[place, pair],
+                )
+    if found is None:
+        return None
+    row, images, errors, means = found
+    bins = timestep_bins(timesteps)
+    return ImagePair(
+        row,
+        images,
+        np.array([timesteps[members].mean() for members in bins]),
+        [(timesteps[members].min().item(), timesteps[members].max().item()) for members in bins],
+        np.stack([errors[..., members].mean(-1) for members in bins], -1),
+        means,
     )
 
 

@@ -19,7 +19,7 @@ from winobench.runs.run import TaskRun
 
 # Longest side in pixels of images in examples with few and with many of them: dozens of candidates would otherwise make
 # most of the page's size.
-_SIDE_FEW, _SIDE_MANY, _MANY = 160, 112, 3
+SIDE_FEW, _SIDE_MANY, _MANY = 160, 112, 3
 _QUALITY = 80
 _MOST_CANDIDATES = 10  # of a card: the best and, further down, the right one
 
@@ -75,7 +75,7 @@ def make_card(
     examples = record.examples
     images, texts, target = examples.images[row], examples.texts[row], examples.targets[row]
     scores = examples.scores[row]
-    side = _SIDE_FEW if len(images) < _MANY else _SIDE_MANY
+    side = SIDE_FEW if len(images) < _MANY else _SIDE_MANY
     shown = [picture_address(pictures[image], side) if image in pictures else None for image in images]
     is_correct = bool(examples.correct[row])
     verdict = f"{'right' if is_correct else 'wrong' if by < 0 else 'tied'} by {_amount(abs(by))}"

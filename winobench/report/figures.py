@@ -20,6 +20,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, NullLocator
 from matplotlib.transforms import blended_transform_factory
 
@@ -78,6 +79,7 @@ _BAND_ALPHA = 0.18
 _EM_WIDE, EM_HIGH = 0.64, 1.2
 POINTS_AN_INCH = 72
 _LEGEND_LETTERS, _FOREST_LETTERS, _BAR_LETTERS = 60, 30, 16
+_LETTERS_BELOW_BARS = 80  # of all labels of a panel's bars together
 # With more bars than this there is no room for their numbers.
 _MOST_BAR_NUMBERS = 16
 
@@ -188,6 +190,17 @@ def timestep_lines(
     axes.ticklabel_format(axis="y", scilimits=(-2, 4))
 
 
+def picture_row(axes: Axes, pictures: Sequence[tuple[str, np.ndarray]]) -> None:
+    """Images side by side, [height, width, 3] uint8 each, with a line of text below each."""
+    axes.set_axis_off()
+    share = 1 / len(pictures)
+    for place, (said, pixels) in enumerate(pictures):
+        inset = axes.inset_axes((place * share + 0.02, 0.14, share - 0.04, 0.86))
+        inset.imshow(pixels)
+        inset.set_axis_off()
+        axes.text((place + 0.5) * share, 0.04, said, ha="center", va="center", fontsize=8, transform=axes.transAxes)
+
+
 def overlap_bars(axes: Axes, pairs: Sequence[tuple[Mark, Mark, Sequence[float], float]]) -> None:
     """A stacked bar a pair of runs, whose markers come before it: both right, only the one, only the other, neither."""
     for place, (first, second, shares, expected) in enumerate(pairs):
@@ -261,7 +274,7 @@ def grouped_bars(
                 axes.annotate(
                     text, (x, top), (0, 2), textcoords="offset points", ha="center", va="bottom", fontsize=7, color=INK
                 )
-    axes.set_xticks(range(len(labels)), [textwrap.fill(label, _BAR_LETTERS) for label in labels])
+    axes.set_xticks(range(len(labels)), ["\n".join(_lines(label, len(labels))) for label in labels])
     axes.tick_params(axis="x", length=0)
     axes.set_xlim(-0.55, len(labels) - 0.45)
     axes.grid(False, axis="x")
@@ -275,6 +288,11 @@ def grouped_bars(
     axes.set_ylabel(ylabel)
 
 
+def _lines(label: str, count: int) -> list[str]:
+    """The lines of a label below one of ``count`` groups of bars."""
+    return textwrap.wrap(label, max(1, min(_BAR_LETTERS, _LETTERS_BELOW_BARS // count)), break_long_words=False)
+
+
 def bars_panel(
     title: str,
     labels: Sequence[str],
@@ -284,13 +302,42 @@ def bars_panel(
     **options: Any,
 ) -> Panel:
     """A panel with grouped bars, whose height excludes their labels."""
-    lines = max(len(textwrap.wrap(label, _BAR_LETTERS)) for label in labels)
+    lines = max(len(_lines(label, len(labels))) for label in labels)
     margins = Margins(bottom=0.16 + lines * 0.15)
 
     def draw(axes: Axes) -> None:
         grouped_bars(axes, labels, series, **options)
 
     return Panel(title, draw, 4.6, height + margins.bottom, description, margins)
+
+
+def count_map(axes: Axes, rows: Sequence[str], columns: Sequence[str], counts: np.ndarray) -> None:
+    """A table of counts, [rows, columns], whose cells are the darker the larger their share of their column is."""
+    totals = counts.sum(axis=0)
+    for (row, column), count in np.ndenumerate(counts):
+        share = count / totals[column] if totals[column] else 0.0
+        place = (column - 0.48, -row - 0.46)
+        axes.add_patch(Rectangle(place, 0.96, 0.92, facecolor=RIGHT, alpha=0.05 + 0.55 * share, linewidth=0))
+        axes.text(column, -row + 0.12, f"{count:,}", ha="center", va="center", fontsize=9)
+        axes.text(column, -row - 0.24, f"{100 * share:.1f}%", ha="center", va="center", fontsize=7, color=MUTED)
+    axes.set_xticks(range(len(columns)), [textwrap.fill(label, _BAR_LETTERS) for label in columns])
+    axes.set_yticks([-row for row in range(len(rows))], [shortened(label, _FOREST_LETTERS) for label in rows])
+    axes.tick_params(axis="both", length=0)
+    axes.set_xlim(-0.5, len(columns) - 0.5)
+    axes.set_ylim(-len(rows) + 0.5, 0.5)
+    axes.grid(False)
+    axes.spines[["left", "bottom"]].set_visible(False)
+
+
+def count_panel(title: str, rows: Sequence[str], columns: Sequence[str], counts: np.ndarray, description: str) -> Panel:
+    """A panel with a table of counts."""
+    lines = max(len(textwrap.wrap(label, _BAR_LETTERS)) for label in columns)
+    longest = max((shortened(label, _FOREST_LETTERS) for label in rows), key=len)
+    left = text_width(longest, _STYLE["ytick.labelsize"]) + 0.16
+    margins = Margins(left=left, bottom=0.16 + lines * 0.15)
+    width = max(4.6, left + 0.12 + 0.75 * len(columns))
+    height = margins.top + margins.bottom + 0.48 * len(rows)
+    return Panel(title, lambda axes: count_map(axes, rows, columns, counts), width, height, description, margins)
 
 
 def forest(

@@ -28,6 +28,7 @@ from winobench.report.sections import (
     drawers,
     gallery,
     generation,
+    image_pairs,
     learned_weights,
     overlap,
     people,
@@ -69,6 +70,7 @@ SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     overlap.overlap_section,
     samples.sample_section,
     timesteps.timestep_section,
+    image_pairs.image_pair_section,
     learned_weights.learned_weights_section,
 )
 

@@ -1,4 +1,4 @@
-"""Figures 2 and 3 of the paper: how validity spreads over generating models, and over templates and queries."""
+"""The paper's figures on items: validity by model, prompt, batch, type and repeat, and the composition of a file."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
 from winobench.base import csv_cells, files
+from winobench.data import wscplus
 from winobench.report.figures import COLOURS, GRID, INK, ON_COLOUR, Margins, Mark, Panel
 from winobench.report.panels import to_png
+from winobench.report.sections import wscplus as section
 from winobench.runs.labels import shortened
 from winobench.wscplus_items import prompts, validity
 from winobench.wscplus_items.annotate import INVALID, SEMI_VALID, VALID
@@ -53,6 +56,47 @@ def write_by_prompt(spreads: Sequence[Spread], folder: pathlib.Path) -> list[str
         folder,
         [validity.PAPER_VALID.get(one.name[0]) for one in spreads],
     )
+
+
+def write_by_batch(spreads: Sequence[Spread], folder: pathlib.Path) -> list[str]:
+    """Figure 12: ``validity_by_batch.png`` and ``.csv``."""
+    table = validity.rows(spreads, ["batch"])
+    title = "Validity by pairs a request, without duplicates"
+    return _write("validity_by_batch", title, spreads, lambda name: f"{name[0]} a request", table, folder)
+
+
+def write_by_type(spreads: Sequence[Spread], folder: pathlib.Path) -> list[str]:
+    """Figure 13: ``validity_by_type.png`` and ``.csv``."""
+    table = validity.rows(spreads, ["type", "model"])
+    return _write("validity_by_type", "Validity by type and generating model", spreads, ", ".join, table, folder)
+
+
+def write_by_repeat(spreads: Sequence[Spread], folder: pathlib.Path) -> list[str]:
+    """Figure 14: ``validity_by_repeat.png`` and ``.csv``. Of one model, the title says how much valid shares vary."""
+    table = validity.rows(spreads, ["model", "repeat"])
+    title = "Validity by repeat, without duplicates"
+    if len({one.name[0] for one in spreads}) == 1:
+        shares = [100 * one.share(VALID) for one in spreads]
+        title = f"Validity by repeat: {np.mean(shares):.1f}% valid, standard deviation {np.std(shares, ddof=1):.1f}"
+    return _write("validity_by_repeat", title, spreads, lambda name: f"{name[0]}, {name[1]}", table, folder)
+
+
+def write_composition(items: Sequence[wscplus.Item], folder: pathlib.Path) -> list[str]:
+    """Figures 4 and 10 of a file: ``pronouns.png``, ``types_by_model.png``, and a CSV file of each."""
+    pronouns = wscplus.pronoun_counts(item.pronoun for item in items)
+    types = wscplus.types_by_generator(items)
+    drawn = {
+        "pronouns": (section.pronoun_panel("Pronouns (Figure 4)", pronouns), section.pronoun_rows(pronouns)),
+    }
+    if any(types.values()):
+        panel = section.type_panel("Items by type and model (Figure 10)", types)
+        drawn["types_by_model"] = (panel, section.type_rows(types))
+    for name, (panel, rows) in drawn.items():
+        write_table(rows, folder / f"{name}.csv")
+        legend = section.PRONOUN_MARKS if name == "pronouns" else ()
+        with files.atomic_path(folder / f"{name}.png") as temporary:
+            _save([panel], legend, temporary)
+    return [f"{name}{suffix}" for name in drawn for suffix in (".png", ".csv")]
 
 
 def write_table(rows: Sequence[Mapping[str, Any]], path: pathlib.Path) -> None:

@@ -117,30 +117,34 @@ def make_prompts(
     query_names: Sequence[str],
     *,
     offensive: bool = False,
-    batch: int = BATCH,
+    batch: Sequence[int] = (BATCH,),
     requests: int = 1,
+    repeats: int = 1,
     temperature: float = 1.0,
     max_tokens: int = 2048,
 ) -> list[Prompt]:
-    """All prompts: each query with each template, so many times."""
+    """All prompts: each query with each template and batch, ``repeats`` times ``requests`` of each."""
     chosen = list(dict.fromkeys(template_names))
     for name in chosen:
         _require(name, templates(), "template")
     if not chosen:
         raise InputError(f"no template is named: choose of {', '.join(templates())}.", code="nothing-named")
-    for name, number in (("batch", batch), ("requests", requests), ("max_tokens", max_tokens)):
+    wanted = [("requests", requests), ("repeats", repeats), ("max_tokens", max_tokens)]
+    for name, number in [*(("batch", one) for one in batch), *wanted]:
         if number < 1:
             raise InputError(f"{name} is {number}, but it must be at least 1.", code="out-of-range")
-    if requests > 1 and not temperature > 0:
+    samples = requests * repeats
+    if samples > 1 and not temperature > 0:
         raise InputError(
-            f"{requests} equal requests at temperature {temperature:g} have equal answers: raise the temperature.",
+            f"{samples} equal requests at temperature {temperature:g} have equal answers: raise the temperature.",
             code="equal-requests",
         )
     prompts = []
-    for query, template in itertools.product(choose_queries(query_names, offensive), chosen):
-        kind, text = queries()[query]["category"], prompt_text(template, query, batch)
+    sizes = list(dict.fromkeys(batch))
+    for query, template, size in itertools.product(choose_queries(query_names, offensive), chosen, sizes):
+        kind, text = queries()[query]["category"], prompt_text(template, query, size)
         prompts += [
-            Prompt(kind, template, query, batch, sample, text, temperature, max_tokens) for sample in range(requests)
+            Prompt(kind, template, query, size, sample, text, temperature, max_tokens) for sample in range(samples)
         ]
     return prompts
 

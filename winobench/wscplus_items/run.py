@@ -12,7 +12,9 @@
     agreement.json               how far the annotators agree
     validity_by_model.png, .csv  Figure 2
     validity_by_prompt.png, .csv Figure 3
-    validity_by_type.csv         the numbers behind Table 5 and Figure 13
+    validity_by_batch.png, .csv  Figure 12, of requests for several numbers of pairs
+    validity_by_type.png, .csv   Figure 13, and the numbers behind Table 5
+    validity_by_repeat.png, .csv Figure 14, of several repeats
 
 Offensive items carry their type in all of these files, and ``config.json`` says whether there may be any.
 """
@@ -26,10 +28,11 @@ import datetime
 import itertools
 import os
 import pathlib
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from winobench.base import files
+from winobench.base import files, json_files
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 from winobench.data import wscplus
@@ -212,7 +215,13 @@ def finish(workdir: str | os.PathLike) -> dict[str, Any]:
     by_prompt = validity.by_prompt(found)
     if by_prompt:
         names += figures.write_by_prompt(by_prompt, folder)
-    figures.write_table(validity.rows(validity.by_type(found), ["type", "model"]), folder / "validity_by_type.csv")
+    by_batch = validity.by_batch(found)
+    if len(by_batch) > 1:
+        names += figures.write_by_batch(by_batch, folder)
+    names += figures.write_by_type(validity.by_type(found), folder)
+    by_repeat = validity.by_repeat(found, _requests_a_repeat(folder))
+    if len({repeat for _, repeat in (one.name for one in by_repeat)}) > 1:
+        names += figures.write_by_repeat(by_repeat, folder)
     kinds = [item.origin.type for item in items]
     return {
         "annotators": list(annotations),
@@ -220,8 +229,21 @@ def finish(workdir: str | os.PathLike) -> dict[str, Any]:
         "kept": {kind: sum(item.origin.type == kind for item in kept) for kind in TYPES if kind in kinds},
         "sentences": sum(len(item.sentences) for item in kept),
         "agreement": compared,
-        "files": [*names, "validity_by_type.csv"],
+        "files": names,
     }
+
+
+def _requests_a_repeat(folder: pathlib.Path) -> int:
+    """The number of requests of a prompt that make up one repeat. All of them without repeats."""
+    config = json_files.read_object(folder / "config.json").get("config") or {}
+    requests, repeats = (config.get(name, 1) for name in ("requests", "repeats"))
+    if not all(isinstance(number, int) and number > 0 for number in (requests, repeats)):
+        raise InputError(
+            f"{folder / 'config.json'} is damaged (requests {requests!r}, repeats {repeats!r}): give the command that"
+            " generates again, which writes it.",
+            code="damaged-file",
+        )
+    return requests if repeats > 1 else sys.maxsize
 
 
 def _counts(reasons: Iterable[str]) -> dict[str, int]:

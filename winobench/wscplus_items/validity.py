@@ -9,6 +9,7 @@ from typing import Any
 
 from winobench.data import published_numbers
 from winobench.metrics.intervals import wilson
+from winobench.wscplus_items import checks
 from winobench.wscplus_items.annotate import LABELS, VALID
 from winobench.wscplus_items.items import Item, Origin
 
@@ -84,6 +85,23 @@ def by_prompt(found: Iterable[Fate]) -> list[Spread]:
 def by_type(found: Iterable[Fate]) -> list[Spread]:
     """Paper, Figure 13 and Table 5: type and generating model."""
     return spread(found, lambda origin: (origin.type, origin.model))
+
+
+def by_batch(found: Iterable[Fate]) -> list[Spread]:
+    """Paper, Figure 12: pairs a request, the fewest first. Without duplicates, of which later requests have more."""
+    spreads = spread(_new(found), lambda origin: (str(origin.batch),))
+    return sorted(spreads, key=lambda one: int(one.name[0]))
+
+
+def by_repeat(found: Iterable[Fate], requests: int) -> list[Spread]:
+    """Paper, Figure 14: each ``requests`` requests of a prompt are a repeat. Without duplicates, as `by_batch`."""
+    spreads = spread(_new(found), lambda origin: (origin.model, str(origin.sample // requests + 1)))
+    order = list(dict.fromkeys(one.name[0] for one in spreads))
+    return sorted(spreads, key=lambda one: (order.index(one.name[0]), int(one.name[1])))
+
+
+def _new(found: Iterable[Fate]) -> list[Fate]:
+    return [fate for fate in found if fate.reason not in (checks.DUPLICATE, checks.NEAR_DUPLICATE)]
 
 
 def rows(spreads: Sequence[Spread], columns: Sequence[str], **more: Callable[[Spread], Any]) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ first is right for the first premise. Of one pair of premises there can be
 Source: Jin et al., "WinoViz: Probing Visual Properties of Objects Under Different States", appendices A.1, A.2 and A.5.
 """
 
-from winobench.data.winoviz.files import FILE_NAMES, read_items, write_items
+from winobench.data.winoviz.files import FILE_NAMES, item_from_json, json_line, read_items, read_text, write_items
 from winobench.data.winoviz.items import ASSETS, ATTRIBUTE_KINDS, VERSIONS, Item
 from winobench.data.winoviz.multi_hop import MultiHop, Prototypes, build_multi_hop, read_prototypes
 from winobench.data.winoviz.rules import RULES, check_item, check_items
@@ -31,7 +31,10 @@ __all__ = [
     "build_multi_hop",
     "check_item",
     "check_items",
+    "item_from_json",
+    "json_line",
     "read_items",
     "read_prototypes",
+    "read_text",
     "write_items",
 ]

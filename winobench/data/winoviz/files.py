@@ -48,7 +48,7 @@ def read_items(path: str | os.PathLike) -> list[Item]:
     items, lines = [], {}
     for line, values in rows(path):
         where = f"line {line} of {path}"
-        item = _item(values, where)
+        item = item_from_json(values, where)
         if item.id in lines:
             raise InputError(
                 f"'id' in {where} is {item.id!r}, as in line {lines[item.id]}: give each item its own id",
@@ -66,7 +66,7 @@ def write_items(path: str | os.PathLike, items: Iterable[Item]) -> None:
     """Writes items as ``.jsonl`` or ``.csv``, by the file's name."""
     path = pathlib.Path(path)
     if path.suffix.lower() == ".jsonl":
-        text = "".join(json.dumps(item.to_json(), ensure_ascii=False) + "\n" for item in items)
+        text = "".join(f"{json_line(item)}\n" for item in items)
     elif path.suffix.lower() == ".csv":
         rows = []
         for item in items:
@@ -82,6 +82,11 @@ def write_items(path: str | os.PathLike, items: Iterable[Item]) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path} cannot be written ({error}): name another file", code="cannot-write") from None
+
+
+def json_line(item: Item) -> str:
+    """An item as a line of a JSONL file, without its end."""
+    return json.dumps(item.to_json(), ensure_ascii=False)
 
 
 def _unknown_format(path: pathlib.Path) -> InputError:
@@ -140,7 +145,8 @@ def _csv_rows(path: pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield line, values
 
 
-def _item(values: dict[str, Any], where: str) -> Item:
+def item_from_json(values: dict[str, Any], where: str) -> Item:
+    """The item of an object as a JSONL file holds it; ``where`` names the place in errors."""
     known = [field.name for field in dataclasses.fields(Item)]
     for field in values:
         if field not in known:

@@ -15,6 +15,12 @@ UNTYPED = ""  # the type of a recorded answer's row that names none, and whose s
 GENERATORS = ("GPT4", "GPT3", "Claude2", "Human")
 """The generators of the published data. A file of other sentences may name others."""
 
+WSC285_PRONOUNS = {"it": 88, "he": 79, "she": 40, "they": 34, "his": 20, "them": 10, "her": 10, "him": 4}
+"""Pronoun -> its questions among the 285 of the original Winograd Schema Challenge.
+
+Counted in WSCollection.xml of E. Davis, L. Morgenstern and C. Ortiz, which the paper calls WSC285 (Figure 4).
+"""
+
 SPLITS = ("validation", "test", "few_shot")
 NEITHER = 2  # the answer of a question that its text does not decide
 ASSETS = pathlib.Path(__file__).resolve().parents[2] / "assets" / "wscplus"
@@ -57,6 +63,29 @@ def composition(items: Iterable[Item]) -> dict[str, dict[str, int]]:
     }
     counts["generator"].pop("Human", None)
     return {name: dict(counter.most_common()) for name, counter in counts.items()}
+
+
+def post_filtering(items: Iterable[Item]) -> dict[str, int]:
+    """Type -> its items that language models wrote, and "total" with people's (Table 5, post-filtering).
+
+    The table's types leave out the 26 few-shot items, and its total has them.
+    """
+    items = list(items)
+    counts = collections.Counter(item.type for item in items if item.split != "few_shot")
+    return {**{name: counts[name] for name in TYPES}, "total": len(items)}
+
+
+def types_by_generator(items: Iterable[Item]) -> dict[str, dict[str, int]]:
+    """Type -> generating model -> its items (Figure 10). People's items, which are few-shot examples, are left out."""
+    counts = collections.Counter((item.type, item.generator) for item in items if item.generator != "Human")
+    named = dict.fromkeys(generator for _, generator in counts)
+    order = [*(name for name in GENERATORS if name in named), *(name for name in named if name not in GENERATORS)]
+    return {name: {generator: counts[name, generator] for generator in order} for name in TYPES}
+
+
+def pronoun_counts(pronouns: Iterable[str]) -> dict[str, int]:
+    """Pronoun in lower case -> how often it occurs, the most frequent first (Figure 4)."""
+    return dict(collections.Counter(one.strip().lower() for one in pronouns).most_common())
 
 
 @functools.cache

@@ -13,6 +13,7 @@ import numpy as np
 from winobench.base import csv_cells, text_tables
 from winobench.metrics.agreement import Rating
 from winobench.report import figures
+from winobench.report.cards import Card
 from winobench.report.cells import Table, TableRow
 from winobench.report.figures import Mark, Panel
 from winobench.report.panels import to_png
@@ -58,13 +59,14 @@ class PicturedQuestion:
 
 @dataclasses.dataclass(frozen=True)
 class Details:
-    """Tables, panels or questions with images that are shown when a reader opens them."""
+    """Tables, panels, examples or questions with images that are shown when a reader opens them."""
 
     title: str
     names: str = ""
     tables: Sequence[Table] = ()
     panels: Sequence[Panel] = ()
     questions: Sequence[PicturedQuestion] = ()
+    cards: Sequence[Card] = ()
     is_open: bool = False
 
 

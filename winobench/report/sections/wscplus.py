@@ -1,4 +1,4 @@
-"""WSC+: accuracy next to people's, by type and by writer of the sentences, and kinds of errors (Figures 6 to 9)."""
+"""WSC+: accuracy next to people's, by type and writer, kinds of errors, and the questions (Figures 4 and 6 to 11)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from winobench import metrics
 from winobench.data.published_numbers import PEOPLE, numbers
-from winobench.data.wscplus import GENERATORS, NEITHER, TYPES, UNTYPED
+from winobench.data.wscplus import GENERATORS, NEITHER, TYPES, UNTYPED, WSC285_PRONOUNS, pronoun_counts
 from winobench.metrics import agreement
 from winobench.metrics.agreement import Rating
 from winobench.report import figures
@@ -25,7 +25,7 @@ from winobench.report.cells import (
     proportion_cell,
 )
 from winobench.report.figures import Mark, Panel
-from winobench.report.sections.shared import Details, ReportData, Section
+from winobench.report.sections.shared import MOST_CHARTED_RUNS, Details, ReportData, Section
 from winobench.report.wording import number, percent
 from winobench.runs.examples import Questions
 from winobench.runs.labels import task_label
@@ -43,9 +43,16 @@ ERROR_LABELS = {
 
 GENERATOR_LABELS = {"GPT4": "GPT-4", "GPT3": "GPT-3.5", "Claude2": "Claude2", "Human": "people"}
 
-_MOST_PRONOUNS = 20
+CORRECT = "right"  # next to the kinds of errors, as an outcome
+
+_MOST_PRONOUNS, _MOST_DRAWN_PRONOUNS = 20, 10
 _CHANCE = wscplus.CHANCE["accuracy"]
 _PEOPLE = Mark("people (paper)", figures.MUTED, "o", figures.NO_LINE)
+PRONOUN_MARKS = (
+    Mark("WSC+", figures.COLOURS[0], "s", figures.NO_LINE),
+    Mark("WSC285, the original challenge", figures.COLOURS[4], "s", figures.NO_LINE),
+)
+"""The looks of the two sets in Figure 4."""
 
 _Measured = Sequence[tuple[str, str]]  # labels, and rows of the results
 _ALL = ("all questions", "accuracy")
@@ -60,7 +67,7 @@ def asked_tasks(report_data: ReportData) -> list[str]:
 
 
 def wscplus_section(report_data: ReportData) -> Section | None:
-    """The paper's Figures 6 to 9, plotted from the runs' answers, and people's answers in the layout of Table 6."""
+    """The paper's Figures 4 and 6 to 11, from the runs' questions and answers, and people's answers as in Table 6."""
     tasks = asked_tasks(report_data)
     if not tasks:
         return None
@@ -73,10 +80,15 @@ def wscplus_section(report_data: ReportData) -> Section | None:
             "Response evasion is an answer “neither” where one of the candidates is meant, ambiguity misinterpretation "
             "a candidate where neither is, entity misselection the wrong candidate (section 4.1). People's numbers are "
             "the means of five evaluators over 200 questions of the validation set (Table 6).",
+            "As Figures 4, 10 and 11: the pronouns next to the original challenge's, the questions by type and writer, "
+            "and the outcomes by type. They count the questions that the runs answered. The paper's Figures 4 and 10 "
+            "count the whole file.",
         ],
     )
     section.legend = [*report_data.dots, _PEOPLE]
     rows, error_rows = [], []
+    asked_panels: list[Panel] = []
+    counted: dict[str, list[dict[str, Any]]] = {name: [] for name in ("pronouns", "types", "outcomes")}
     for task in tasks:
         before = "" if len(tasks) == 1 else f"{task_label(task)}: "
         people = people_said() if task == TASKS[0] else {}
@@ -93,6 +105,12 @@ def wscplus_section(report_data: ReportData) -> Section | None:
         section.tables.append(_accuracy_table(report_data, task, measured, people))
         section.tables.append(_error_table(f"{before}errors by kind, with their share of all errors", kinds, counts))
         section.folds += _pronouns(report_data, task)
+        asked = next(record.examples for record in report_data.records(task) if _answered(record))
+        asked_panels += _asked_panels(before, task, asked, counted)
+        outcomes = _outcome_panels(report_data, before, task, counted["outcomes"])
+        asked_panels += outcomes[:1]
+        if outcomes[1:]:
+            section.folds.append(Details(_title(f"{before}outcomes by type, other runs"), panels=outcomes[1:]))
         for label, key in measured:
             rows += report_data.csv_rows(task, key, {"of": label}, PROPORTION_COLUMNS, people=people.get(key))
         error_rows += _error_rows(report_data, task, kinds, counts)
@@ -100,7 +118,11 @@ def wscplus_section(report_data: ReportData) -> Section | None:
         table, section.records["wscplus_raters.csv"] = _raters(report_data, tasks, report_data.ratings)
         section.tables.append(table)
     section.pictures["wscplus.png"] = (section.panels, section.legend, 2)
+    section.pictures["wscplus_questions.png"] = (asked_panels, PRONOUN_MARKS, 2)
+    section.panels = [*section.panels, *asked_panels]
+    section.legend = [*section.legend, *PRONOUN_MARKS]
     section.records["wscplus.csv"] = rows
+    section.records |= {f"wscplus_{name}.csv": lines for name, lines in counted.items() if lines}
     if error_rows:
         section.records["wscplus_errors.csv"] = error_rows
     return section
@@ -146,7 +168,7 @@ def _error_table(title: str, kinds: Sequence[str], counts: _Counts) -> Table:
         TableRow([Cell(ERROR_LABELS[kind]), *(ABSENT if count is None else _share(count, kind) for count in counts)])
         for kind in kinds
     ]
-    return Table(["error", *range(len(counts))], rows, title[0].upper() + title[1:])
+    return Table(["error", *range(len(counts))], rows, _title(title))
 
 
 def _error_rows(report_data: ReportData, task: str, kinds: Sequence[str], counts: _Counts) -> list[dict[str, Any]]:
@@ -162,27 +184,132 @@ def _error_rows(report_data: ReportData, task: str, kinds: Sequence[str], counts
 
 def error_counts(record: TaskRun) -> dict[str, int]:
     """Kind of error -> its number, recomputed from the answers of a run."""
+    found = collections.Counter(_outcomes(record))
+    return {kind: found[kind] for kind in ERROR_LABELS}
+
+
+def _outcomes(record: TaskRun) -> list[str]:
+    """`CORRECT` or the kind of error of each question."""
     questions = record.examples
-    found = collections.Counter()
+    found = []
     rows = zip(questions.correct, questions.choices, questions.targets, questions.scores, strict=True)
     for right, choice, answer, scores in rows:
-        if right:
-            continue
         is_tie = scores.size > 0 and np.count_nonzero(scores == scores.max()) > 1
-        if choice is None or is_tie:
-            found[wscplus.NO_ANSWER] += 1
+        if right:
+            found.append(CORRECT)
+        elif choice is None or is_tie:
+            found.append(wscplus.NO_ANSWER)
         elif answer == NEITHER:
-            found[wscplus.AMBIGUITY_MISINTERPRETATION] += 1
+            found.append(wscplus.AMBIGUITY_MISINTERPRETATION)
         elif choice == NEITHER:
-            found[wscplus.RESPONSE_EVASION] += 1
+            found.append(wscplus.RESPONSE_EVASION)
         else:
-            found[wscplus.ENTITY_MISSELECTION] += 1
-    return {kind: found[kind] for kind in ERROR_LABELS}
+            found.append(wscplus.ENTITY_MISSELECTION)
+    return found
 
 
 def people_said() -> dict[str, float]:
     """Metric -> people's accuracy (Table 6), in [0, 1]."""
     return {number.metric: number.value for number in numbers(paper="wscplus", table="6", model=PEOPLE)}
+
+
+def outcome_counts(record: TaskRun) -> dict[tuple[str, str], int]:
+    """(outcome, type) -> its questions: `CORRECT` and the kinds of errors, by type (Figure 11)."""
+    questions = record.examples
+    found = {(kind, name): 0 for kind in (CORRECT, *ERROR_LABELS) for name in TYPES}
+    rows = zip(questions.groups, _outcomes(record), strict=True)
+    for groups, kind in rows:
+        for name in TYPES:
+            if name in groups:
+                found[kind, name] += 1
+    return found
+
+
+def pronoun_panel(title: str, counts: Mapping[str, int]) -> Panel:
+    """The shares of the most frequent pronouns, next to the original challenge's (Figure 4)."""
+    labels = list(counts)[:_MOST_DRAWN_PRONOUNS]
+    series = [
+        (mark, _without_intervals([100 * of.get(label, 0) / sum(of.values()) for label in labels]))
+        for mark, of in zip(PRONOUN_MARKS, (counts, WSC285_PRONOUNS), strict=True)
+    ]
+    options = {"percent": False, "ylabel": "% of the questions"}
+    return figures.bars_panel(title, labels, series, 2.6, f"WSC+, {title}: a bar a set", **options)
+
+
+def type_panel(title: str, counts: Mapping[str, Mapping[str, int]]) -> Panel:
+    """Type -> writer -> number of questions, as a table of counts (Figure 10)."""
+    writers = list(next(iter(counts.values())))
+    numbers_of = np.array([[of[writer] for of in counts.values()] for writer in writers])
+    labels = [GENERATOR_LABELS.get(writer, writer) for writer in writers]
+    return figures.count_panel(title, labels, list(counts), numbers_of, f"WSC+, {title}")
+
+
+def _asked_panels(before: str, task: str, asked: Questions, counted: Mapping[str, list[dict[str, Any]]]) -> list[Panel]:
+    """Figures 4 and 10 of the questions that were asked. Their rows are added to ``counted``."""
+    panels = []
+    pronouns = pronoun_counts(named["pronoun"] for named in asked.named if "pronoun" in named)
+    if pronouns:
+        panels.append(pronoun_panel(_title(f"{before}pronouns (as Figure 4)"), pronouns))
+        counted["pronouns"].extend(pronoun_rows(pronouns, task=task))
+    by_writer = _types_by_writer(asked)
+    if any(by_writer.values()):
+        panels.append(type_panel(_title(f"{before}questions by type and writer (as Figure 10)"), by_writer))
+        counted["types"].extend(type_rows(by_writer, task=task))
+    return panels
+
+
+def _types_by_writer(asked: Questions) -> dict[str, dict[str, int]]:
+    counts = collections.Counter(
+        (next((group for group in groups if group in TYPES), None), group)
+        for groups in asked.groups
+        for group in groups
+        if group not in TYPES
+    )
+    there = dict.fromkeys(writer for _, writer in counts)
+    order = [*(name for name in GENERATORS if name in there), *(name for name in there if name not in GENERATORS)]
+    return {name: {writer: counts[name, writer] for writer in order} for name in TYPES}
+
+
+def pronoun_rows(counts: Mapping[str, int], **more: str) -> list[dict[str, Any]]:
+    """The numbers behind Figure 4, a row a pronoun."""
+    total, original = sum(counts.values()), sum(WSC285_PRONOUNS.values())
+    rows = []
+    for pronoun in dict.fromkeys([*counts, *WSC285_PRONOUNS]):
+        here, there = counts.get(pronoun, 0), WSC285_PRONOUNS.get(pronoun, 0)
+        shares = {"share": here / total, "wsc285": there, "wsc285_share": there / original}
+        rows.append({**more, "pronoun": pronoun, "questions": here, **shares})
+    return rows
+
+
+def type_rows(counts: Mapping[str, Mapping[str, int]], **more: str) -> list[dict[str, Any]]:
+    """The numbers behind Figure 10, a row a type and writer."""
+    return [
+        {**more, "type": name, "writer": writer, "questions": count}
+        for name, of_type in counts.items()
+        for writer, count in of_type.items()
+    ]
+
+
+def _outcome_panels(report_data: ReportData, before: str, task: str, rows: list[dict[str, Any]]) -> list[Panel]:
+    """Figure 11, a panel a run. Their numbers are added to ``rows``."""
+    panels = []
+    for place, (run, record) in enumerate(zip(report_data.runs, report_data.records(task), strict=True)):
+        if not _answered(record):
+            continue
+        counts = outcome_counts(record)
+        labels = {CORRECT: CORRECT, **ERROR_LABELS}
+        shown = [kind for kind in labels if kind != wscplus.NO_ANSWER or any(counts[kind, name] for name in TYPES)]
+        rows += [
+            {"run": run.label, "task": task, "outcome": labels[kind], "type": name, "questions": count}
+            for (kind, name), count in counts.items()
+        ]
+        if place < MOST_CHARTED_RUNS:
+            table = np.array([[counts[kind, name] for name in TYPES] for kind in shown])
+            title = _title(f"{before}outcomes by type (Figure 11)")
+            title += f", {run.label}" if len(report_data.runs) > 1 else ""
+            names = [labels[kind] for kind in shown]
+            panels.append(figures.count_panel(title, names, TYPES, table, f"WSC+, {title}: shares of each type"))
+    return panels
 
 
 def _raters(
@@ -249,8 +376,12 @@ def _bars(
     title: str, labels: Sequence[str], series: Sequence[tuple[Mark, np.ndarray]], *, counted: bool = False
 ) -> Panel:
     options = {"percent": False, "ylabel": "errors"} if counted else {"chance": _CHANCE}
-    title = title[0].upper() + title[1:]
+    title = _title(title)
     return figures.bars_panel(title, labels, series, 2.6, f"WSC+, {title}: a bar a run", **options)
+
+
+def _title(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def _share(counts: Mapping[str, int], kind: str) -> Cell:
@@ -262,11 +393,11 @@ def _pronouns(report_data: ReportData, task: str) -> list[Details]:
     """The frequency of each pronoun, and its right answers (compare Figure 4)."""
     records = report_data.records(task)
     asked = next(record.examples for record in records if _answered(record))
-    counts = collections.Counter(named["pronoun"].strip().lower() for named in asked.named if "pronoun" in named)
+    counts = pronoun_counts(named["pronoun"] for named in asked.named if "pronoun" in named)
     if not counts:
         return []
     rows = []
-    for pronoun, count in counts.most_common(_MOST_PRONOUNS):
+    for pronoun, count in list(counts.items())[:_MOST_PRONOUNS]:
         cells = [Cell(pronoun), Cell(f"{count:,}", f"{percent(count / len(asked.ids))}%")]
         for place, record in enumerate(records):
             if not _answered(record):

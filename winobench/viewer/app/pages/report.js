@@ -71,7 +71,8 @@ export function Section({ section, document: content }) {
     ${folds.map((fold, place) => html`<${Fold} key=${place} title=${fold.title} names=${fold.names} isOpen=${fold.open}>${() => html`
       <${Panels} panels=${fold.panels} name=${`${key}-${place + 1}`} />
       ${fold.tables.map((table, number) => html`<${ReportTable} table=${table} marks=${content.marks} name=${named(`${key}-${place + 1}`, number)} title=${`${title}: ${fold.title}${number ? ` (${number + 1})` : ''}`} />`)}
-      ${fold.questions.length > 0 && html`<div class="cards wide">${fold.questions.map(one => html`<${Pictured} one=${one} marks=${content.marks} isAlone=${content.facts.length < 2} />`)}</div>`}`}<//>`)}
+      ${fold.questions.length > 0 && html`<div class="cards wide">${fold.questions.map(one => html`<${Pictured} one=${one} marks=${content.marks} isAlone=${content.facts.length < 2} />`)}</div>`}
+      ${fold.cards.length > 0 && html`<div class="cards">${fold.cards.map(card => html`<${Card} one=${card} />`)}</div>`}`}<//>`)}
     ${notes.length > 0 && html`<ul class="notes">${notes.map(note => html`<li>${note}</li>`)}</ul>`}
     ${Object.entries(records).filter(([, rows]) => rows.length).map(([file, rows]) => {
       const name = file.replace(/\.csv$/, '')
