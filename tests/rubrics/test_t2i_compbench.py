@@ -57,7 +57,7 @@ def test_clip_score_is_a_cosine():
     ]
     with pytest.raises(InputError, match=r"the judge's score is -7\.5, not the cosine of a CLIP"):
         [*CLIP_SCORE.scores(prompt, [Response(scores=(-7.5,))], "picture_match")]
-    with pytest.raises(InputError, match="cannot judge by clip_score, whose scores are those of contrastive"):
+    with pytest.raises(InputError, match="cannot judge by clip_score, which needs the scores of contrastive"):
         CLIP_SCORE.check_judge("sd21-base", {"scorer": "diffusion_itm"}, "picture_match")
     names = ("clip-vit-b32", "openai/clip-vit-base-patch32", "openclip-vit-b32", "clip-vit-l14")
     assert [*map(CLIP_SCORE.is_published, names)] == [True, True, False, False]

@@ -57,7 +57,7 @@ def test_scores_of_other_scorers_are_refused():
         [*RUBRIC.scores(Prompt("1", "a cube"), [Response(scores=(-0.2,))], "picture_match")]
     RUBRIC.check_judge("qwen", {"match": {"scorer": "vqa_score"}}, "picture_match")
     RUBRIC.check_judge("api", {"responder": "hosted"}, "picture_options")
-    with pytest.raises(InputError, match=r"clip cannot judge by vqa_score, whose .* not of contrastive: name a judge"):
+    with pytest.raises(InputError, match=r"clip cannot judge by vqa_score, which .* not of contrastive: name a judge"):
         RUBRIC.check_judge("clip", {"scorer": "contrastive"}, "picture_match")
     assert RUBRIC.is_published("zhiqiulin/clip-flant5-xxl")
     assert not RUBRIC.is_published("instructblip-flan-t5-xl")
