@@ -17,7 +17,10 @@ from winobench.report.page import write_report
 from winobench.report.table import print_results
 from winobench.tasks import TASKS
 
-NAMES = ("meta_geneval", "meta_imagereward", "meta_tifa160", "meta_tifa160_authors")
+NAMES = (
+    *("meta_geneval", "meta_imagereward", "meta_tifa160", "meta_tifa160_authors", "meta_genai_bench", "meta_hpdv2"),
+    *("meta_evalmuse", "meta_evalmuse_elements"),
+)
 
 
 @pytest.fixture(scope="module")

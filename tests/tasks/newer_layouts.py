@@ -426,7 +426,10 @@ def write_hpdv2(folder: pathlib.Path) -> pathlib.Path:
 def write_evalmuse(folder: pathlib.Path) -> pathlib.Path:
     """Four prompts with four images each and two or three elements, of three or six people."""
     rows = []
-    elements = [("a red cup (object)", "red (color)"), ("two cats (animal/human)", "two (counting)", "chases (activity)")]
+    elements = [
+        ("a red cup (object)", "red (color)"),
+        ("two cats (animal/human)", "two (counting)", "chases (activity)"),
+    ]
     for number in range(4):
         for place, model in enumerate(("SDXL-Turbo", "SD3", "IF", "Kolors")):
             path, people = f"{model}/{number:05d}.png", range(6 if (number + place) % 3 == 0 else 3)
@@ -438,7 +441,7 @@ def write_evalmuse(folder: pathlib.Path) -> pathlib.Path:
             row = {"prompt_id": f"{number:05d}", "prompt": _CAPTIONS[number % 2][number // 2], "img_path": path}
             row |= {"type": ("real", "synth")[number // 2], "element_score": answers, "fidelity_label": []}
             row["total_score"] = [1 + (2 * number + 3 * place + person * person) % 5 for person in people]
-            rows.append(row | dict.fromkeys(("promt_meaningless", "split_confidence", "attribute_confidence"), [0]))
+            rows.append(row | {f"{what}_confidence": [0 for _ in people] for what in ("split", "attribute")})
     write_json(folder / "train_list.json", rows)
     return folder
 

@@ -147,7 +147,7 @@ class _Pairs:
 
     @property
     def prompt(self) -> np.ndarray:
-        """[pairs] int, the prompt of the first image: that of both in pairs within prompts."""
+        """[pairs] int, the prompt of the first image."""
         return self.cell // self.num_prompts
 
     @property
@@ -208,7 +208,7 @@ def logistic_pearson(rated: Rated) -> Measure:
     """Pearson's correlation of ratings with a logistic function of scores, as the quality of images is reported.
 
     The function has four parameters, of least squares over these very images. Resamples keep it. It may fall, so that
-    scores in the opposite order have a positive correlation as well, and nobody knows that of chance.
+    scores in the opposite order have a positive correlation as well. The correlation of chance is unknown.
     """
     x, y = rated.scores, rated.ratings
     if len(x) < 4 or not (np.ptp(x) and np.ptp(y)):

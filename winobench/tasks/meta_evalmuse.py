@@ -79,7 +79,6 @@ def _task(name: str, description: str, metric: str, read: Callable, prompt_of: C
             f" `cat images.zip.part-* > images.zip` (from {_HUB}, BSD-3-Clause)"
         ),
         num_examples=None,
-        shared_folder="evalmuse",
     )
 
 

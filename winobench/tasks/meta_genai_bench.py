@@ -8,7 +8,6 @@ skill and count in the whole alone. Two published answers are misprints, 41 and 
 
 from __future__ import annotations
 
-import collections
 import pathlib
 from collections.abc import Iterator
 
@@ -24,25 +23,28 @@ _MISPRINTS = (41, 33)  # of image DALLE_3/00232 and of DeepFloyd_I_XL_v1/00253, 
 
 
 def read(folder: pathlib.Path) -> Iterator[Item]:
-    """Prompts with people's mean ratings of the images of the six models, those of other models left out."""
-    prompts = dict(read_json(folder / _ANSWERS).items())
-    skills: dict[str, list[str]] = collections.defaultdict(list)
+    """Prompts with people's mean ratings of the images of the six models. Those of other models are left out."""
+    texts: dict[str, str] = {}
+    ratings: dict[str, dict[str, float]] = {}
+    for prompt, row in read_json(folder / _ANSWERS).items():
+        texts[prompt], models = row["prompt"].text(), row["models"]
+        ratings[prompt] = {
+            model: mean_answer(models[model], 1, 5, misprints=_MISPRINTS) for model in MODELS if model in models
+        }
+        if not ratings[prompt]:
+            raise models.wrong("has none of the six models", "missing-answer")
+    skills: dict[str, list[str]] = {prompt: [] for prompt in texts}
     for skill, numbers in read_json(folder / _SKILLS).items():
+        needing: set[str] = set()
         for number in numbers.rows():
-            prompt = f"{number.integer():05d}"
-            if prompt not in prompts:
+            prompt = number.unique(f"{number.integer():05d}", needing)
+            if prompt not in texts:
                 raise number.wrong(f"is {number.value}, which {_ANSWERS} does not have", "unknown-name")
-            if skill in skills[prompt]:
-                raise number.wrong(f"is {number.value}, as in an earlier row", "repeated-id")
-            skills[prompt].append(skill)
-    for prompt, row in prompts.items():
-        given = {model: row["models"][model] for model in MODELS if model in row["models"]}
-        if not given:
-            raise row["models"].wrong("has no answer by people about any of the six models", "missing-answer")
-        ratings = tuple(mean_answer(answers, 1, 5, misprints=_MISPRINTS) for answers in given.values())
-        images = tuple(ImageFile(folder / model / f"{prompt}.jpeg") for model in given)
-        groups = tuple(skill.replace(" ", "_") for skill in skills[prompt])
-        yield Item(prompt, images, (row["prompt"].text(),), None, groups, ratings)
+            needing.add(prompt)
+            skills[prompt].append(skill.replace(" ", "_"))
+    for prompt, text in texts.items():
+        images = tuple(ImageFile(folder / model / f"{prompt}.jpeg") for model in ratings[prompt])
+        yield Item(prompt, images, (text,), None, tuple(skills[prompt]), tuple(ratings[prompt].values()))
 
 
 def _task(name: str, count: int, hub_id: str, licence: str):
