@@ -32,7 +32,7 @@ TASK_LABELS = {
 
 # Words that people write in another way than in the names of tasks.
 _PROPER = """
-    ARO BiVLC BLIP CLEVR CLIP COCO COLA ColorSwap CountBench CREPE FGVC Flickr30K GenEval GQA ImageCoDe
+    ARO BiVLC BLIP CLEVR CLIP COCO COLA ColorSwap CountBench CREPE EvalMuse FGVC Flickr30K GenAI GenEval GQA ImageCoDe
     ImageNet ImageReward ITM MMBias MMVP NaturalBench SD SugarCrepe SVO TIFA160 VALSE VG VisMin VQA
     Winoground
 """
@@ -41,6 +41,7 @@ _WORDS = {word.lower(): word for word in _PROPER.split()} | {
     "eqbench": "EqBen",
     "flowers102": "Flowers 102",
     "hardneg": "hard negatives",
+    "hpdv2": "HPD v2",
     "mscoco": "MS COCO",
     "obj": "object",
     "selfbench": "Self-Bench",

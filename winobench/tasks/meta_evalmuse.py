@@ -55,7 +55,7 @@ def _prompts(folder: pathlib.Path) -> dict[str, list[Entry]]:
         seen.add(path.unique(path.text(), seen))
         if numbers.setdefault(number.text(), prompt) != prompt:
             raise row["prompt"].wrong(
-                f"is not that of an earlier row with prompt_id {number.value}", "contradicting-rows"
+                f"differs from an earlier row with prompt_id {number.value}", "contradicting-rows"
             )
         prompts.setdefault(prompt, []).append(row)
     return prompts
@@ -84,7 +84,7 @@ def _task(name: str, description: str, metric: str, read: Callable, prompt_of: C
 
 TASKS = (
     _task(
-        *("meta_evalmuse", "does the scorer rank generated images as people do.", "correlation_agreement"),
+        *("meta_evalmuse", "does the scorer rank images as people do.", "correlation_agreement"),
         read,
     ),
     _task(

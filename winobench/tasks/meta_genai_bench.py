@@ -51,7 +51,7 @@ def _task(name: str, count: int, hub_id: str, licence: str):
     url = f"https://huggingface.co/datasets/{hub_id}"
     return published_task(
         name=name,
-        description=f"GenAI-Bench, {count:,} prompts: does the scorer rank generated images as people do.",
+        description=f"GenAI-Bench: does the scorer rank images as people do, {count:,} prompts.",
         metric="rank_agreement",
         shape=(len(MODELS), 1),
         skills=("people",),
