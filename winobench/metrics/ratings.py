@@ -191,17 +191,21 @@ def pearson(rated: Rated) -> Measure:
 def spearman(rated: Rated) -> Measure:
     """The correlation of ranks, where equal numbers share the mean of their ranks."""
     places = [np.unique(side, return_inverse=True)[1] for side in (rated.scores, rated.ratings)]
+    at_once = max(1, _WEIGHTS // len(rated.scores))
 
-    def of(weights: np.ndarray) -> np.ndarray:
-        every = weights.sum(axis=1, keepdims=True)
-        ranks = []
+    def of(counts: np.ndarray) -> np.ndarray:
+        return np.concatenate([of_few(counts[start : start + at_once]) for start in range(0, len(counts), at_once)])
+
+    def of_few(counts: np.ndarray) -> np.ndarray:
+        weights = counts[:, rated.prompts]
+        half, ranks = weights.sum(axis=1, keepdims=True) / 2, []
         for place in places:
             sizes = np.stack([np.bincount(place, row) for row in weights])
-            ranks.append((np.cumsum(sizes, axis=1) - sizes / 2)[:, place] - every / 2)  # less the mean of all ranks
+            ranks.append((np.cumsum(sizes, axis=1) - sizes / 2 - half)[:, place])  # less the mean of all ranks
         xx, yy, xy = ((weights * ranks[i] * ranks[j]).sum(axis=1) for i, j in ((0, 0), (1, 1), (0, 1)))
         return np.clip(_ratio(xy, np.sqrt(xx * yy)), -1, 1)
 
-    return Measure(_of_images(of, rated), 0.0)
+    return Measure(of, 0.0)
 
 
 def logistic_pearson(rated: Rated) -> Measure:
@@ -231,17 +235,6 @@ def element_accuracy(rated: Rated, yes: np.ndarray) -> Measure:
     right = np.bincount(rated.prompts, (rated.scores >= YES_ABOVE) == yes, rated.num_prompts)
     sizes = np.bincount(rated.prompts, minlength=rated.num_prompts) * 1.0
     return Measure(functools.partial(_ratio_of, right, sizes), float(max(yes.mean(), 1 - yes.mean())))
-
-
-def _of_images(of: Callable[[np.ndarray], np.ndarray], rated: Rated) -> Callable[[np.ndarray], np.ndarray]:
-    """A function of how often prompts were sampled, from one of how often [b, n] images were, a few samples at once."""
-    at_once = max(1, _WEIGHTS // len(rated.scores))
-
-    def by_prompt(counts: np.ndarray) -> np.ndarray:
-        parts = range(0, len(counts), at_once)
-        return np.concatenate([of(counts[start : start + at_once, rated.prompts]) for start in parts])
-
-    return by_prompt
 
 
 def pairwise_accuracy(pairs: _Pairs) -> Measure:
@@ -314,16 +307,20 @@ def preference_accuracy(pairs: _Pairs) -> dict[str, Measure]:
 def auroc(rated: Rated, yes: np.ndarray) -> Measure:
     """How often an image to which people say ``yes`` scores higher than another one, a tie counting half."""
     order = np.argsort(rated.scores, kind="stable")
-    is_yes = yes[order]
-    starts = np.flatnonzero(np.append(True, np.diff(rated.scores[order]) > 0))  # of images with equal scores
+    order = order[yes[order]]
+    scores, prompts, size = rated.scores[order], rated.prompts[order], rated.num_prompts
+    cells = np.empty((size, size))  # images with yes of one prompt that score higher than the others of another
+    for other in range(size):
+        others = rated.scores[(rated.prompts == other) & ~yes]
+        ends = np.concatenate([np.searchsorted(scores, others, side) for side in ("left", "right")])
+        beaten = np.cumsum(np.bincount(ends, minlength=len(scores) + 1)[:-1]) / 2
+        cells[:, other] = np.bincount(prompts, beaten, size)
+    of_yes, of_no = (np.bincount(rated.prompts[which], minlength=size) * 1.0 for which in (yes, ~yes))
 
-    def of(weights: np.ndarray) -> np.ndarray:
-        in_order = weights[:, order]
-        of_yes, of_no = (np.add.reduceat(in_order * side, starts, axis=1) for side in (is_yes, ~is_yes))
-        won = (of_yes * (np.cumsum(of_no, axis=1) - of_no / 2)).sum(axis=1)
-        return _ratio(won, of_yes.sum(axis=1) * of_no.sum(axis=1))
+    def of(counts: np.ndarray) -> np.ndarray:
+        return _ratio(np.einsum("bi,bi->b", counts @ cells, counts), (counts @ of_yes) * (counts @ of_no))
 
-    return Measure(_of_images(of, rated), 0.5, {"yes": int(yes.sum())})
+    return Measure(of, 0.5, {"yes": int(yes.sum())})
 
 
 def best_accuracy(rated: Rated) -> Measure:
