@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 import rich.console
 
+import winobench
 from launch import prepare
 from tests.evaluation import fakes
 from tests.tasks import newer_layouts
+from tests.tiny_vision_language import write_vision_language
 from winobench.data.images import open_image
 from winobench.evaluation import evaluate
 from winobench.metrics import RATING_METRICS
@@ -17,7 +19,10 @@ from winobench.report.page import write_report
 from winobench.report.table import print_results
 from winobench.tasks import TASKS
 
-NAMES = ("cola_single_gqa", "meta_geneval", "meta_imagereward", "meta_seetrue", "meta_tifa160", "meta_tifa160_authors")
+NAMES = (
+    *("cola_single_gqa", "meta_geneval", "meta_imagereward", "meta_seetrue", "meta_tifa160", "meta_tifa160_authors"),
+    *("meta_genai_bench", "meta_hpdv2", "meta_evalmuse", "meta_evalmuse_elements"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +84,16 @@ def test_who_follows_people_agrees_with_them(evaluated, data_dir):
         assert (found[measure]["n"], found[measure]["prompts"]) == (15, 3)
     assert found["coco/kendall_tau_b"]["value"] == pytest.approx(1)
     assert "drawbench/kendall_tau_b" not in found  # a single prompt
+
+
+@pytest.mark.slow
+def test_a_vision_language_model_is_compared_with_people(evaluated, tmp_path_factory):
+    """VQAScore, whose scores are probabilities, as GenAI-Bench's authors use it."""
+    scorer = winobench.VQAScore.from_pretrained(write_vision_language(tmp_path_factory.mktemp("model"), "qwen3_vl"))
+    found = evaluated(scorer, "meta_genai_bench", "meta_evalmuse_elements")["tasks"]
+    assert {f"{group}pearson" for group in ("", "basic/", "counting/")} <= found["meta_genai_bench"].keys()
+    assert found["meta_genai_bench"]["pearson"]["n"] == 28
+    assert found["meta_evalmuse_elements"].keys() >= {"auroc", "element_accuracy", "color/element_accuracy"}
 
 
 def test_a_run_its_table_and_its_page(evaluated, data_dir, tmp_path):

@@ -113,11 +113,43 @@ def test_yes_and_no_by_hand():
     assert measures["auroc"].about == {"yes": 3}
 
 
+def test_ranks_and_elements_by_hand():
+    """Ratings 0, 0.5, 1, 1 have the ranks 1, 2, 3.5, 3.5, and scores 0.2, 0.6, 0.6, 0.9 the ranks 1, 2.5, 2.5, 4.
+
+    Less their mean of 2.5 these are -1.5, -0.5, 1, 1 and -1.5, 0, 0, 1.5. People say yes to three elements from one
+    half on, and so does the score. Of three pairs of yes and no all are right.
+    """
+    rated = Rated.of([0.2, 0.6, 0.6, 0.9], [0, 0.5, 1, 1], "aabb")
+    assert values(ratings.correlation_measures(rated), rated)["spearman"] == pytest.approx(3.75 / np.sqrt(4.5 * 4.5))
+    measures = ratings.element_measures(rated)
+    assert values(measures, rated) == {"auroc": 1.0, "element_accuracy": 1.0}
+    assert measures["element_accuracy"].chance == 3 / 4
+    # Half of the yes and no are tied, and a score of 0.5 is a yes.
+    rated = Rated.of([0.5, 0.5, 0.4, 0.4], [1, 0, 1, 0], "aabb")
+    assert values(ratings.element_measures(rated), rated) == {"auroc": 0.5, "element_accuracy": 0.5}
+    # Scores beyond [0, 1] are no probabilities.
+    assert ratings.element_measures(Rated.of([0.5, 1.5], [1, 0], "ab")).keys() == {"auroc"}
+
+
+def test_a_logistic_function_of_scores_is_fitted():
+    scores = np.linspace(-3, 3, 12)
+    for sign in (1, -1):  # it may fall as well
+        rated = Rated.of(sign * scores, 1 + 4 / (1 + np.exp(-2 * scores)), np.arange(12) // 3)
+        measure = ratings.correlation_measures(rated)["logistic_pearson"]
+        assert measure.value(4) == pytest.approx(1, abs=1e-6)
+        assert measure.chance is None
+    for scores in ([1, 2, 3], [1, 1, 1, 1]):  # four parameters need four images, and scores that differ
+        rated = Rated.of(scores, [1, 2, 3, 4][: len(scores)], "abab"[: len(scores)])
+        assert np.isnan(ratings.correlation_measures(rated)["logistic_pearson"].value(2))
+
+
 @pytest.mark.parametrize("score_levels", [None, 3, 20])
 @pytest.mark.parametrize("seed", range(3))
 def test_correlations_are_scipys(seed, score_levels):
     rated = random_rated(seed, score_levels=score_levels)
     found = values(ratings.rank_measures(rated), rated)
+    rank = scipy.stats.spearmanr(rated.scores, rated.ratings).statistic
+    assert values(ratings.correlation_measures(rated), rated)["spearman"] == pytest.approx(rank, abs=1e-12)
     for variant in "bc":
         expected = scipy.stats.kendalltau(rated.scores, rated.ratings, variant=variant).statistic
         assert found[f"kendall_tau_{variant}"] == pytest.approx(expected, abs=1e-12)
@@ -157,7 +189,20 @@ def test_calibrated_accuracy_is_that_of_brute_force(seed, score_levels):
         assert measure.about["threshold"] == pytest.approx(best)
 
 
-@pytest.mark.parametrize("measures", [ratings.rank_measures, ratings.yes_no_measures, ratings.preference_measures])
+def test_a_resample_has_the_correlation_of_its_images():
+    """Copies of a prompt count like prompts of their own."""
+    rated = random_rated(4, 30, 6, score_levels=4)
+    counts = np.array([0, 3, 1, 2, 1, 0])
+    rows = np.repeat(np.arange(30), counts[rated.prompts])
+    expected = scipy.stats.spearmanr(rated.scores[rows], rated.ratings[rows]).statistic
+    (value,) = ratings.correlation_measures(rated)["spearman"].of(counts[None].astype(float))
+    assert value == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "measures",
+    [ratings.rank_measures, ratings.yes_no_measures, ratings.preference_measures, ratings.element_measures],
+)
 def test_a_resample_is_the_same_measure_of_the_prompts_that_were_drawn(measures):
     """Copies of a prompt count as prompts of their own, except that no picture meets its own copy."""
     rated = random_rated(1, 20, 4)

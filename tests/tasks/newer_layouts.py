@@ -22,6 +22,7 @@ from winobench.tasks import (
     conme,
     crepe,
     eqbench,
+    meta_genai_bench,
     meta_geneval,
     meta_tifa160,
     mmvp,
@@ -486,6 +487,61 @@ def write_seetrue(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
+def write_genai_bench(folder: pathlib.Path) -> pathlib.Path:
+    """Five prompts with six images and three answers each. The third lacks two models, the last has no skill."""
+    prompts = {}
+    for number in range(1, 6):
+        id, models = f"{number:05d}", {}
+        for place, model in enumerate(meta_genai_bench.MODELS):
+            if number == 3 and place in (1, 4):
+                continue
+            write_image(folder / model / f"{id}.jpeg")
+            models[model] = [1 + (number * (place + 1) + person * person) % 5 for person in range(3)]
+        text = _CAPTIONS[number % 3][number % 2]
+        prompts[id] = {"id": id, "prompt": text, "prompt in Chinese": "\u4e00", "models": models}
+    write_json(folder / "genai_image.json", prompts)
+    skills = {"attribute": [1, 3], "spatial relation": [1], "basic": [1, 3], "counting": [2, 4], "advanced": [2, 4]}
+    write_json(folder / "genai_skills.json", skills)
+    return folder
+
+
+def write_hpdv2(folder: pathlib.Path) -> pathlib.Path:
+    """Three prompts with nine or ten ranked images."""
+    rows = []
+    for number, size in enumerate((9, 10, 9)):
+        names = [f"{number}{index:07d}.jpg" for index in range(size)]
+        for name in names:
+            write_image(folder / "test" / name)
+        rank = [1 + (index * 7 + number * 3) % size for index in range(size)]
+        row = {"prompt": _CAPTIONS[number % 2][0], "image_path": names, "rank": rank}
+        rows.append(row | {"raw_annotations": [{"rank": rank[::-1], "user_hash": "a1"}]})
+    write_json(folder / "test.json", rows)
+    return folder
+
+
+def write_evalmuse(folder: pathlib.Path) -> pathlib.Path:
+    """Four prompts with four images each and two or three elements, of three or six people."""
+    rows = []
+    elements = [
+        ("a red cup (object)", "red (color)"),
+        ("two cats (animal/human)", "two (counting)", "chases (activity)"),
+    ]
+    for number in range(4):
+        for place, model in enumerate(("SDXL-Turbo", "SD3", "IF", "Kolors")):
+            path, people = f"{model}/{number:05d}.png", range(6 if (number + place) % 3 == 0 else 3)
+            write_image(folder / "images" / path)
+            answers = {
+                name: [(number + place * (which + 1) + person) % 5 % 2 for person in people]
+                for which, name in enumerate(elements[number % 2])
+            }
+            row = {"prompt_id": f"{number:05d}", "prompt": _CAPTIONS[number % 2][number // 2], "img_path": path}
+            row |= {"type": ("real", "synth")[number // 2], "element_score": answers, "fidelity_label": []}
+            row["total_score"] = [1 + (2 * number + 3 * place + person * person) % 5 for person in people]
+            rows.append(row | {f"{what}_confidence": [0 for _ in people] for what in ("split", "attribute")})
+    write_json(folder / "train_list.json", rows)
+    return folder
+
+
 def write_naturalbench(folder: pathlib.Path) -> pathlib.Path:
     """Three rows, of which the second one has letters for answers."""
     rows = []
@@ -567,6 +623,11 @@ WRITERS = {
         for part in conme.PARTS
         for form in ("", "_options")
     },
+    "meta_genai_bench": write_genai_bench,
+    "meta_genai_bench_527": write_genai_bench,
+    "meta_hpdv2": write_hpdv2,
+    "meta_evalmuse": write_evalmuse,
+    "meta_evalmuse_elements": write_evalmuse,
 }
 """Task -> its writer."""
 
@@ -621,6 +682,9 @@ ANNOTATIONS = {
     "meta_geneval": "annotations_if-xl.csv",
     "meta_seetrue": "SeeTRUE.csv",
     "coco_counterfactuals": "data/examples.jsonl",
+    "meta_genai_bench": "genai_image.json",
+    "meta_hpdv2": "test.json",
+    "meta_evalmuse": "train_list.json",
 }
 """Task -> its annotation file; of tasks that one function reads, one task."""
 

@@ -48,6 +48,7 @@ _TENCH, _GOLDFISH = (f"val/{wordnet}" for wordnet in (newer_layouts.TENCH, newer
 _CSV, _CIFAR, _AIRCRAFT = "dsg_tifa160_anns.csv", "cifar-10-batches-bin", "fgvc-aircraft-2013b/data"
 _SPLIT, _MUSLIM, _MAN = "annotations/test.txt", "data/Images/Religion/Muslim", "A man walks on the wide beach."
 _VIDEO, _PHOTO = "MSR-VTT-videoTestVideo_video7047-shot1_0", "ILSVRC2012_val_00000003.JPEG"
+_EVALMUSE = ANNOTATIONS["meta_evalmuse"]
 _LISTED, _PROMPTS = "datasets/flickr30k/images/{}.jpg", "flowers_prompts.csv"
 
 # Task -> (file, None for its annotation file; how it is damaged; code; what the message names beside the file). Faults
@@ -158,11 +159,33 @@ FAULTS = {
         (_TRUTH, devkit(write("3\n4\n2\n")), "unknown-name", "2", "'4'"),
         (f"{_DEVKIT}/meta.mat", devkit(write("no matrix")), "damaged-file"),
     ],
+    "meta_evalmuse": [
+        (None, put(0, "total_score", [3, 6]), "out-of-range", "'total_score'", "1", "6"),
+        (None, put(0, "total_score", []), "missing-answer", "'total_score'", "1"),
+        (None, put(1, "img_path", "SDXL-Turbo/00000.png"), "repeated-id", "'img_path'", "2", "SDXL-Turbo/00000.png"),
+        (None, put(1, "prompt", "A cup"), "contradicting-rows", "'prompt'", "2", "00000"),
+    ],
+    "meta_evalmuse_elements": [
+        (_EVALMUSE, put(2, "element_score", "red (color)", [0, 2, 1]), "out-of-range", "'red (color)'", "3", "2"),
+        (_EVALMUSE, put(2, "element_score", "red", [0, 1, 1]), "wrong-value", "'red'", "3"),
+    ],
+    "meta_genai_bench": [
+        (None, put("00002", "models", "SDXL_Base", 1, 6), "out-of-range", "'SDXL_Base'", "'00002'", "2", "6"),
+        (None, put("00002", "models", "SDXL_Base", [41]), "missing-answer", "'SDXL_Base'", "'00002'"),
+        (None, put("00002", "models", {"DALLE_2": [3]}), "missing-answer", "'models'", "'00002'"),
+        ("genai_skills.json", put("counting", [2, 9]), "unknown-name", "'counting'", "2", "9", "genai_image.json"),
+        ("genai_skills.json", put("counting", [2, 2]), "repeated-id", "'counting'", "2", "00002"),
+        ("genai_skills.json", put("counting", ["2"]), "not-a-number", "'counting'", "1"),
+    ],
     "meta_geneval": [
         (None, sub("2.Vase,right,neither_y,4,3.0,\n", ""), "incomplete-row", "26"),
         (None, sub("2.Vase,right,neither_y,4,", "2.Vase,right,neither_y,7,"), "out-of-range", "'Input.image_id'", "27"),
         (None, sub("HIT,0_0,", "HIT,0,"), "wrong-value", "'Input.index'", "1"),
         (None, sub("a bench,bench", "a bank,bench"), "contradicting-rows", "'a photo of a bench'"),
+    ],
+    "meta_hpdv2": [
+        (None, drop(1, "rank", -1), "wrong-number-of-entries", "'rank'", "2", "9", "10"),
+        (None, put(1, "rank", 3, 2.5), "not-a-number", "'rank'", "2", "4"),
     ],
     "meta_imagereward": [(None, drop(1, "ranking", -1), "wrong-number-of-entries", "'ranking'", "2", "8", "9")],
     "meta_seetrue": [

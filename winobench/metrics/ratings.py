@@ -6,7 +6,9 @@ is never compared with a copy of itself.
 
 Sources: M. G. Kendall, Biometrika 33 (1945), tau-b; A. Stuart, Biometrika 40 (1953), tau-c; D. Deutsch, G. Foster and
 M. Freitag, "Ties Matter", EMNLP 2023, pairwise accuracy with tie calibration (sections 5 and 6), which Z. Lin et al.,
-"Evaluating Text-to-Visual Generation with Image-to-Text Generation", ECCV 2024, take for images.
+"Evaluating Text-to-Visual Generation with Image-to-Text Generation", ECCV 2024, take for images; S. Han et al.,
+"EvalMuse-40K", arXiv 2412.18150, and its published code, Spearman's and Pearson's correlation and the accuracy of
+elements.
 """
 
 from __future__ import annotations
@@ -18,11 +20,13 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.optimize
 
 from winobench.base.errors import InputError
 from winobench.metrics import bootstrap
 
 NUM_RESAMPLES, _BATCH = 2_000, 256  # of the bootstrap
+_WEIGHTS = 2**22  # of images in resamples that are held: 32 MB
 YES_ABOVE = 0.5  # people say yes to an image if more than this share of them does
 
 # Thresholds of ties among which a resample calibrates again, as quantiles of all differences of scores. The value
@@ -77,6 +81,11 @@ class Measure(NamedTuple):
         return float(self.of(np.ones((1, num_prompts)))[0])
 
 
+def _undefined(chance: float | None) -> Measure:
+    """A number that these images do not have."""
+    return Measure(lambda counts: np.full(len(counts), np.nan), chance)
+
+
 class _Pairs:
     """Pairs of images, i before j, each once: all, or those within one prompt."""
 
@@ -85,15 +94,22 @@ class _Pairs:
             members = [np.flatnonzero(rated.prompts == prompt) for prompt in range(rated.num_prompts)]
         else:
             members = [np.arange(len(rated.scores))]
-        first, second = (np.concatenate([of[np.triu_indices(len(of), 1)[side]] for of in members]) for side in (0, 1))
-        self.one, self.other = rated.prompts[first], rated.prompts[second]
-        by_score = rated.scores[first] - rated.scores[second]
-        by_rating = rated.ratings[first] - rated.ratings[second]
-        self.gap = np.abs(by_score)
-        agreement = np.sign(by_score) * np.sign(by_rating)
-        self.concordant, self.discordant = agreement > 0, agreement < 0
-        self.score_tie, self.rating_tie = by_score == 0, by_rating == 0
+        size = sum(len(of) * (len(of) - 1) // 2 for of in members)
         self.num_prompts = rated.num_prompts
+        # Thousands of images make tens of millions of pairs, so that these are the only arrays of their size.
+        self.gap = np.empty(size)
+        self.cell = np.empty(size, np.int32 if self.num_prompts < 2**15 else np.int64)  # one prompt * prompts + other
+        kinds = np.empty((4, size), bool)
+        start = 0
+        for one, others in ((of[i], of[i + 1 :]) for of in members for i in range(len(of) - 1)):
+            here = slice(start, start + len(others))
+            by_score, by_rating = (side[one] - side[others] for side in (rated.scores, rated.ratings))
+            agreement = np.sign(by_score) * np.sign(by_rating)
+            self.gap[here] = np.abs(by_score)
+            self.cell[here] = rated.prompts[one] * self.num_prompts + rated.prompts[others]
+            kinds[:, here] = agreement > 0, agreement < 0, by_score == 0, by_rating == 0
+            start = here.stop
+        self.concordant, self.discordant, self.score_tie, self.rating_tie = kinds
 
     def __len__(self) -> int:
         return len(self.gap)
@@ -105,14 +121,14 @@ class _Pairs:
         times meet m * m times.
         """
         size = self.num_prompts
-        cells = np.bincount(self.one * size + self.other, weights, size * size).reshape(size, size)
+        cells = np.bincount(self.cell, weights, size * size).reshape(size, size)
         return lambda counts: np.einsum("bi,bi->b", counts @ cells, counts)
 
     def by_prompt(self, weights: np.ndarray) -> np.ndarray:
         """[prompts] float64, the sum of [pairs] weights of pairs within each prompt."""
-        return np.bincount(self.one, weights, self.num_prompts)
+        return np.bincount(self.prompt, weights, self.num_prompts)
 
-    def thresholds(self, weights: np.ndarray) -> tuple[float, np.ndarray]:
+    def thresholds(self, weights: np.ndarray | float) -> tuple[float, np.ndarray]:
         """The best threshold of ties, and [k] ascending ones among which resamples choose, it among them.
 
         It is the smallest difference of scores such that, where no larger one makes a tie, the sum of the weights of
@@ -131,6 +147,11 @@ class _Pairs:
         return float(gaps[best]), np.unique(np.append(grid, gaps[best]))
 
     @property
+    def prompt(self) -> np.ndarray:
+        """[pairs] int, the prompt of the first image."""
+        return self.cell // self.num_prompts
+
+    @property
     def gains(self) -> np.ndarray:
         """[pairs] by how much a pair is righter as a tie than in the order of its scores: -1, 0 or 1."""
         return self.rating_tie * 1.0 - self.concordant
@@ -146,7 +167,7 @@ def kendall_tau_c(pairs: _Pairs, rated: Rated) -> Measure:
     """Stuart's tau-c over all pairs. The number of classes is that of all images."""
     classes = min(len(np.unique(rated.scores)), len(np.unique(rated.ratings)))
     if classes < 2:
-        return Measure(lambda counts: np.full(len(counts), np.nan), 0.0)
+        return _undefined(0.0)
     signed, every = pairs.total(pairs.concordant * 1.0 - pairs.discordant), pairs.total(np.ones(len(pairs)))
     # 2 (C - D) / (n^2 (classes - 1) / classes), in which the number of pairs, n (n - 1) / 2, takes the place of n^2.
     scale = 2 * len(pairs) / len(rated.scores) ** 2 * classes / (classes - 1)
@@ -157,7 +178,7 @@ def kendall_tau_c(pairs: _Pairs, rated: Rated) -> Measure:
 def pearson(rated: Rated) -> Measure:
     x, y = rated.scores - rated.scores.mean(), rated.ratings - rated.ratings.mean()
     if not (np.ptp(rated.scores) and np.ptp(rated.ratings)):
-        return Measure(lambda counts: np.full(len(counts), np.nan), 0.0)
+        return _undefined(0.0)
     parts = (np.ones(len(x)), x, y, x * x, y * y, x * y)
     sums = np.stack([np.bincount(rated.prompts, part, rated.num_prompts) for part in parts], axis=1)
 
@@ -169,18 +190,67 @@ def pearson(rated: Rated) -> Measure:
     return Measure(of, 0.0)
 
 
+def spearman(rated: Rated) -> Measure:
+    """The correlation of ranks, where equal numbers share the mean of their ranks."""
+    places = [np.unique(side, return_inverse=True)[1] for side in (rated.scores, rated.ratings)]
+    at_once = max(1, _WEIGHTS // len(rated.scores))
+
+    def of(counts: np.ndarray) -> np.ndarray:
+        return np.concatenate([of_few(counts[start : start + at_once]) for start in range(0, len(counts), at_once)])
+
+    def of_few(counts: np.ndarray) -> np.ndarray:
+        weights = counts[:, rated.prompts]
+        half, ranks = weights.sum(axis=1, keepdims=True) / 2, []
+        for place in places:
+            sizes = np.stack([np.bincount(place, row) for row in weights])
+            ranks.append((np.cumsum(sizes, axis=1) - sizes / 2 - half)[:, place])  # less the mean of all ranks
+        xx, yy, xy = ((weights * ranks[i] * ranks[j]).sum(axis=1) for i, j in ((0, 0), (1, 1), (0, 1)))
+        return np.clip(_ratio(xy, np.sqrt(xx * yy)), -1, 1)
+
+    return Measure(of, 0.0)
+
+
+def logistic_pearson(rated: Rated) -> Measure:
+    """Pearson's correlation of ratings with a logistic function of scores, as the quality of images is reported.
+
+    The function has four parameters, of least squares over these very images. Resamples keep it. It may fall, so that
+    scores in the opposite order have a positive correlation as well. The correlation of chance is unknown.
+    """
+    x, y = rated.scores, rated.ratings
+    if len(x) < 4 or not (np.ptp(x) and np.ptp(y)):
+        return _undefined(None)
+    start = [y.max(), y.min(), x.mean(), x.std()]
+    with np.errstate(all="ignore"):
+        fit = scipy.optimize.least_squares(lambda at: _logistic(x, *at) - y, start, method="lm", max_nfev=10_000)
+        fitted = _logistic(x, *fit.x)
+    if not (fit.success and np.isfinite(fitted).all()):
+        return _undefined(None)
+    return pearson(dataclasses.replace(rated, scores=fitted))._replace(chance=None)
+
+
+def _logistic(x: np.ndarray, high: float, low: float, middle: float, width: float) -> np.ndarray:
+    return low + (high - low) / (1 + np.exp(-(x - middle) / abs(width)))
+
+
+def element_accuracy(rated: Rated, yes: np.ndarray) -> Measure:
+    """Share of images on which people and a score that is a probability agree, both yes from one half on."""
+    right = np.bincount(rated.prompts, (rated.scores >= YES_ABOVE) == yes, rated.num_prompts)
+    sizes = np.bincount(rated.prompts, minlength=rated.num_prompts) * 1.0
+    return Measure(functools.partial(_ratio_of, right, sizes), float(max(yes.mean(), 1 - yes.mean())))
+
+
 def pairwise_accuracy(pairs: _Pairs) -> Measure:
     """Share of pairs of images in whose order, or tie, scores and ratings agree, with ties calibrated.
 
     Scores that differ by no more than ``threshold`` are a tie. It is the one by which most pairs are right, of these
     very images, as published. Resamples calibrate again.
     """
-    ones = np.ones(len(pairs))
-    best, grid = pairs.thresholds(ones)
+    best, grid = pairs.thresholds(1.0)
     size, places = pairs.num_prompts, np.searchsorted(grid, pairs.gap)
-    cells = np.bincount((places * size + pairs.one) * size + pairs.other, pairs.gains, len(grid) * size * size)
-    cells = np.cumsum(cells.reshape(len(grid), size, size), axis=0)
-    ordered, every = pairs.total(pairs.concordant * 1.0), pairs.total(ones)
+    cells = np.bincount(places * size**2 + pairs.cell, pairs.gains, len(grid) * size**2)
+    cells = cells.reshape(len(grid), size, size)
+    np.cumsum(cells, axis=0, out=cells)
+    ordered, every = pairs.total(pairs.concordant), pairs.total(np.ones(len(pairs)))
 
     def of(counts: np.ndarray) -> np.ndarray:
         gained = np.einsum("kbi,bi->kb", counts @ cells, counts)
@@ -200,10 +270,10 @@ def within_prompts(pairs: _Pairs) -> dict[str, Measure]:
     tau = _ratio(signed, np.sqrt(untied[0] * untied[1]))
     has_tau, has_pairs = np.isfinite(tau), number > 0
     tau = np.where(has_tau, tau, 0.0)
-    weights = 1 / number[pairs.one]
+    weights = 1 / number[pairs.prompt]
     best, grid = pairs.thresholds(weights)
     places = np.searchsorted(grid, pairs.gap)
-    gains = np.bincount(pairs.one * len(grid) + places, weights * pairs.gains, pairs.num_prompts * len(grid))
+    gains = np.bincount(pairs.prompt * len(grid) + places, weights * pairs.gains, pairs.num_prompts * len(grid))
     gains = np.cumsum(gains.reshape(pairs.num_prompts, len(grid)), axis=1)
     ordered = pairs.by_prompt(weights * pairs.concordant)
     tie_share = pairs.by_prompt(weights * pairs.rating_tie)[has_pairs].mean()
@@ -236,21 +306,23 @@ def preference_accuracy(pairs: _Pairs) -> dict[str, Measure]:
     }
 
 
-def auroc(rated: Rated) -> Measure:
-    """How often an image to which people say yes scores higher than one to which they do not, a tie counting half."""
-    yes, no = (np.flatnonzero((rated.ratings > YES_ABOVE) == is_yes) for is_yes in (True, False))
-    margins = np.subtract.outer(rated.scores[yes], rated.scores[no])
-    size = rated.num_prompts
-    places = (rated.prompts[yes][:, None] * size + rated.prompts[no]).ravel()
-    won, every = (
-        np.bincount(places, weights.ravel(), size * size).reshape(size, size)
-        for weights in ((margins > 0) + 0.5 * (margins == 0), np.ones(margins.shape))
-    )
+def auroc(rated: Rated, yes: np.ndarray) -> Measure:
+    """How often an image to which people say ``yes`` scores higher than another one, a tie counting half."""
+    order = np.argsort(rated.scores, kind="stable")
+    order = order[yes[order]]
+    scores, prompts, size = rated.scores[order], rated.prompts[order], rated.num_prompts
+    cells = np.empty((size, size))  # images with yes of one prompt that score higher than the others of another
+    for other in range(size):
+        others = rated.scores[(rated.prompts == other) & ~yes]
+        ends = np.concatenate([np.searchsorted(scores, others, side) for side in ("left", "right")])
+        beaten = np.cumsum(np.bincount(ends, minlength=len(scores) + 1)[:-1]) / 2
+        cells[:, other] = np.bincount(prompts, beaten, size)
+    of_yes, of_no = (np.bincount(rated.prompts[which], minlength=size) * 1.0 for which in (yes, ~yes))
 
     def of(counts: np.ndarray) -> np.ndarray:
-        return _ratio(*(np.einsum("bi,bi->b", counts @ cells, counts) for cells in (won, every)))
+        return _ratio(np.einsum("bi,bi->b", counts @ cells, counts), (counts @ of_yes) * (counts @ of_no))
 
-    return Measure(of, 0.5, {"yes": len(yes)})
+    return Measure(of, 0.5, {"yes": int(yes.sum())})
 
 
 def best_accuracy(rated: Rated) -> Measure:
@@ -330,7 +402,26 @@ def rank_measures(rated: Rated) -> dict[str, Measure]:
 
 def yes_no_measures(rated: Rated) -> dict[str, Measure]:
     """As `rank_measures`, after the area under the ROC curve and the accuracy of yes and no."""
-    return {"auroc": auroc(rated), "best_accuracy": best_accuracy(rated), **rank_measures(rated)}
+    yes = rated.ratings > YES_ABOVE
+    return {"auroc": auroc(rated, yes), "best_accuracy": best_accuracy(rated), **rank_measures(rated)}
+
+
+def correlation_measures(rated: Rated) -> dict[str, Measure]:
+    """Correlations over all images, which may be tens of thousands, and the means within prompts."""
+    within = _Pairs(rated, within=True)
+    found = {"spearman": spearman(rated), "pearson": pearson(rated), "logistic_pearson": logistic_pearson(rated)}
+    return found | (within_prompts(within) if len(within) else {})
+
+
+def element_measures(rated: Rated) -> dict[str, Measure]:
+    """Of elements that people see in an image or not: the area under the ROC curve, and the accuracy of probabilities.
+
+    People say yes where half of them or more do. Scores that do not all lie in [0, 1] have no such accuracy.
+    """
+    yes = rated.ratings >= YES_ABOVE
+    are_probabilities = rated.scores.min() >= 0 and rated.scores.max() <= 1
+    accuracy = {"element_accuracy": element_accuracy(rated, yes)} if are_probabilities else {}
+    return {"auroc": auroc(rated, yes), **accuracy}
 
 
 def preference_measures(rated: Rated) -> dict[str, Measure]:
@@ -364,6 +455,8 @@ RATING_METRICS: Mapping[str, RatingMetric] = {
         RatingMetric("yes_no_agreement", yes_no_measures, headline="auroc"),
         RatingMetric("preference_agreement", preference_measures, headline="preference_accuracy"),
         RatingMetric("average_precision", precision_measures, headline="mean_average_precision"),
+        RatingMetric("correlation_agreement", correlation_measures, headline="spearman"),
+        RatingMetric("element_agreement", element_measures, headline="auroc"),
     )
 }
 """Name -> what a task whose images people have rated may name as its metric."""

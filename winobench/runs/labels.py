@@ -33,8 +33,9 @@ TASK_LABELS = {
 
 # Words that people write in another way than in the names of tasks.
 _PROPER = """
-    ARO BiVLC BLIP CLEVR CLIP COCO COLA ColorSwap ConMe CountBench CREPE FGVC Flickr30K GenEval GQA ImageCoDe
-    ImageNet ImageReward ITM MMBias MMVP NaturalBench PACO SD SeeTRUE SugarCrepe SVO TIFA160 VALSE VG VisMin VQA
+    ARO BiVLC BLIP CLEVR CLIP COCO COLA ColorSwap ConMe CountBench CREPE EvalMuse FGVC Flickr30K GenAI GenEval GQA
+    ImageCoDe ImageNet ImageReward ITM MMBias MMVP NaturalBench PACO SD SeeTRUE SugarCrepe SVO TIFA160 VALSE VG VisMin
+    VQA
     Winoground
 """
 _WORDS = {word.lower(): word for word in _PROPER.split()} | {
@@ -42,6 +43,7 @@ _WORDS = {word.lower(): word for word in _PROPER.split()} | {
     "eqbench": "EqBen",
     "flowers102": "Flowers 102",
     "hardneg": "hard negatives",
+    "hpdv2": "HPD v2",
     "mscoco": "MS COCO",
     "obj": "object",
     "selfbench": "Self-Bench",

@@ -9,6 +9,8 @@ would rank images by how plain they are. Some prompts help more than others what
 from __future__ import annotations
 
 import re
+import statistics
+from collections.abc import Collection
 from typing import Any
 
 from winobench.tasks.annotations import Entry
@@ -24,3 +26,11 @@ def answer(entry: Entry, low: int, high: int) -> int:
     if not low <= value <= high:
         raise entry.wrong(f"is {value}, which is not from {low} to {high}", "out-of-range")
     return value
+
+
+def mean_answer(answers: Entry, low: int, high: int, *, misprints: Collection[int] = ()) -> float:
+    """The mean of a list of answers, which are of several people, without misprints that were published."""
+    given = [answer(one, low, high) for one in answers.rows() if one.value not in misprints]
+    if not given:
+        raise answers.wrong("has no answer by people", "missing-answer")
+    return float(statistics.mean(given))

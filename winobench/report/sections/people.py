@@ -28,11 +28,12 @@ def people_section(report_data: ReportData) -> Section | None:
         [
             "Do scores rank images as people do? Pairwise accuracy: the share of pairs of images, of any "
             "prompts, in whose order scores and ratings agree. Scores that differ by no more than a threshold are a "
-            "tie. It is the one that suits these images best (Deutsch et al. 2023). Kendall's tau and Pearson's "
-            "correlation are of the same images. Measures within prompts compare images of one prompt only. "
-            "Preference accuracy: the share of pairs of which people prefer one in which its score is higher. AUROC "
-            "and best accuracy: people's yes or no. Mean average precision: images that show a text rank before the "
-            "others of that text. Intervals (95%) are from a bootstrap over prompts.",
+            "tie. It is the one that suits these images best (Deutsch et al. 2023). Kendall's tau, Pearson's and "
+            "Spearman's correlation are of the same images. Logistic Pearson fits a logistic function to the scores "
+            "first. Measures within prompts compare images of one prompt only. Preference accuracy: the share of pairs "
+            "of which people prefer one in which its score is higher. AUROC, best accuracy and element accuracy: "
+            "people's yes or no. Mean average precision: images that show a text rank before the others of that text. "
+            "Intervals (95%) are from a bootstrap over prompts.",
             "A diffusion model's score is minus its error under the prompt less that under the empty text, unless the "
             "run states otherwise.",
         ],
