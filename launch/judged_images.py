@@ -10,7 +10,7 @@ from winobench.runs.labels import shortened
 
 from . import text
 
-_ROOM = 78  # of a judge's text. Results have all of it
+_ROOM = 200  # letters of a text that the judge reads. Results have all of them
 
 if TYPE_CHECKING:
     from winobench.prompts.prompt_files import Prompt

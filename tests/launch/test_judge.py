@@ -35,17 +35,34 @@ def qwen(tmp_path_factory):
     return write_vision_language(tmp_path_factory.mktemp("qwen"), "qwen3_vl")
 
 
+def write_genai_bench(folder):
+    """Twelve prompts of two skills in the published layout."""
+    texts = {f"{number:05d}": {"prompt": f"a red cube {number}"} for number in range(12)}
+    (folder / "genai_image.json").write_text(json.dumps(texts))
+    skills = {"attribute": list(range(8)), "counting": list(range(4, 12)), "basic": list(range(12))}
+    (folder / "genai_skills.json").write_text(json.dumps(skills))
+    return f"genai_bench:{folder}"
+
+
 @pytest.mark.slow
-def test_generated_and_judged_with_kills_is_the_same_as_at_once(source, qwen, tmp_path):
+@pytest.mark.parametrize(
+    ("rubric", "questions", "said", "row"),
+    [
+        ("geneval2", 30, "Qwen3-VL-8B-Instruct", "soft tifa gm, 3 atoms"),
+        ("vqa_score", 12, "CLIP-FlanT5-XXL", "vqa score, counting"),
+    ],
+)
+def test_generated_and_judged_with_kills_is_the_same_as_at_once(rubric, questions, said, row, source, qwen, tmp_path):
     """Nothing is generated or asked twice: records and responses stand once each."""
+    source = source if rubric == "geneval2" else write_genai_bench(tmp_path)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     status, out, err = launching.launch(
         "launch.draw", *DRAW, f"--config.prompts={source}", f"--workdir={whole}", f"--judge={qwen}"
     )
-    assert (status, "geneval2: 12 images and 30 questions, judged by" in out) == (0, True), err
-    assert "(published: Qwen3-VL-8B-Instruct)" in out
-    assert "{} Answer in one word." in out
-    assert "soft tifa gm, 3 atoms" in out
+    assert (status, f"{rubric}: 12 images and {questions} questions, judged by" in out) == (0, True), err
+    assert f"(published: {said})" in out
+    assert ("{} Answer in one word." if rubric == "geneval2" else 'Does this figure show "{}"?') in out
+    assert row in out
     words = [*DRAW, f"--config.prompts={source}", f"--workdir={killed}"]
     launching.kill(
         launching.start("launch.draw", *words, cwd=tmp_path), lambda: len([*killed.glob("pictures/*/0/*.png")]) >= 3
@@ -56,25 +73,25 @@ def test_generated_and_judged_with_kills_is_the_same_as_at_once(source, qwen, tm
     assert 12 <= len(lines) <= 13  # one image may have had no record yet
     assert drawn < 12
     words = [killed, f"--model={qwen}", "--batch_size=1"]
-    folder = killed / "judged" / f"geneval2-{qwen.name}"
+    folder = killed / "judged" / f"{rubric}-{qwen.name}"
 
     def answered():
         return [line for path in folder.glob("responses/part-*") for line in path.read_text().splitlines()]
 
     launching.kill(launching.start("launch.judge", *words, cwd=tmp_path), lambda: len(answered()) >= 3)
     before = len(answered())
-    assert (before < 30, (folder / "results.json").exists()) == (True, False)
+    assert (before < questions, (folder / "results.json").exists()) == (True, False)
     status, out, err = launching.launch("launch.judge", *words)
     assert status == 0, err
     keys = [json.loads(line)["key"] for line in answered() if line.endswith("}")]
-    assert (len(keys), len(set(keys))) == (30, 30)
+    assert (len(keys), len(set(keys))) == (questions, questions)
     (once,), (again,) = judgements.read_all(whole), judgements.read_all(killed)
     for label, metrics in once.models.items():
         for metric, groups in metrics.items():
             for group, entry in groups.items():
                 assert again.models[label][metric][group]["value"] == pytest.approx(entry["value"], rel=1e-4)
     status, out, err = launching.launch("launch.judge", *words)
-    assert (status, "all 30 responses are recorded: nothing to ask" in err) == (0, True), err
+    assert (status, f"all {questions} responses are recorded: nothing to ask" in err) == (0, True), err
 
 
 def test_a_hosted_judge_chooses_among_options(monkeypatch, source, tmp_path):
