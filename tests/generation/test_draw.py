@@ -13,7 +13,8 @@ import winobench
 from tests.expectations import raises
 from tests.generation import fakes
 from winobench.base.errors import InputError
-from winobench.generation.generate import Settings, draw_pictures
+from winobench.generation.generate import Generator, Settings, draw_pictures
+from winobench.runs import provenance
 
 SEEDS = (3, 1)
 
@@ -65,6 +66,56 @@ def test_what_is_on_disk_is_what_was_drawn(tmp_path):
     }
     again = winobench.read_pictures(tmp_path / "run")
     assert (again.records, again.models, again.prompts) == (run.records, run.models, run.prompts)
+
+
+# What happens to a finished run -> whether its next call loads the models, and how many images it generates.
+_AFTERWARDS = {
+    "nothing": (lambda folder, now: None, False, 0),
+    "another commit": (lambda folder, now: now.update(commit="2"), True, 0),
+    "uncommitted changes": (lambda folder, now: now.update(dirty=True), True, 0),
+    "changed files of a model": (lambda folder, now: now.update(files="2"), True, 0),
+    "files that nobody knows": (lambda folder, now: now.update(files=None), True, 0),
+    "a lost image": (lambda folder, now: (folder / "pictures/fake/3/00000.png").unlink(), True, 1),
+    "a damaged image": (lambda folder, now: _change_a_byte(folder / "pictures/fake/1/00002.png"), True, 1),
+    "lost records": (lambda folder, now: (folder / "drawn/part-0-00000.jsonl").unlink(), True, 6),
+    "lost prompts": (lambda folder, now: (folder / "drawn/prompts.jsonl").unlink(), True, 0),
+}
+
+
+def _change_a_byte(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("event", _AFTERWARDS)
+def test_a_finished_run_loads_nothing_where_nothing_has_changed(tmp_path, monkeypatch, event):
+    happen, loads, drawn = _AFTERWARDS[event]
+    now, loaded, folder = {"commit": "1", "dirty": False, "files": "1"}, [], tmp_path / "run"
+    monkeypatch.setattr(
+        provenance, "software", lambda: {"winobench": {name: now[name] for name in ("commit", "dirty")}}
+    )
+
+    def again():
+        loaded.clear()
+        pipeline = fakes.FakePipeline()
+
+        def load():
+            loaded.append(pipeline)
+            return pipeline
+
+        drawer = Generator("fake", "the fake", load, files=lambda: now["files"])
+        return draw_pictures([drawer], fakes.PROMPTS, folder, seeds=SEEDS, progress=False), pipeline
+
+    first, _ = again()
+    assert len(loaded) == 1
+    happen(folder, now)
+    found, pipeline = again()
+    assert (bool(loaded), len(pipeline.drawn)) == (loads, drawn)
+    assert found.records == first.records
+    if event not in ("uncommitted changes", "files that nobody knows"):  # what was made again is whole
+        again()
+        assert not loaded
 
 
 def test_a_sampler_that_stands_in_is_said(tmp_path, capsys):
