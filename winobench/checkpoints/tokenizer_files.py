@@ -21,6 +21,7 @@ from winobench.base.errors import InputError
 from winobench.base.files import write_text
 from winobench.base.texts import count_truncated, log_truncated
 from winobench.checkpoints import fast_tokenizers, sources
+from winobench.checkpoints.clip_tokenizer import CLIPTokenizer, takes
 
 _VOCABULARY_FILES = ("vocab.json", "merges.txt")
 _OTHER_FILES = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "tokenizer.json")
@@ -37,8 +38,6 @@ _LARGEST_ID = 10_000_000
 
 def read_clip_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder: str | None = None) -> Any:
     """Loads a CLIP tokenizer from a local folder or a hub id."""
-    import transformers
-
     source, purpose = sources.resolve(source), "so it has no CLIP tokenizer"
     names, needed = (*_OTHER_FILES, *_VOCABULARY_FILES), ("tokenizer.json", "vocab.json")
     folder, at = fast_tokenizers.find_files(source, names, needed, purpose, subfolder)
@@ -48,7 +47,7 @@ def read_clip_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
     _check_special_tokens(at["tokenizer_config.json"], at["special_tokens_map.json"])
     _check_ids(at["vocab.json"])
     with fast_tokenizers.reading(folder, "CLIP tokenizer"):
-        tokenizer = transformers.CLIPTokenizer.from_pretrained(folder, local_files_only=True)
+        tokenizer = _read(folder, at)
     longest = tokenizer.model_max_length
     if not isinstance(longest, int) or isinstance(longest, bool) or longest < _FEWEST_TOKENS:
         raise InputError(
@@ -59,6 +58,16 @@ def read_clip_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
     fast_tokenizers.check_kind(tokenizer, at["tokenizer.json"])
     _check_vocabulary(tokenizer, folder)
     return tokenizer
+
+
+def _read(folder: str, at: dict[str, str | None]) -> Any:
+    settings = [sources.read_json(path) for path in map(at.get, _OTHER_FILES[:2]) if path is not None]
+    if not any(map(at.get, _OTHER_FILES[2:])) and takes(settings, _SPECIAL_TOKENS):
+        special = {name: settings[0][name] for name in _SPECIAL_TOKENS}
+        return CLIPTokenizer(folder, *map(at.get, _VOCABULARY_FILES), special, settings[0]["model_max_length"])
+    import transformers
+
+    return transformers.CLIPTokenizer.from_pretrained(folder, local_files_only=True)
 
 
 def _check_special_tokens(*paths: str | None) -> None:
@@ -131,9 +140,12 @@ def check_size(tokenizer: Any, vocab_size: int, place: str) -> None:
 def clip_ids(tokenizer: Any, texts: Sequence[str], length: int) -> np.ndarray:
     """Texts as ids of a CLIP tokenizer, padded and truncated, int32 ``[num_texts, length]``. Logs truncated ones."""
     texts = [_with_all_vectors(tokenizer, text) for text in fast_tokenizers.checked(texts)]
-    encoded = tokenizer(texts, padding="max_length", truncation=True, max_length=length)
+    if isinstance(tokenizer, CLIPTokenizer):
+        encoded = tokenizer.padded(texts, length)
+    else:
+        encoded = tokenizer(texts, padding="max_length", truncation=True, max_length=length)
     log_truncated(count_truncated(encoded), len(texts), length)
-    return np.asarray(encoded["input_ids"], np.int32)
+    return np.array([encoding.ids for encoding in encoded.encodings], np.int32)
 
 
 def _with_all_vectors(tokenizer: Any, text: str) -> str:
