@@ -25,7 +25,7 @@ class Encoded(NamedTuple):
 
 
 class CLIPTokenizer:
-    """Gives the ids that transformers' class of this name gives, and becomes one once anything else is asked of it."""
+    """Gives the ids that transformers' class of this name gives, and becomes one at the first other use."""
 
     def __init__(self, folder: str, vocabulary: str, merges: str, special: dict[str, str], model_max_length: int):
         """Paths, the special tokens by transformers' names for them, and the length of the longest text."""

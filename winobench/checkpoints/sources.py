@@ -57,7 +57,7 @@ class Source(abc.ABC):
         return digest([found, {name: _version(name) for name in ("diffusers", "torch")}])
 
     def _folder(self) -> pathlib.Path | None:
-        """The folder on this machine with all files and no others; None where there is none."""
+        """The folder on this machine that has all files and no others, if any."""
         return None
 
     @abc.abstractmethod

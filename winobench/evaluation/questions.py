@@ -198,7 +198,7 @@ def _loaded(responder: Responder | Later) -> Responder:
 
 @dataclasses.dataclass(frozen=True)
 class _Asked:
-    """What is known of a run before any model is loaded."""
+    """A run, as far as it is known before a model is loaded."""
 
     settings: Asking
     tasks: Sequence[TextTask]
@@ -211,9 +211,9 @@ class _Asked:
         return {task.name: task.data_fingerprint(self.settings.data_dir, self.settings.limit) for task in self.tasks}
 
     def identity_like(self, there: Mapping[str, Any]) -> dict[str, Any]:
-        """The run's identity, if that of a finished run is right about what only loading or planning shows.
+        """The run's identity. A finished run's gives the parts that only loading or planning shows.
 
-        That follows from the rest: models from their files, and prompts from data, images, models and version.
+        They follow from the rest: models from their files, and prompts from data, images, models and version.
         """
 
         def fingerprint(responder: Responder | Later, name: str) -> Mapping[str, Any]:
