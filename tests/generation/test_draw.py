@@ -13,6 +13,8 @@ import winobench
 from tests.expectations import raises
 from tests.generation import fakes
 from winobench.base.errors import InputError
+from winobench.checkpoints import sources
+from winobench.generation import loading
 from winobench.generation.generate import Generator, Settings, draw_pictures
 from winobench.runs import provenance
 
@@ -116,6 +118,22 @@ def test_a_finished_run_loads_nothing_where_nothing_has_changed(tmp_path, monkey
     if event not in ("uncommitted changes", "files that nobody knows"):  # what was made again is whole
         again()
         assert not loaded
+
+
+def test_the_files_of_a_model_are_known(tiny_pipeline, tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "_TICK_NS", 0)
+    folder = shutil.copytree(tiny_pipeline, tmp_path / "model")
+
+    def files(**how):
+        (drawer,) = loading.make_drawers([str(folder)], settings=Settings(num_steps=2), **how)
+        return drawer.files()
+
+    first = files()
+    assert first == files() == files(dtype="bfloat16")  # which is part of the run's identity
+    assert len({first, files(allow_pickle=True), files(backend="native"), None}) == 4
+    path = folder / "unet" / "config.json"
+    path.write_text(path.read_text())
+    assert files() not in (first, None)
 
 
 def test_a_sampler_that_stands_in_is_said(tmp_path, capsys):
