@@ -73,6 +73,7 @@ def test_what_is_on_disk_is_what_was_drawn(tmp_path):
 # What happens to a finished run -> whether its next call loads the models, and how many images it generates.
 _AFTERWARDS = {
     "nothing": (lambda folder, now: None, False, 0),
+    "another command": (lambda folder, now: now.update(config={"model": "b"}), False, 0),
     "another commit": (lambda folder, now: now.update(commit="2"), True, 0),
     "uncommitted changes": (lambda folder, now: now.update(dirty=True), True, 0),
     "changed files of a model": (lambda folder, now: now.update(files="2"), True, 0),
@@ -107,7 +108,8 @@ def test_a_finished_run_loads_nothing_where_nothing_has_changed(tmp_path, monkey
             return pipeline
 
         drawer = Generator("fake", "the fake", load, files=lambda: now["files"])
-        return draw_pictures([drawer], fakes.PROMPTS, folder, seeds=SEEDS, progress=False), pipeline
+        how = {"seeds": SEEDS, "progress": False, "config": now.get("config")}
+        return draw_pictures([drawer], fakes.PROMPTS, folder, **how), pipeline
 
     first, _ = again()
     assert len(loaded) == 1

@@ -257,7 +257,9 @@ class _Run:
 
 def _is_finished(folder: run_folders.RunFolder, description: Mapping[str, Any], drawers: Sequence[Generator]) -> bool:
     """Whether a run of this description, by models whose files have not changed, has all images as they were drawn."""
-    if (there := lifecycle.finished_config(folder, description)) is None:
+    # Commands that want the same images for other purposes have other configs.
+    told = {name: value for name, value in description.items() if name != "config"}
+    if (there := lifecycle.finished_config(folder, told)) is None:
         return False
     try:
         for drawer in drawers:
