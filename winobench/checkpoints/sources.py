@@ -51,7 +51,7 @@ class Source(abc.ABC):
                     found.append([str(path), there.st_ino, there.st_size, there.st_mtime_ns, there.st_ctime_ns])
         except OSError:  # such as a file of the hub's cache that is gone
             return None
-        # What changes within one tick of a file system's clock cannot be told apart.
+        # Two changes within one tick of a file system's clock look alike.
         if not found or time.time_ns() - max(times[-1] for times in found) < _TICK_NS:
             return None
         return digest([found, {name: _version(name) for name in ("diffusers", "torch")}])

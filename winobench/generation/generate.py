@@ -152,7 +152,7 @@ class _Run:
 
     def draw(self, drawer: Generator) -> None:
         """Generates what is missing of one model, this process its part of it."""
-        files = drawer.files()  # before they are read: a change from then on is seen
+        files = drawer.files()  # before they are read, so that no later change is missed
         pipeline = holding.hold(drawer.load())
         drawn = self._settle(drawer, pipeline, files)
         ranges = parallel.broadcast_from_host0(lambda: self._missing(drawer))
@@ -257,7 +257,7 @@ class _Run:
 
 def _is_finished(folder: run_folders.RunFolder, description: Mapping[str, Any], drawers: Sequence[Generator]) -> bool:
     """Whether a run of this description, by models whose files have not changed, has all images as they were drawn."""
-    # Commands that want the same images for other purposes have other configs.
+    # Images do not depend on the rest of a command: another one may need the same.
     told = {name: value for name, value in description.items() if name != "config"}
     if (there := lifecycle.finished_config(folder, told)) is None:
         return False
@@ -267,7 +267,7 @@ def _is_finished(folder: run_folders.RunFolder, description: Mapping[str, Any], 
             if files is None or there["drawn"][drawer.label]["files"] != files:
                 return False
         run = image_runs.read_pictures(folder.path)
-    except (OSError, InputError, LookupError, TypeError):  # what is lost is drawn again
+    except (OSError, InputError, LookupError, TypeError):  # lost images are generated again
         return False
     return all(image_records.is_whole(folder.path, record) for record in run.records)
 

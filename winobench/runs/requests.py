@@ -160,7 +160,7 @@ class Later:
     """A responder that is loaded when it is needed, which a finished run does not."""
 
     kinds: frozenset[str]
-    files: str | None  # `winobench.checkpoints.sources.Source.state` of what is loaded, and how; None where unknown
+    files: str | None  # `winobench.checkpoints.sources.Source.state` of the model; None where unknown
     load: Callable[[], Responder]  # the same responder at each call
 
 
