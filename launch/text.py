@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import shlex
@@ -13,6 +14,7 @@ from winobench.base import json_files, options, registry
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 from winobench.runs import settings
+from winobench.runs.requests import Later
 
 from . import configuration, premise_pictures
 from .overrides import split
@@ -64,7 +66,7 @@ def main(
     runs, incomplete = [], []
     print_count(_without_data(config.tasks, config.data_dir))
     for (model, about_images), label in zip(checked, labels, strict=True):
-        responder = load_responder(config, model, api, about_pictures=about_images)
+        responder = _later(config, model, api, about_pictures=about_images)
         asked = _as_recorded(tasks, model)
         names = protocols.names(config.protocol, asked, responder.kinds, has)
         for protocol in names:
@@ -73,7 +75,7 @@ def main(
             chosen = [protocols.choose(task, protocol, responder.kinds, has) for task in asked]
             if captioner is None and any(one.needs == "captions" for one in chosen):
                 # The revision is the model's, not the captioner's.
-                captioner = load_responder(config, registry.resolve(config.captioner), api, about_pictures=True)
+                captioner = _later(config, registry.resolve(config.captioner), api, about_pictures=True)
             parts = [label] * (len(models) > 1) + [str(protocol)] * (len(names) > 1)
             results = questions.evaluate_questions(
                 responder,
@@ -187,6 +189,19 @@ def load_responder(
         sampling=_sampling(config) if about_pictures else None,
         **{name: config[name] for name in names},
     )
+
+
+def _later(
+    config: ml_collections.ConfigDict, model: ModelRef, api: dict[str, Any], *, about_pictures: bool
+) -> Responder | Later:
+    """A model that is loaded when it is needed. One that answers elsewhere is there at once."""
+    from winobench.responders import loading
+
+    load = functools.cache(lambda: load_responder(config, model, api, about_pictures=about_pictures))
+    kinds = loading.answered_kinds(model, about_pictures=about_pictures)
+    if kinds is None or not model.is_checkpoint:
+        return load()
+    return Later(kinds, loading.files_state(model), load)
 
 
 def _sampling(config: ml_collections.ConfigDict) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 import itertools
+import os
 import pathlib
+import time
 
 import huggingface_hub
 import pytest
@@ -205,3 +207,30 @@ def test_pointers_of_git_lfs_are_named(tmp_path, name):
     path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n")
     with raises("git-lfs-pointer", path.name, "git"):
         sources.resolve(tmp_path).find(name)
+
+
+@pytest.mark.parametrize("where", ["folder", "hub"])
+def test_the_state_changes_with_any_file(hub_cache, tmp_path, monkeypatch, where):
+    """Also where the size and the time of modification stay, which a copy may bring along."""
+    cache_repository(hub_cache, "owner/model", {"config.json": "{}", "unet/weights": "1234"})
+    folder = hub_cache / "models--owner--model" / "snapshots" / COMMIT
+    source = sources.resolve(folder if where == "folder" else "owner/model")
+    assert source.state() is None  # a file has just been written
+    now = time.time_ns() + 10**10
+    monkeypatch.setattr(time, "time_ns", lambda: now)
+    first, path = source.state(), folder / "unet" / "weights"
+    assert source.state() == first
+    times = path.stat()
+    path.write_text("1235")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (times.st_size, times.st_mtime_ns)
+    second = source.state()
+    (folder / "vae").mkdir()
+    (folder / "vae" / "weights").write_text("5")
+    assert len({first, second, source.state(), None}) == 4
+    (folder / "link").symlink_to(folder / "gone")
+    assert source.state() is None
+
+
+def test_the_state_of_what_is_not_here_is_unknown(hub_cache):
+    assert sources.resolve("owner/absent").state() is None

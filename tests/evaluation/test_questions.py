@@ -1,7 +1,9 @@
 """The flow of text tasks with a responder that follows a script: asked once, recorded, resumed, summarised."""
 
+import collections
 import dataclasses
 import json
+import pathlib
 
 import pytest
 
@@ -11,7 +13,8 @@ from tests.evaluation.text_fakes import PaidResponder, ScriptedResponder
 from tests.expectations import names, raises
 from winobench.base.errors import InputError
 from winobench.evaluation import questions
-from winobench.runs import responses
+from winobench.runs import provenance, responses
+from winobench.runs.requests import Later
 
 TASKS = (text_fakes.text_task(), text_fakes.text_task("shapes", pairs=2))
 NUM_QUESTIONS = 8  # those of the second task are among those of the first
@@ -83,6 +86,146 @@ def test_a_finished_run_asks_nothing_again(protocol, tmp_path):
     row = examples(tmp_path / "run", "colours")[0]
     assert (row["scores"] is not None) == (protocol == "scored")
     assert len(row["choices"]) == (3 if protocol == "voted" else 1)
+
+
+def _later(counts, files="1", **changes):
+    """The scripted responder, which is loaded when it is needed. Each loading and each question is counted."""
+
+    def load():
+        counts["responder"] += 1
+        return ScriptedResponder(**changes)
+
+    return Later(frozenset(text_fakes.KINDS), files, load)
+
+
+def _change_text(path, old, new):
+    content = path.read_text()
+    assert old in content
+    path.write_text(content.replace(old, new, 1))
+
+
+# What happens to a finished run -> whether its next call loads the model and the questions, and how many it asks.
+_AFTERWARDS = {
+    "nothing": (lambda folder, commit: None, False, 0),
+    "another commit": (lambda folder, commit: commit.update(commit="2"), True, 0),
+    "uncommitted changes": (lambda folder, commit: commit.update(dirty=True), True, 0),
+    "a lost part": (lambda folder, commit: (folder / "responses/part-0-00000.jsonl").unlink(), True, NUM_QUESTIONS),
+    "a damaged line": (lambda f, c: _change_text(f / "responses/part-0-00000.jsonl", '"raw":{', '"raw":'), True, 1),
+    "a damaged table": (lambda f, c: (f / "examples/colours.parquet").write_bytes(b"PAR1"), True, 0),
+    "lost results": (lambda folder, commit: (folder / "results.json").unlink(), True, 0),
+    "an incomplete answer": (
+        lambda folder, commit: _change_text(folder / "results.json", '"cut_off": 0', '"cut_off": 1'),
+        True,
+        0,
+    ),
+    "of an earlier version": (
+        lambda folder, commit: _change_text(folder / "config.json", '"recorded"', '"other"'),
+        True,
+        0,
+    ),
+}
+
+
+@pytest.fixture
+def commit(monkeypatch):
+    """The version that runs: one without uncommitted changes, whose tasks are winobench's own."""
+    found = {"commit": "1", "dirty": False}
+    monkeypatch.setattr(provenance, "software", lambda: {"winobench": dict(found)})
+    return found
+
+
+def _own_task(counts):
+    task = text_fakes.text_task()
+
+    def load(*args):
+        counts["questions"] += 1
+        return task.load(*args)
+
+    for function in (load, task.metrics):
+        function.__module__ = "winobench.tasks.fake"
+    return dataclasses.replace(task, load=load)
+
+
+@pytest.mark.parametrize("place", ["named", "usual"])
+@pytest.mark.parametrize("event", _AFTERWARDS)
+def test_a_finished_run_loads_nothing_where_nothing_has_changed(tmp_path, monkeypatch, commit, event, place):
+    monkeypatch.chdir(tmp_path)
+    happen, loads, asks = _AFTERWARDS[event]
+    counts = collections.Counter()
+    workdir, arguments = (tmp_path / "run" if place == "named" else None), {"tasks": [_own_task(counts)]}
+    first = run(_later(counts), workdir, **arguments)
+    assert (counts, first["asked"]) == ({"responder": 1, "questions": 1}, NUM_QUESTIONS)
+    happen(pathlib.Path(first["workdir"]), commit)
+    counts.clear()
+    again = run(_later(counts), workdir, **arguments)
+    assert counts == ({"responder": 1, "questions": 1} if loads else {})
+    assert again["asked"] == asks
+    names = ("tasks", "endings", "requests", "workdir")
+    assert [again[name] for name in names] == [first[name] for name in names]
+    if not loads:
+        assert again | {"asked": first["asked"]} == first
+    assert config(pathlib.Path(first["workdir"]))["status"] == "finished"
+    counts.clear()
+    if event != "uncommitted changes":  # what was made again is whole
+        run(_later(counts), workdir, **arguments)
+        assert counts == {}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"files": "2"},
+        {"files": None},
+        {"protocol": "scored"},
+        {"limit": 3},
+        {"data": "new"},
+        {"version": 2},
+        {"overwrite": True},
+        {"config": {"model": "b"}},
+    ],
+)
+def test_another_run_is_planned(tmp_path, monkeypatch, commit, changed):
+    """By the usual folder of a run, which another one does not share."""
+    monkeypatch.chdir(tmp_path)
+    counts = collections.Counter()
+    task = _own_task(counts)
+    how = {"config": {"model": "a"}}
+    run(_later(counts), None, [task], **how)
+    counts.clear()
+    changed = dict(changed)
+    files = changed.pop("files", "1")
+    of_task = {name: changed.pop(name) for name in ("version",) if name in changed}
+    if (data := changed.pop("data", None)) is not None:
+        of_task["data_fingerprint"] = lambda data_dir, limit: data
+    run(_later(counts, files), None, [dataclasses.replace(task, **of_task)], **{**how, **changed})
+    assert counts == {"responder": 1, "questions": 1}
+
+
+def test_a_loaded_model_is_known_by_its_fingerprint(tmp_path, commit):
+    counts = collections.Counter()
+    task = _own_task(counts)
+    run(ScriptedResponder(), tmp_path / "run", [task])
+    again = ScriptedResponder()
+    assert run(again, tmp_path / "run", [task])["asked"] == len(again.asked) == 0
+    assert counts == {"questions": 1}
+    with raises("another-run", "scorer.model"):
+        run(ScriptedResponder(seed=1), tmp_path / "run", [task])
+
+
+def test_a_finished_run_of_another_packages_task_is_judged_again(tmp_path, commit):
+    counts = collections.Counter()
+    for _ in range(2):
+        run(_later(counts), tmp_path / "run")
+    assert counts["responder"] == 2
+
+
+def test_a_finished_run_with_failed_calls_asks_again(tmp_path, commit):
+    counts = collections.Counter()
+    task = _own_task(counts)
+    run(_later(counts, failing=["fruit 1 "]), tmp_path / "run", [task])
+    assert run(_later(counts), tmp_path / "run", [task])["asked"] == 2
+    assert run(_later(counts), tmp_path / "run", [task])["asked"] == 0
+    assert counts["responder"] == 2
 
 
 def test_an_interrupted_run_goes_on(tmp_path):

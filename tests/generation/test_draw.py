@@ -13,7 +13,10 @@ import winobench
 from tests.expectations import raises
 from tests.generation import fakes
 from winobench.base.errors import InputError
-from winobench.generation.generate import Settings, draw_pictures
+from winobench.checkpoints import sources
+from winobench.generation import loading
+from winobench.generation.generate import Generator, Settings, draw_pictures
+from winobench.runs import provenance
 
 SEEDS = (3, 1)
 
@@ -65,6 +68,74 @@ def test_what_is_on_disk_is_what_was_drawn(tmp_path):
     }
     again = winobench.read_pictures(tmp_path / "run")
     assert (again.records, again.models, again.prompts) == (run.records, run.models, run.prompts)
+
+
+# What happens to a finished run -> whether its next call loads the models, and how many images it generates.
+_AFTERWARDS = {
+    "nothing": (lambda folder, now: None, False, 0),
+    "another command": (lambda folder, now: now.update(config={"model": "b"}), False, 0),
+    "another commit": (lambda folder, now: now.update(commit="2"), True, 0),
+    "uncommitted changes": (lambda folder, now: now.update(dirty=True), True, 0),
+    "changed files of a model": (lambda folder, now: now.update(files="2"), True, 0),
+    "files that nobody knows": (lambda folder, now: now.update(files=None), True, 0),
+    "a lost image": (lambda folder, now: (folder / "pictures/fake/3/00000.png").unlink(), True, 1),
+    "a damaged image": (lambda folder, now: _change_a_byte(folder / "pictures/fake/1/00002.png"), True, 1),
+    "lost records": (lambda folder, now: (folder / "drawn/part-0-00000.jsonl").unlink(), True, 6),
+    "lost prompts": (lambda folder, now: (folder / "drawn/prompts.jsonl").unlink(), True, 0),
+}
+
+
+def _change_a_byte(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("event", _AFTERWARDS)
+def test_a_finished_run_loads_nothing_where_nothing_has_changed(tmp_path, monkeypatch, event):
+    happen, loads, drawn = _AFTERWARDS[event]
+    now, loaded, folder = {"commit": "1", "dirty": False, "files": "1"}, [], tmp_path / "run"
+    monkeypatch.setattr(
+        provenance, "software", lambda: {"winobench": {name: now[name] for name in ("commit", "dirty")}}
+    )
+
+    def again():
+        loaded.clear()
+        pipeline = fakes.FakePipeline()
+
+        def load():
+            loaded.append(pipeline)
+            return pipeline
+
+        drawer = Generator("fake", "the fake", load, files=lambda: now["files"])
+        how = {"seeds": SEEDS, "progress": False, "config": now.get("config")}
+        return draw_pictures([drawer], fakes.PROMPTS, folder, **how), pipeline
+
+    first, _ = again()
+    assert len(loaded) == 1
+    happen(folder, now)
+    found, pipeline = again()
+    assert (bool(loaded), len(pipeline.drawn)) == (loads, drawn)
+    assert found.records == first.records
+    if event not in ("uncommitted changes", "files that nobody knows"):  # what was made again is whole
+        again()
+        assert not loaded
+
+
+def test_the_files_of_a_model_are_known(tiny_pipeline, tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "_TICK_NS", 0)
+    folder = shutil.copytree(tiny_pipeline, tmp_path / "model")
+
+    def files(**how):
+        (drawer,) = loading.make_drawers([str(folder)], settings=Settings(num_steps=2), **how)
+        return drawer.files()
+
+    first = files()
+    assert first == files() == files(dtype="bfloat16")  # which is part of the run's identity
+    assert len({first, files(allow_pickle=True), files(backend="native"), None}) == 4
+    path = folder / "unet" / "config.json"
+    path.write_text(path.read_text())
+    assert files() not in (first, None)
 
 
 def test_a_sampler_that_stands_in_is_said(tmp_path, capsys):

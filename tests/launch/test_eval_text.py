@@ -4,6 +4,7 @@ import functools
 import json
 import pathlib
 import re
+import shutil
 
 import pyarrow.parquet as pq
 import pytest
@@ -15,8 +16,11 @@ from tests.responders import api_server
 from tests.scorers import tiny_models
 from winobench.base import registry
 from winobench.base.errors import InputError
+from winobench.checkpoints import sources
 from winobench.report import published
+from winobench.responders import language_model
 from winobench.responders import loading as responder_loading
+from winobench.runs import provenance
 from winobench.scorers import loading
 from winobench.tasks import TEXT_TASKS
 
@@ -187,6 +191,24 @@ def test_bad_input_is_one_sentence_and_writes_nothing(spec, fields, message, tmp
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_a_finished_run_loads_no_model(tiny_language_model, tmp_path, monkeypatch):
+    """Until a file of the model changes: then the fingerprint tells that it is the same."""
+    folder, loaded = shutil.copytree(tiny_language_model, tmp_path / "model"), []
+    load = language_model.LanguageModel.from_pretrained
+    monkeypatch.setattr(
+        language_model.LanguageModel, "from_pretrained", lambda *a, **how: loaded.append(1) or load(*a, **how)
+    )
+    monkeypatch.setattr(provenance, "software", lambda: {"winobench": {"dirty": False}})
+    monkeypatch.setattr(sources, "_TICK_NS", 0)
+    fields = {"model": folder, "protocol": "zero_shot_options", "limit": 1, "tasks": "winoviz_mini_single"}
+    for times in (1, 1, 2, 2):
+        if times == 2 and len(loaded) == 1:
+            (folder / "config.json").write_text((folder / "config.json").read_text())
+        (place,) = run("winoviz", tmp_path / "run", **fields)
+        assert len(loaded) == times
+        assert results_of(place)["asked"] == (2 if times == 1 else 0)
+
+
 def test_models_of_one_kind_are_told_from_those_of_the_other():
     with pytest.raises(InputError, match=names("'qwen3-0.6b'")):
         loading.load_scorer("qwen3-0.6b")
@@ -201,8 +223,6 @@ def test_models_of_one_kind_are_told_from_those_of_the_other():
 
 
 def test_options_reach_the_model(tiny_language_model, monkeypatch):
-    from winobench.responders import language_model
-
     monkeypatch.setattr(language_model.LanguageModel, "from_pretrained", lambda *args, **options: (args, options))
     overrides = {"dtype": "bfloat16", "int8": "true", "batch_size": "3", "seed": "7", "model_parallel": "2"}
     overrides |= {"allow_pickle": "true"}

@@ -205,13 +205,13 @@ def test_texts_beyond_the_range_of_dynamic_scaling_are_refused():
     make_cache(CONFIG, 1, 33)
 
 
-def test_a_row_that_is_computed_for_nothing_changes_nothing(monkeypatch):
+def test_a_row_that_is_computed_for_nothing_changes_nothing(trace_for):
     """On TPUs single rows are two."""
     rows = jnp.asarray(np.random.default_rng(0).standard_normal((3, 1, 8)), jnp.float32)
     matrix = jnp.asarray(np.random.default_rng(1).standard_normal((3, 8, 5)), jnp.float32)
     expected = decoder._matmul(rows, matrix, jnp.float32)
     single = decoder._dense(rows[0], matrix[0], jnp.float32)
-    monkeypatch.setattr(parallel, "traced_device", lambda: parallel.Device("tpu"))
+    trace_for(parallel.Device("tpu"))
     assert decoder.with_spare_row(rows).shape == (3, 2, 8)
     assert decoder.with_spare_row(rows, axis=0) is rows
     np.testing.assert_allclose(decoder._matmul(rows, matrix, jnp.float32), expected, **CLOSE)

@@ -61,11 +61,11 @@ def test_gelu_of_tpus():
 
 
 @pytest.mark.parametrize(("dtype", "expected"), [(jnp.bfloat16, True), (jnp.float32, False)])
-def test_tpus_have_their_own_gelu(monkeypatch, dtype, expected):
+def test_tpus_have_their_own_gelu(trace_for, dtype, expected):
     """In bfloat16, and to its rounding of GELU and of the result."""
     product = 3 * jnp.asarray(np.random.default_rng(0).normal(size=(4, 64)), dtype)
     values, gate = np.split(np.float64(product), 2, axis=-1)
-    monkeypatch.setattr(parallel, "traced_device", lambda: parallel.Device("tpu", "TPU v5 lite"))
+    trace_for(parallel.Device("tpu", "TPU v5 lite"))
     text = str(jax.make_jaxpr(lambda x: fused_geglu.gated(x))(product))
     assert (" exp " in text and " erf" not in text) is expected
     exact = values * gate * scipy.special.ndtr(gate)
@@ -99,11 +99,11 @@ def test_what_it_takes(rows, inputs, outputs, dtype, capability, expected):
         (None, True, False, 0),
     ],
 )
-def test_where_it_is_taken(monkeypatch, device, alone, adapted, expected):
+def test_where_it_is_taken(monkeypatch, trace_for, device, alone, adapted, expected):
     """The layer gives the same with the kernel, and does without it on all but single NVIDIA GPUs."""
     called = []
     kernel = fused_geglu.fused
-    monkeypatch.setattr(parallel, "traced_device", lambda: device)
+    trace_for(device)
     monkeypatch.setattr(parallel, "runs_on_one_device", lambda: alone)
     monkeypatch.setattr(fused_geglu, "fused", lambda *a: called.append(1) or kernel(*a, True))
     layer = GEGLU(64, 64, dtype=jnp.bfloat16, param_dtype=jnp.float32, rngs=nnx.Rngs(0))

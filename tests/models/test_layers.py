@@ -44,9 +44,9 @@ class TestGroupNorm:
         np.testing.assert_allclose(np.sum(gradient * direction), (ahead - behind) / (2 * step), rtol=1e-4)
 
     @pytest.mark.parametrize("device", [None, parallel.Device("tpu", "TPU v5 lite")])
-    def test_statistics_in_bfloat16(self, monkeypatch, device):
+    def test_statistics_in_bfloat16(self, trace_for, device):
         """The spread of 8 around 300 is lost if sums are kept in bfloat16 (steps of 2 there)."""
-        monkeypatch.setattr(parallel, "traced_device", lambda: device)
+        trace_for(device)
         x = jnp.asarray(normal(1, 32, 32, 8) * 8 + 300, jnp.bfloat16)
         norm = layers.GroupNorm(2, 8, epsilon=1e-5, dtype=jnp.bfloat16, param_dtype=jnp.float32)
         y = norm(x)
@@ -57,9 +57,9 @@ class TestGroupNorm:
 
 
 @pytest.mark.parametrize("mean", [0, 100])
-def test_layer_norm_in_bfloat16_on_tpus(monkeypatch, mean):
+def test_layer_norm_in_bfloat16_on_tpus(trace_for, mean):
     """The variance of one pass is that of float64 to the rounding of the result."""
-    monkeypatch.setattr(parallel, "traced_device", lambda: parallel.Device("tpu", "TPU v5 lite"))
+    trace_for(parallel.Device("tpu", "TPU v5 lite"))
     norm = base.layer_norm(64, dtype=jnp.bfloat16, param_dtype=jnp.float32, rngs=nnx.Rngs(0))
     norm.scale[...], norm.bias[...] = normal(64), normal(64, seed=1)
     x = jnp.asarray(normal(5, 64, seed=2) * 2 + mean, jnp.bfloat16)

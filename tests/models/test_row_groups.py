@@ -29,8 +29,8 @@ V5E = parallel.Device("tpu", "TPU v5 lite")
         (None, True, 32, 20, 32),
     ],
 )
-def test_group_size(monkeypatch, device, alone, rows, mib, expected):
-    monkeypatch.setattr(parallel, "traced_device", lambda: device)
+def test_group_size(monkeypatch, trace_for, device, alone, rows, mib, expected):
+    trace_for(device)
     monkeypatch.setattr(parallel, "runs_on_one_device", lambda: alone)
     assert row_groups.group_size(rows, mib << 20) == expected
 

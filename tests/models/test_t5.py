@@ -64,10 +64,10 @@ def test_cached_decoding_equals_uncached(model):
     assert np.isfinite(empty).all()
 
 
-def test_a_row_that_is_computed_for_nothing_changes_nothing(model, monkeypatch):
+def test_a_row_that_is_computed_for_nothing_changes_nothing(model, trace_for):
     """On TPUs, the attention of a single token is computed with a row beside it."""
     expected, cached, _ = decoded(*nnx.split(model), IDS, MASK, PARTS, 13, DECODED)
-    monkeypatch.setattr(parallel, "traced_device", lambda: parallel.Device("tpu"))
+    trace_for(parallel.Device("tpu"))
     # Of another length, so that it is traced again.
     _, found, _ = decoded(*nnx.split(model), IDS, MASK, PARTS, 15, DECODED)
     np.testing.assert_allclose(found, cached, atol=1e-5 * np.abs(expected).max())

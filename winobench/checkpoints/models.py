@@ -24,7 +24,7 @@ from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.base.files import write_json
 from winobench.checkpoints import sources, weights
-from winobench.models import holding, lora
+from winobench.models import base, holding, lora
 from winobench.models.base import KeyTable
 
 Model = TypeVar("Model", bound=nnx.Module)
@@ -142,7 +142,8 @@ def as_dtype(dtype: Any) -> jnp.dtype:
 def abstract_model(cls: type[Model], config: Any, *, dtype: Any = jnp.float32, **options: Any) -> Model:
     """A network whose parameters are shapes and dtypes, without values: a full-size one takes a second."""
     key = jax.random.key(0)
-    return nnx.eval_shape(lambda: cls(config, dtype=dtype, param_dtype=dtype, rngs=_SameKey(key), **options))
+    with base.only_shapes():
+        return nnx.eval_shape(lambda: cls(config, dtype=dtype, param_dtype=dtype, rngs=_SameKey(key), **options))
 
 
 class _SameKey:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import importlib.metadata
 import os
 import pathlib
 import re
+import stat
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from winobench.base import hub, json_files, options, registry
 from winobench.base.errors import InputError
-from winobench.base.files import refuse_pointer, user_path
+from winobench.base.files import digest, refuse_pointer, user_path
 
 ADAPTER_CONFIG = "adapter_config.json"
 """The name of the config of peft's adapters."""
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_TICK_NS = 2 * 10**9  # the coarsest clock of a file system
 
 
 class Source(abc.ABC):
@@ -30,6 +34,31 @@ class Source(abc.ABC):
     @abc.abstractmethod
     def names(self, subfolder: str) -> list[str]:
         """Returns the names of the files in a subfolder (``""`` for the top) as far as they are known, sorted."""
+
+    def state(self) -> str | None:
+        """A digest of where the files are and when they changed. It changes with a file. None where that is unknown.
+
+        Reads no file: names, sizes and times tell. A time of change cannot be set, as the one of modification can.
+        """
+        folder = self._folder()
+        if folder is None:
+            return None
+        found = []
+        try:
+            for path in sorted(folder.rglob("*")):
+                there = path.stat()
+                if not stat.S_ISDIR(there.st_mode):
+                    found.append([str(path), there.st_ino, there.st_size, there.st_mtime_ns, there.st_ctime_ns])
+        except OSError:  # such as a file of the hub's cache that is gone
+            return None
+        # Two changes within one tick of a file system's clock look alike.
+        if not found or time.time_ns() - max(times[-1] for times in found) < _TICK_NS:
+            return None
+        return digest([found, {name: _version(name) for name in ("diffusers", "torch")}])
+
+    def _folder(self) -> pathlib.Path | None:
+        """The folder on this machine that has all files and no others, if any."""
+        return None
 
     @abc.abstractmethod
     def hint(self) -> str:
@@ -74,6 +103,9 @@ class LocalFolder(Source):
 
     def hint(self) -> str:
         return ""
+
+    def _folder(self) -> pathlib.Path:
+        return self.path.absolute()
 
     def __str__(self) -> str:
         return f"the folder {self.path}"
@@ -150,6 +182,10 @@ class HubRepository(Source):
             return "it is not in the local hub cache and HF_HUB_OFFLINE is set, so download it first"
         return "it is not in the local hub cache and the hub cannot be reached, so check the connection"
 
+    def _folder(self) -> pathlib.Path | None:
+        path = next(filter(None, map(self.find, ("model_index.json", "config.json"))), None)
+        return None if path is None else pathlib.Path(path).parent
+
     def _pin(self, path: str) -> None:
         _, _, inside = pathlib.Path(path).as_posix().rpartition("/snapshots/")
         if _COMMIT.fullmatch(commit := inside.partition("/")[0]):
@@ -217,6 +253,13 @@ def shorten(items: Iterable[str], limit: int = 4) -> str:
     items = list(items)
     rest = len(items) - limit
     return ", ".join(items[:limit]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _first_line(error: BaseException) -> str:

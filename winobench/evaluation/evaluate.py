@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from winobench import metrics, parallel
-from winobench.base import options, trackers
+from winobench.base import options, parquet_files, trackers
 from winobench.base import progress as progress_bars
 from winobench.base.errors import InputError
 from winobench.evaluation import contracts, gallery, importance, race, runner, sample_groups, summary
 from winobench.evaluation.sample_groups import SampleGroup
 from winobench.metrics import association, sample_mean
 from winobench.models import holding
-from winobench.runs import lifecycle, records
+from winobench.runs import error_parts, lifecycle, records
 from winobench.runs import settings as of_runs
 from winobench.runs.settings import Recording, Sampling, Scoring
 from winobench.scorers import base, samples
@@ -158,7 +158,12 @@ def _finished(
     def look() -> dict[str, Any] | None:
         if folder is None or not folder.results_path.exists():
             return None
-        return lifecycle.finished(folder, describe(identity, chosen))
+        return lifecycle.finished(folder, describe(identity, chosen), is_recorded)
+
+    def is_recorded(results: dict[str, Any]) -> bool:
+        for task in results["tasks"]:
+            parquet_files.metadata(folder.gallery_path / f"{task}.parquet")
+        return error_parts.num_recorded(folder.errors_path) >= results["passes"]
 
     results = parallel.broadcast_from_host0(look)
     if results is None:

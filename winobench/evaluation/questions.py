@@ -5,16 +5,18 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import pyarrow as pa
 
 from winobench import parallel
-from winobench.base import trackers
+from winobench.base import files, json_files, parquet_files, trackers
+from winobench.base import progress as progress_bars
 from winobench.base.errors import InputError
 from winobench.base.texts import LONGEST_PROMPT, check_texts
 from winobench.evaluation import contracts, protocols, question_images
@@ -28,6 +30,7 @@ from winobench.runs.requests import (
     FAILED,
     FINISHED,
     UNPARSABLE,
+    Later,
     Picture,
     Request,
     Responder,
@@ -57,21 +60,21 @@ class _Workload:
 
 
 def evaluate_questions(
-    responder: Responder,
+    responder: Responder | Later,
     tasks: str | Sequence[str | TextTask] = READY,
     workdir: str | os.PathLike[str] | None = None,
     settings: Asking = Asking(),
     recording: Recording = Recording(),
     pictures: Mapping[str, Sequence[Picture]] | None = None,
-    captioner: Responder | None = None,
+    captioner: Responder | Later | None = None,
     **more: Any,
 ) -> dict[str, Any]:
     """Evaluates a language model on text tasks and returns their numbers.
 
     Every request that the tasks need is made once, and every answer is on disk before anything reads it. A call with
     the same arguments continues where an earlier one was interrupted, and asks again only what has failed, or brought
-    an incomplete answer. Finished answers that a run in a neighbouring folder has recorded for the same request to the
-    same model are not requested again.
+    an incomplete answer. It returns at once where nothing is left to ask. Finished answers that a run in a neighbouring
+    folder has recorded for the same request to the same model are not requested again.
 
     No choice is read out of an incomplete answer (`winobench.runs.requests.ENDINGS`): it counts as one that
     cannot be read. A task without any finished answer has no numbers.
@@ -79,7 +82,7 @@ def evaluate_questions(
     Args:
       responder: answers. See `winobench.runs.requests.Responder`. It may also have ``cost(response)``, in dollars
         or None, ``log_attempts(path)`` with the file for its attempts, and ``bind(questions)`` with (id, requests) of
-        all questions of the tasks.
+        all questions of the tasks. Or a `winobench.runs.requests.Later`, which a finished run does not load.
       tasks: names, `TextTask` objects, or ``"ready"`` for every known text task whose data are there.
       workdir: the run's folder; ``runs/<name>-<hash of all that can change a number>`` by default.
       settings: the data, and the protocol.
@@ -112,9 +115,35 @@ def evaluate_questions(
     chosen = choose_tasks(tasks, data_dir, TEXT_TASKS)
     has = protocols.Available(pictures is not None, captioner is not None)
     chosen_protocols = {task.name: protocols.choose(task, protocol, responder.kinds, has) for task in chosen}
-    responder, captions = holding.hold(responder), None
+    if not any(one.needs == "captions" for one in chosen_protocols.values()):
+        captioner = None
+    if config is None:
+        config = dict(tasks=[task.name for task in chosen], protocol=protocol, data_dir=data_dir, limit=limit)
+    everybody = [responder, *([] if captioner is None else [captioner])]
+    # Hosted and recorded models compute nothing here.
+    is_here = not all(hasattr(one, "cost") or hasattr(one, "bind") for one in everybody)
+    states = [one.files if isinstance(one, Later) else None for one in everybody]
+    shown = {text: [one.sha256 for one in some] for text, some in (pictures or {}).items()}
+
+    def describe(identity: Mapping[str, Any], **planned: Any) -> dict[str, Any]:
+        return lifecycle.described(
+            identity,
+            kind=type(responder).__name__,
+            model=recording.model,
+            config=config,
+            versions=lifecycle.versions_of(identity, on_this_machine=is_here),
+            **planned,
+            pictures=None if pictures is None else files.digest(shown),
+            files=states,
+        )
+
+    asked = _Asked(settings, chosen, chosen_protocols, responder, captioner)
+    if (found := _finished(asked, describe, workdir, recording)) is not None:
+        return found
+    responder, captions = holding.hold(_loaded(responder)), None
     fingerprint = dict(responder.fingerprint())
-    if captioner is not None and any(one.needs == "captions" for one in chosen_protocols.values()):
+    if captioner is not None:
+        captioner = _loaded(captioner)
         captions = question_images.Captions(captioner)
     failed: dict[str, InputError] = {}
     workloads = []
@@ -130,21 +159,9 @@ def evaluate_questions(
         raise lifecycle.unusable(failed)
     _bind(responder, workloads, data_dir, limit)
     identity = _identity(settings, workloads, fingerprint, captions)
-    if config is None:
-        config = dict(tasks=[task.name for task in chosen], protocol=protocol, data_dir=data_dir, limit=limit)
-    everybody = [responder, *([captioner] if captions is not None else [])]
+    description = describe(identity, total=len({key for one in workloads for keys in one.keys for key in keys}))
+    everybody = [responder, *([] if captioner is None else [captioner])]
     paid = any(hasattr(one, "cost") for one in everybody)
-    # Hosted and recorded models compute nothing here.
-    is_here = not all(hasattr(one, "cost") or hasattr(one, "bind") for one in everybody)
-    versions = lifecycle.versions_of(identity, on_this_machine=is_here)
-    description = lifecycle.described(
-        identity,
-        kind=type(responder).__name__,
-        model=recording.model,
-        config=config,
-        versions=versions,
-        total=len({key for one in workloads for keys in one.keys for key in keys}),
-    )
     folder = lifecycle.folder_for(workdir, recording.name, identity, records.RESPONSES)
     folder.open(description, overwrite=recording.overwrite)
     store = responses.ResponseStore(folder.records_path, seconds_between_syncs=0.0 if paid else _SECONDS_BETWEEN_SYNCS)
@@ -165,12 +182,97 @@ def evaluate_questions(
         workloads, asked_of = _ask(responder, captions, workloads, fingerprint, store, answers, **how)
         results = _results(workloads, answers, folder, failed, identity["protocol"])
         requests = sum(len(wanted) for _, wanted in asked_of)
-        results |= {"config": config, "versions": versions, "requests": requests, "asked": answers.asked}
+        results |= {"config": config, "versions": description["versions"]}
+        results |= {"requests": requests, "asked": answers.asked}
         results["seconds"] = round(answers.seconds + time.monotonic() - started, 3)
         results |= _spent(asked_of, answers)
         records.write_json(folder.results_path, results)
         lifecycle.report_results(watch, results)
+        description["recorded"] = len(store)
     return {**results, "workdir": str(folder.path)}
+
+
+def _loaded(responder: Responder | Later) -> Responder:
+    return responder.load() if isinstance(responder, Later) else responder
+
+
+@dataclasses.dataclass(frozen=True)
+class _Asked:
+    """A run, as far as it is known before a model is loaded."""
+
+    settings: Asking
+    tasks: Sequence[TextTask]
+    protocols: Mapping[str, Protocol]
+    responder: Responder | Later
+    captioner: Responder | Later | None
+
+    @functools.cached_property
+    def _data(self) -> dict[str, str]:
+        return {task.name: task.data_fingerprint(self.settings.data_dir, self.settings.limit) for task in self.tasks}
+
+    def identity_like(self, there: Mapping[str, Any]) -> dict[str, Any]:
+        """The run's identity. A finished run's gives the parts that only loading or planning shows.
+
+        They follow from the rest: models from their files, and prompts from data, images, models and version.
+        """
+
+        def fingerprint(responder: Responder | Later, name: str) -> Mapping[str, Any]:
+            return there[name] if isinstance(responder, Later) else holding.hold(responder).fingerprint()
+
+        return {
+            **of_runs.described(self.settings),
+            "protocol": {name: protocol.name for name, protocol in self.protocols.items()},
+            "scorer": fingerprint(self.responder, "scorer"),
+            "tasks": {
+                task.name: {
+                    "version": task.version,
+                    "data": self._data[task.name],
+                    "prompts": there["tasks"][task.name]["prompts"],
+                }
+                for task in self.tasks
+            },
+            **({} if self.captioner is None else {"captioner": fingerprint(self.captioner, "captioner")}),
+        }
+
+
+def _finished(
+    asked: _Asked,
+    describe: Callable[[Mapping[str, Any]], dict[str, Any]],
+    workdir: str | os.PathLike[str] | None,
+    recording: Recording,
+) -> dict[str, Any] | None:
+    """The results of a run that has nothing left to ask, which need no model and no plan; None of any other run."""
+    models = [asked.responder, *([] if asked.captioner is None else [asked.captioner])]
+    is_known = all(not isinstance(one, Later) or one.files is not None for one in models)
+    # The code of tasks that are not winobench's may have changed.
+    is_own = all(of.__module__.startswith("winobench.") for task in asked.tasks for of in (task.load, task.metrics))
+    if recording.overwrite or not is_known or not is_own:
+        return None
+    for folder in lifecycle.folders_named(workdir, recording.name, records.RESPONSES):
+        try:
+            description = describe(asked.identity_like(json_files.load(folder.config_path)["identity"]))
+        except (OSError, ValueError, LookupError, TypeError):  # planning reports it
+            continue
+        results = lifecycle.finished(folder, description, functools.partial(_is_recorded, asked, folder))
+        if results is None:
+            continue
+        if recording.progress:
+            total = results["requests"]
+            progress_bars.say(f"finished before: all {total:,} responses are recorded in {folder.path}")
+        with lifecycle.watched(recording, folder, description, "requests") as watch:
+            lifecycle.report_results(watch, results)
+        return {**results, "asked": 0, "workdir": str(folder.path)}
+    return None
+
+
+def _is_recorded(asked: _Asked, folder: records.RunFolder, results: Mapping[str, Any]) -> bool:
+    """Whether no call has failed or brought an incomplete answer, and the folder has all responses and images."""
+    if results["failed_calls"] or any(of[end] for of in results["endings"].values() for end in ENDINGS[1:]):
+        return False
+    for name, protocol in asked.protocols.items():
+        if protocol.needs:
+            parquet_files.metadata(folder.gallery_path / f"{name}.parquet")
+    return responses.num_recorded(folder.records_path) >= json_files.load(folder.config_path)["recorded"]
 
 
 def _identity(
@@ -280,7 +382,7 @@ def _results(
 def _check_arguments(responder: Any, workdir: Any, settings: Asking) -> None:
     """Checks the kinds of arguments, and that no other process runs the program."""
     lacking = [name for name in ("kinds", "fingerprint", "ask", "read") if not hasattr(responder, name)]
-    if lacking:
+    if lacking and not isinstance(responder, Later):
         raise InputError(
             f"the responder is a {type(responder).__name__}, which has no {lacking[0]}: give a language model, such as"
             " winobench.responders.loading.load_responder makes",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
@@ -227,19 +228,15 @@ def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray], threshol
         outcomes, headline = metric(scores, [question.target for question in questions]), metric.headline
     columns = {
         "id": pa.array([question.id for question in questions], pa.string()),
-        "groups": pa.array([list(question.groups) for question in questions], pa.list_(pa.string())),
-        "images": pa.array(
-            [[plan.image_hashes[image] for image in question.images] for question in questions], pa.list_(pa.string())
-        ),
-        "texts": pa.array(
-            [[plan.texts[text] for text in question.texts] for question in questions], pa.list_(pa.string())
-        ),
+        "groups": _lists([question.groups for question in questions]),
+        "images": _lists([question.images for question in questions], plan.image_hashes),
+        "texts": _lists([question.texts for question in questions], plan.texts),
         "target": pa.array([question.target for question in questions], pa.int32()),
-        "scores": pa.array([matrix.tolist() for matrix in scores], pa.list_(pa.list_(pa.float64()))),
+        "scores": _matrices(scores),
         "prediction": _predictions(questions, scores),
         "correct": pa.array(outcomes[headline].correct) if headline else pa.nulls(len(questions), pa.bool_()),
         "tie": pa.array(outcomes[headline].tie) if headline else pa.nulls(len(questions), pa.bool_()),
-        "terms": pa.array([[term.name for term in plan.terms[task.name]]] * len(questions), pa.list_(pa.string())),
+        "terms": _lists([[term.name for term in plan.terms[task.name]]] * len(questions)),
     }
     if task.is_rated:
         columns["ratings"] = pa.array([list(question.ratings) for question in questions], pa.list_(pa.float64()))
@@ -249,6 +246,28 @@ def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray], threshol
             columns[f"correct_{column}"] = pa.array(outcome.correct)
             columns[f"tie_{column}"] = pa.array(outcome.tie)
     return pa.table(columns)
+
+
+# Lists of lists would be millions of objects, through which Python's garbage collector looks again and again.
+
+
+def _lists(rows: Sequence[Sequence[Any]], names: Sequence[str] | None = None) -> pa.Array:
+    """A list of texts a row: its values, or the names of these numbers."""
+    values = itertools.chain.from_iterable(rows)
+    texts = pa.array(list(values) if names is None else [names[value] for value in values], pa.string())
+    return pa.ListArray.from_arrays(_offsets([len(row) for row in rows]), texts)
+
+
+def _matrices(scores: Sequence[np.ndarray]) -> pa.Array:
+    """A list of lists of float64 a matrix."""
+    shapes = np.array([matrix.shape for matrix in scores], np.int64).reshape(-1, 2)
+    values = np.concatenate([matrix.ravel() for matrix in scores]) if len(scores) else np.empty(0)
+    rows = pa.ListArray.from_arrays(_offsets(np.repeat(shapes[:, 1], shapes[:, 0])), pa.array(values, pa.float64()))
+    return pa.ListArray.from_arrays(_offsets(shapes[:, 0]), rows)
+
+
+def _offsets(lengths: Sequence[int] | np.ndarray) -> pa.Array:
+    return pa.array(np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), pa.int32())
 
 
 def _predictions(questions: Sequence[Question], scores: Sequence[np.ndarray]) -> pa.Array:

@@ -56,6 +56,7 @@ class Generator:
     dtype: str = "float32"
     lora: Mapping[str, Any] | None = None  # name, sha256, scale
     more: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # such as ``revision``, as JSON values
+    files: Callable[[], str | None] = lambda: None  # `Source.state` of all that ``load`` reads; None where unknown
 
     def identity(self) -> dict[str, Any]:
         """Its part of a run's identity. Its fingerprint is known once it is loaded."""
@@ -122,6 +123,10 @@ def draw_pictures(
             versions={**provenance.software(), "device": provenance.devices()},
         )
         description = {"kind": image_runs.KIND, "layout": image_runs.LAYOUT, **described}
+        if parallel.broadcast_from_host0(lambda: not overwrite and _is_finished(folder, description, drawers)):
+            if progress and parallel.is_main_process():
+                progress_bars.say(f"finished before: all images are in {folder.path}")
+            return image_runs.read_pictures(folder.path)
         description["drawn"] = {} if overwrite else _drawn_before(folder)
         parallel.broadcast_from_host0(lambda: folder.open(description, overwrite=overwrite))
         with lifecycle.recording(folder, description, folder.has_records):
@@ -147,8 +152,9 @@ class _Run:
 
     def draw(self, drawer: Generator) -> None:
         """Generates what is missing of one model, this process its part of it."""
+        files = drawer.files()  # before they are read, so that no later change is missed
         pipeline = holding.hold(drawer.load())
-        drawn = self._settle(drawer, pipeline)
+        drawn = self._settle(drawer, pipeline, files)
         ranges = parallel.broadcast_from_host0(lambda: self._missing(drawer))
         missing = [(seed, number) for seed, first, end in ranges for number in range(first, end)]
         mine = missing[parallel.process_slice(len(missing), parallel.process_number(), parallel.num_processes())]
@@ -161,7 +167,7 @@ class _Run:
         """Images that the devices of this process generate at once."""
         return self.batch_size * len(jax.local_devices())
 
-    def _settle(self, drawer: Generator, pipeline: Pipeline) -> dict[str, Any]:
+    def _settle(self, drawer: Generator, pipeline: Pipeline, files: str | None) -> dict[str, Any]:
         """Records the fingerprint and settings of a loaded model. Refuses another model than before."""
         size = pipeline.check_image_size(self.settings.image_size)
         own = pipeline.drawing_identity(self.settings.guidance_scale, self.settings.sampler)
@@ -178,13 +184,13 @@ class _Run:
         if any(other != first for other in others):
             raise InputError(f"the processes have loaded different models {drawer.name!r}: start all alike")
         before = self.description["drawn"].get(drawer.label)
-        if before is not None and before != drawn:
+        if before is not None and {name: before.get(name) for name in drawn} != drawn:
             raise InputError(
                 f"the model {drawer.name!r} is not the one that has generated in {self.folder.path} (its fingerprint or"
                 " settings differ): choose another --workdir, or --overwrite to delete its images and start again",
                 code="another-run",
             )
-        self.description["drawn"][drawer.label] = drawn
+        self.description["drawn"][drawer.label] = drawn | {"files": files}
         if parallel.is_main_process():
             self.folder.describe(self.description)
         return drawn
@@ -247,6 +253,23 @@ class _Run:
             batch_size=self._at_once,
             image_size=self.settings.image_size,
         )
+
+
+def _is_finished(folder: run_folders.RunFolder, description: Mapping[str, Any], drawers: Sequence[Generator]) -> bool:
+    """Whether a run of this description, by models whose files have not changed, has all images as they were drawn."""
+    # Images do not depend on the rest of a command: another one may need the same.
+    told = {name: value for name, value in description.items() if name != "config"}
+    if (there := lifecycle.finished_config(folder, told)) is None:
+        return False
+    try:
+        for drawer in drawers:
+            files = drawer.files()
+            if files is None or there["drawn"][drawer.label]["files"] != files:
+                return False
+        run = image_runs.read_pictures(folder.path)
+    except (OSError, InputError, LookupError, TypeError):  # lost images are generated again
+        return False
+    return all(image_records.is_whole(folder.path, record) for record in run.records)
 
 
 def _drawn_before(folder: run_folders.RunFolder) -> dict[str, Any]:

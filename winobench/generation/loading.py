@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from winobench.base import options, registry
 from winobench.base.errors import InputError
+from winobench.base.files import digest
 from winobench.generation.generate import Generator, Settings
 from winobench.scorers import loading as scorers
 
@@ -84,8 +85,17 @@ def make_drawers(
             scale = "" if lora_scale == 1 else f" x {lora_scale:g}"
             label, name = f"{label}+{lora_labels[lora]}", f"{name} + {lora_labels[lora]}{scale}"
         named_more = {key: value for key, value in more.items() if value}
-        drawers.append(Generator(label, name, load, dtype, of_lora, named_more))
+        files = functools.partial(_files, refs[model], [backend, allow_pickle], is_known=not words)
+        drawers.append(Generator(label, name, load, dtype, of_lora, named_more, files))
     return drawers
+
+
+def _files(ref: registry.ModelRef, how: Any, *, is_known: bool) -> str | None:
+    """The state of a pipeline's files, without its LoRA, whose content is part of the identity."""
+    from winobench.checkpoints import sources
+
+    state = sources.resolve(ref.source, revision=ref.revision).state() if is_known else None
+    return None if state is None else digest([state, how])
 
 
 def load_pipeline(

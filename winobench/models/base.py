@@ -5,9 +5,11 @@ Compute dtype (``dtype``) and parameter dtype (``param_dtype``) are separate eve
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import jax
@@ -17,7 +19,25 @@ from flax import nnx
 from winobench.models.config import NetworkConfig
 from winobench.models.functional import is_rounded_on_tpu
 
-KERNEL_INIT = nnx.initializers.variance_scaling(1.0 / 3.0, "fan_in", "uniform")
+_UNIFORM = nnx.initializers.variance_scaling(1.0 / 3.0, "fan_in", "uniform")
+_only_shapes = contextvars.ContextVar("only_shapes", default=False)
+
+
+def kernel_init(key: jax.Array, shape: Sequence[int], dtype: Any = jnp.float32) -> jax.Array:
+    """The values of new kernels. Zeros inside of `only_shapes`."""
+    return jnp.zeros(shape, dtype) if _only_shapes.get() else _UNIFORM(key, shape, dtype)
+
+
+@contextlib.contextmanager
+def only_shapes() -> Iterator[None]:
+    """Around the tracing of new networks whose values do not matter: random ones take as long as all else."""
+    token = _only_shapes.set(True)
+    try:
+        yield
+    finally:
+        _only_shapes.reset(token)
+
+
 """Torch's default, uniform within 1 / sqrt(fan_in): training starts where the published training code starts."""
 
 
@@ -130,7 +150,7 @@ def embedding(count: int, width: int, *, deviation: float = 0.02, **kwargs: Any)
 def linear(inputs: int, outputs: int, *, bias: bool = True, dtype: Any, param_dtype: Any, rngs: nnx.Rngs) -> nnx.Linear:
     """A dense layer on the last axis; ``kernel`` is [inputs, outputs]."""
     return nnx.Linear(
-        inputs, outputs, use_bias=bias, kernel_init=KERNEL_INIT, dtype=dtype, param_dtype=param_dtype, rngs=rngs
+        inputs, outputs, use_bias=bias, kernel_init=kernel_init, dtype=dtype, param_dtype=param_dtype, rngs=rngs
     )
 
 

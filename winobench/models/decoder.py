@@ -45,8 +45,7 @@ def with_spare_row(rows: jax.Array, axis: int = -2) -> jax.Array:
     XLA leaves a single row to the TPU's vector unit: by the compiler's cycles, a token's attention to 1,791 slots then
     takes three times as long.
     """
-    device = parallel.traced_device()
-    if rows.shape[axis] > 1 or device is None or device.platform != "tpu":
+    if rows.shape[axis] > 1 or not parallel.is_traced_for("tpu"):
         return rows
     return jnp.concatenate([rows, jnp.zeros_like(rows)], axis=axis)
 

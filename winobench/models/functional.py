@@ -60,5 +60,4 @@ def precision(dtype: Any) -> contextlib.AbstractContextManager[Any]:
 
 def is_rounded_on_tpu(dtype: Any) -> bool:
     """Whether arrays of a dtype are bfloat16, and their function is traced for a TPU: some have a faster form there."""
-    device = parallel.traced_device()
-    return device is not None and device.platform == "tpu" and jnp.dtype(dtype) == jnp.bfloat16
+    return parallel.is_traced_for("tpu") and jnp.dtype(dtype) == jnp.bfloat16

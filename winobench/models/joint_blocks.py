@@ -266,7 +266,7 @@ _in_one_kernel.defvjp(_forward, _backward)
 
 def _one_kernel_takes(streams: Sequence[Stream], heads: int) -> bool:
     """Whether the program is of one TPU, or a TPU's part of one, and the kernel takes all queries."""
-    if not _runs_on_tpu() or not parallel.runs_on_one_device():
+    if not parallel.is_traced_for("tpu") or not parallel.runs_on_one_device():
         return False
     query = streams[0].parts[0]
     keys = [stream.parts[1].shape[1] for stream in streams]
@@ -275,11 +275,6 @@ def _one_kernel_takes(streams: Sequence[Stream], heads: int) -> bool:
         packed_attention.takes(stream.parts[0].shape[1], keys, heads, query.shape[2] // heads, query.dtype, **how)
         for stream in streams
     )
-
-
-def _runs_on_tpu() -> bool:
-    device = parallel.traced_device()
-    return device is not None and device.platform == "tpu"
 
 
 def of_parts(layer: nnx.Module, *parts: jax.Array) -> jax.Array:
@@ -291,7 +286,7 @@ def of_parts(layer: nnx.Module, *parts: jax.Array) -> jax.Array:
         return layer(*parts)
     if type(layer) is not nnx.Linear or not parallel.runs_on_one_device():
         return layer(jnp.concatenate(parts, axis=-1))
-    if _runs_on_tpu():
+    if parallel.is_traced_for("tpu"):
         # XLA would otherwise compute the layers that make a part within this one's product, at half their rate.
         parts = jax.lax.optimization_barrier(parts)
     kernels = jnp.split(layer.kernel[...].astype(layer.dtype), np.cumsum([part.shape[-1] for part in parts])[:-1])

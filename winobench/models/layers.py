@@ -12,7 +12,7 @@ import numpy as np
 from flax import nnx
 
 from winobench.models import functional, winograd
-from winobench.models.base import KERNEL_INIT, linear
+from winobench.models.base import kernel_init, linear
 
 
 def _call(block: nnx.Module, *inputs: Any) -> Any:
@@ -51,7 +51,7 @@ class Conv2d(nnx.Module):
         self.padding = ((padding, padding), (padding, padding)) if isinstance(padding, int) else padding
         self.dtype = kwargs["dtype"]
         shape = (kernel_size, kernel_size, inputs, outputs)
-        self.kernel = nnx.Param(KERNEL_INIT(kwargs["rngs"].params(), shape, kwargs["param_dtype"]))
+        self.kernel = nnx.Param(kernel_init(kwargs["rngs"].params(), shape, kwargs["param_dtype"]))
         self.bias = nnx.Param(jnp.zeros((outputs,), kwargs["param_dtype"])) if bias else None
 
     def __call__(self, x: jax.Array) -> jax.Array:

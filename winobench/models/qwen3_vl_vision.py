@@ -16,7 +16,7 @@ from flax import nnx
 
 from winobench.models import clip, decoder
 from winobench.models.attention import dot_product_attention
-from winobench.models.base import KERNEL_INIT, embedding, layer_norm, linear, parameter
+from winobench.models.base import embedding, kernel_init, layer_norm, linear, parameter
 from winobench.models.qwen3_vl_config import ROPE_THETA, Qwen3VLVisionConfig
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Qwen3VLPatchProjection(nnx.Module):
     def __init__(self, config: Qwen3VLVisionConfig, **kwargs: Any):
         self.dtype = kwargs["dtype"]
         shape = (config.temporal_patch_size, config.patch_size, config.patch_size, 3, config.hidden_size)
-        self.kernel = parameter(*shape, init=KERNEL_INIT, **kwargs)
+        self.kernel = parameter(*shape, init=kernel_init, **kwargs)
         self.bias = nnx.Param(jnp.zeros((config.hidden_size,), kwargs["param_dtype"]))
 
     def __call__(self, pixels: jax.Array) -> jax.Array:

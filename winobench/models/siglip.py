@@ -16,7 +16,7 @@ from flax import nnx
 
 from winobench.models import base, clip, layers
 from winobench.models.attention import dot_product_attention
-from winobench.models.base import KERNEL_INIT, KeyTable, Network, layer_norm, linear
+from winobench.models.base import KeyTable, Network, kernel_init, layer_norm, linear
 from winobench.models.clip_model import unit
 from winobench.models.config import NetworkConfig
 
@@ -144,7 +144,7 @@ class SiglipPoolingAttention(nnx.Module):
         self.heads = config.num_attention_heads
         self.dtype = kwargs["dtype"]
         # Those of queries, keys and values, one below the other.
-        self.in_proj_weight = base.parameter(3 * width, width, init=KERNEL_INIT, **kwargs)
+        self.in_proj_weight = base.parameter(3 * width, width, init=kernel_init, **kwargs)
         self.in_proj_bias = nnx.Param(jnp.zeros((3 * width,), kwargs["param_dtype"]))
         self.out_proj = linear(width, width, **kwargs)
 

@@ -52,16 +52,11 @@ class ResnetBlock2D(nnx.Module):
         y = self.conv1(jax.nn.silu(self.norm1(x)))
         added = None if self.time_emb_proj is None else self.time_emb_proj(jax.nn.silu(time))
         y = self.conv2(jax.nn.silu(self.norm2(y, added)))
-        if self.conv_shortcut is not None and len(parts) > 1 and _runs_on_gpu():
+        if self.conv_shortcut is not None and len(parts) > 1 and parallel.is_traced_for("gpu"):
             # Products that add to what is there: what the norm reads as one need not be written down as one for them.
             return self.conv_shortcut.added_to(y, parts) / self.output_scale
         shortcut = x if self.conv_shortcut is None else self.conv_shortcut(x)
         return (shortcut + y) / self.output_scale
-
-
-def _runs_on_gpu() -> bool:
-    device = parallel.traced_device()
-    return device is not None and device.platform == "gpu"
 
 
 class Downsample2D(nnx.Module):
@@ -106,7 +101,7 @@ class GEGLU(nnx.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         """x [..., inputs] -> [..., outputs], as one kernel where there is one (`winobench.models.fused_geglu`)."""
         # An adapted layer has its own product next to this one.
-        if _runs_on_gpu() and parallel.runs_on_one_device() and type(self.proj) is nnx.Linear:
+        if parallel.is_traced_for("gpu") and parallel.runs_on_one_device() and type(self.proj) is nnx.Linear:
             capability = parallel.compute_capability(parallel.traced_device().kind)
             arrays = tuple(jnp.asarray(a, self.proj.dtype) for a in (x, self.proj.kernel[...], self.proj.bias[...]))
             if fused_geglu.takes(*arrays[:2], capability):

@@ -34,6 +34,12 @@ def traced_device() -> Device | None:
     return None if device is None else Device(device.platform, device.device_kind)
 
 
+def is_traced_for(platform: str) -> bool:
+    """Whether the function is being traced for devices of this platform (cpu, gpu, tpu). False without a mesh."""
+    device = traced_device()
+    return device is not None and device.platform == platform
+
+
 def in_words(mesh: Mesh) -> str:
     """The devices of a mesh for a person, such as ``2 x cpu`` or ``1 x NVIDIA H100 80GB HBM3``."""
     counts = collections.Counter(device.device_kind for device in mesh.devices.flat)

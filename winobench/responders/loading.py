@@ -108,6 +108,13 @@ def load_responder(
     return encoder.from_pretrained(ref.source, dtype, revision=ref.revision, **how)
 
 
+def files_state(model: ModelRef) -> str | None:
+    """`Source.state` of a checkpoint that answers questions."""
+    from winobench.checkpoints import sources
+
+    return sources.resolve(model.source, revision=model.revision).state()
+
+
 def resolve(model: str | ModelRef, *, about_pictures: bool = False, revision: str | None = None) -> ModelRef:
     """As `registry.resolve`, with small files: one of ``ANSWERS``, ``HOSTED``, ``RECORDED`` or ``PLUGGED_IN``."""
     ref = check_responder_name(model, about_pictures=about_pictures, revision=revision)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import glob
 import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping
@@ -15,8 +16,11 @@ from winobench import parallel
 from winobench.base import json_files, parquet_files, trackers
 from winobench.base import progress as progress_bars
 from winobench.base.errors import InputError
-from winobench.runs import error_parts, provenance, records, run_tables
+from winobench.runs import provenance, records, run_tables
 from winobench.runs.settings import Recording
+
+# What readers raise for files that are not a finished run's. The run itself reports it.
+_OF_ANOTHER_RUN = (OSError, ValueError, LookupError, TypeError, parquet_files.DamagedError)
 
 FINISHED = "finished"
 """``status`` in the ``config.json`` of a run that has all its numbers."""
@@ -65,8 +69,21 @@ def folder_for(
     return records.RunFolder(workdir, kind)
 
 
-def finished(folder: records.RunFolder, description: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The results of a run that has finished as it is described now, all of whose files are whole; None otherwise.
+def folders_named(workdir: str | os.PathLike | None, name: str, kind: str) -> list[records.RunFolder]:
+    """The folders that `folder_for` may give, of runs that are there: one that is named, or several of any identity."""
+    if workdir is not None:
+        return [records.RunFolder(workdir, kind)]
+    found = []
+    for path in sorted(pathlib.Path("runs").glob(f"{glob.escape(name)}-*")):
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+            identity = json_files.load(path / "config.json")["identity"]
+            if (folder := folder_for(None, name, identity, kind)).path == path:
+                found.append(folder)
+    return found
+
+
+def finished_config(folder: records.RunFolder, description: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The ``config.json`` of a run that has finished as it is described now; None of any other run.
 
     What a description has only once the run is planned does not count. Neither do a checkout's uncommitted changes as
     the same version.
@@ -74,25 +91,31 @@ def finished(folder: records.RunFolder, description: Mapping[str, Any]) -> dict[
     told = json_files.as_json({name: value for name, value in description.items() if name != "started"})
     told |= {"schema": records.SCHEMA_VERSION, "status": FINISHED}
     try:
-        there, results = json_files.load(folder.config_path), json_files.load(folder.results_path)
-        if told["versions"]["winobench"]["dirty"] or any(there[name] != value for name, value in told.items()):
-            return None
-        if results["failed"] or list(results["tasks"]) != list(told["identity"]["tasks"]):
+        there = json_files.load(folder.config_path)
+        is_same = all(there[name] == value for name, value in told.items())
+        return there if is_same and not told["versions"]["winobench"]["dirty"] else None
+    except _OF_ANOTHER_RUN:
+        return None
+
+
+def finished(
+    folder: records.RunFolder, description: Mapping[str, Any], is_recorded: Callable[[dict[str, Any]], bool]
+) -> dict[str, Any] | None:
+    """The results of a run of `finished_config`, all of whose files are whole; None otherwise.
+
+    ``is_recorded(results)`` says whether all that they rest on is still in the folder. It may fail as readers do.
+    """
+    if (there := finished_config(folder, description)) is None:
+        return None
+    try:
+        results = json_files.load(folder.results_path)
+        if results["failed"] or list(results["tasks"]) != list(there["identity"]["tasks"]):
             return None
         for task in results["tasks"]:
-            for tables in (folder.examples_path, folder.gallery_path):
-                parquet_files.metadata(tables / f"{task}.parquet")
-        if error_parts.num_recorded(folder.errors_path) < results["passes"]:
-            return None
-    except (
-        OSError,
-        ValueError,
-        LookupError,
-        TypeError,
-        parquet_files.DamagedError,
-    ):  # the run reports it
+            parquet_files.metadata(folder.examples_path / f"{task}.parquet")
+        return results if is_recorded(results) else None
+    except _OF_ANOTHER_RUN:
         return None
-    return results
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from winobench.base import texts
@@ -173,6 +173,15 @@ class Response:
     finish: str | None = None  # why a text ended: "stop" or "length"
     ending: str = FINISHED  # one of ENDINGS
     partial: str | None = None  # of an incomplete answer, for people to look at
+
+
+@dataclasses.dataclass(frozen=True)
+class Later:
+    """A responder that is loaded when it is needed, which a finished run does not."""
+
+    kinds: frozenset[str]
+    files: str | None  # `winobench.checkpoints.sources.Source.state` of the model; None where unknown
+    load: Callable[[], Responder]  # the same responder at each call
 
 
 @runtime_checkable

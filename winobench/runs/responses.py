@@ -320,6 +320,11 @@ def _entry(line: bytes) -> dict[str, Any] | None:
     return entry if whole and isinstance(entry["key"], str) else None
 
 
+def num_recorded(folder: pathlib.Path) -> int:
+    """How many responses a folder holds, of those that can be read."""
+    return len(_index(folder)[0])
+
+
 def _read(place: _Place) -> Stored:
     with _reading(place.path), open(place.path, "rb") as file:
         file.seek(place.offset)

@@ -223,6 +223,9 @@ class Config(TypedDict):
     rounds: NotRequired[list[Round]]  # runs with images
     metrics: NotRequired[dict[str, Metric]]  # runs with images: task -> how it was judged
     versions: NotRequired[Versions]
+    pictures: NotRequired[str | None]  # text runs, as all that follow: digest of the questions' images
+    files: NotRequired[list[str | None]]  # state of the files of the model, and of the captioner
+    recorded: NotRequired[Count]  # finished runs: responses in the folder
 
 
 class Results(TypedDict):
