@@ -233,9 +233,16 @@ def test_few_scores_are_worked_on_at_once():
 def test_training_takes_smaller_matrices_apart():
     query, cpu = jax.ShapeDtypeStruct((8, 256, 8, 16), jnp.float32), parallel.Device("cpu")
     assert attention._attention_of(cpu, query, query) is attention._whole
-    for devices, form in ((1, attention._whole), (2, attention._in_parts), (3, attention._whole)):
-        with jax.sharding.use_abstract_mesh(parallel.make_mesh(jax.devices()[:devices]).abstract_mesh):
+    for devices, form in ((1, attention._in_parts), (2, attention._in_parts), (3, attention._whole)):
+        with parallel.traced_on(parallel.make_mesh(jax.devices()[:devices])):
             assert attention._attention_of(cpu, query, query) is form
+
+    def scored(x):
+        assert attention._attention_of(cpu, query, query) is attention._whole
+        return x
+
+    split = jax.sharding.PartitionSpec(parallel.DATA_AXIS)
+    jax.eval_shape(parallel.map_over_data(scored, parallel.make_mesh(jax.devices()[:1]), (split,), split), query)
 
 
 def test_the_device_is_that_of_the_mesh():

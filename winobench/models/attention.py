@@ -20,7 +20,7 @@ from winobench.models.base import linear
 _LARGE_MATRIX = 1 << 20
 _MANY_SCORES = 1 << 25
 _PART_ROWS = 128
-# Gradients gain from smaller sizes, which change nothing forward. A part has whole heads up to so many bytes.
+# A training step gains from smaller sizes, which change nothing forward: its gradient has more arrays. A part has whole heads up to so many bytes.
 _LARGE_MATRIX_TRAINED = 1 << 18
 _MANY_SCORES_TRAINED = 1 << 23
 _PART_SCORES = 1 << 18
@@ -101,8 +101,9 @@ def _attention_of(
     matrix_bytes = 4 * query.shape[1] * key.shape[1]
     all_bytes = matrix_bytes * query.shape[0] * query.shape[2]
     if device.platform == "cpu":
-        is_trained = not parallel.runs_on_one_device() and _rows_are_apart(query)
-        large = (_LARGE_MATRIX_TRAINED, _MANY_SCORES_TRAINED) if is_trained else (_LARGE_MATRIX, _MANY_SCORES)
+        large = (_LARGE_MATRIX, _MANY_SCORES)
+        if _rows_are_apart(query) and not parallel.runs_mapped():
+            large = (_LARGE_MATRIX_TRAINED, _MANY_SCORES_TRAINED)
         return _in_parts if matrix_bytes >= large[0] and all_bytes > large[1] else _whole
     return _in_large_parts if all_bytes > _MANY_SCORES_THERE else _whole
 
