@@ -20,7 +20,8 @@ from winobench.models.base import linear
 _LARGE_MATRIX = 1 << 20
 _MANY_SCORES = 1 << 25
 _PART_ROWS = 128
-# A training step gains from smaller sizes, which change nothing forward: its gradient has more arrays. A part has whole heads up to so many bytes.
+# A training step gains from smaller sizes, which change nothing forward: its gradient has more arrays. A part has as
+# many heads as have this many bytes.
 _LARGE_MATRIX_TRAINED = 1 << 18
 _MANY_SCORES_TRAINED = 1 << 23
 _PART_SCORES = 1 << 18
