@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from winobench import parallel
 from winobench.models import UNet2DConditionConfig, UNet2DConditionModel, functional, layers, lora, winograd
 
 FLOAT32 = {"dtype": jnp.float32, "param_dtype": jnp.float32}
@@ -101,20 +100,3 @@ def test_an_adapted_layer():
     assert sorted(array.shape[0] for array in made if array.ndim == 4) == [3, 4]
     fast, slow = (structure.module(arrays)(x) for arrays in (made, given))
     np.testing.assert_allclose(fast, slow, rtol=0, atol=1e-5 * np.abs(slow).max())
-
-
-def test_devices_compute_their_own_rows():
-    """In a training step, whose devices share the rows."""
-    layer = layers.Conv2d(64, 64, 3, padding=1, **FLOAT32, rngs=nnx.Rngs(0))
-    mesh, x = parallel.make_mesh(jax.devices()[:2]), normal(4, 32, 32, 64)
-
-    def total(x):
-        with parallel.traced_on(mesh):
-            return jnp.sum(jnp.sin(layer(x)))
-
-    expected = jax.grad(total)(x)
-    layers.transform_kernels(layer)
-    program = jax.jit(jax.grad(total)).lower(jax.device_put(x, parallel.split_rows(mesh))).compile()
-    np.testing.assert_allclose(program(x), expected, rtol=0, atol=1e-5 * np.abs(expected).max())
-    assert "while" in program.as_text()
-    assert "all-gather" not in program.as_text()

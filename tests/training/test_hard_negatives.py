@@ -14,7 +14,7 @@ from tests.parity.torch_copy import QUICK_COMPILATION
 from winobench import parallel
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.diffusion.stable_diffusion import StableDiffusion
-from winobench.models import CLIPTextConfig, CLIPTextModel, UNet2DConditionConfig, UNet2DConditionModel, layers, lora
+from winobench.models import CLIPTextConfig, CLIPTextModel, UNet2DConditionConfig, UNet2DConditionModel, lora
 from winobench.training import hard_negatives
 from winobench.training.hard_negatives import Draws, LossConfig, contrast, draw, make_loss
 
@@ -150,17 +150,6 @@ def test_a_threshold_for_each_example_by_hand():
     np.testing.assert_allclose([whole, metrics["share_clipped"]], [0.0, 1.0], atol=1e-5)
     unhinged, _ = affine_loss(LossConfig("random_text", None, threshold_over="example"))(0.5, HAND_BATCH, HAND_DRAWS)
     np.testing.assert_allclose(unhinged, np.mean(positives - differences**2), rtol=1e-5)
-
-
-def test_cpus_transform_kernels_in_the_step(monkeypatch):
-    calls = []
-    monkeypatch.setattr(layers, "transform_kernels", calls.append)
-    loss = affine_loss(LossConfig(kind="none"))
-    expected, _ = loss(0.5, HAND_BATCH, HAND_DRAWS)
-    assert not calls
-    with parallel.traced_on(parallel.make_mesh(jax.devices()[:1])):
-        assert loss(0.5, HAND_BATCH, HAND_DRAWS)[0] == expected
-    assert isinstance(calls.pop(), Affine)
 
 
 def test_without_negatives_only_positive_rows_run():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from winobench import parallel
 from winobench.models import functional, winograd
 from winobench.models.base import KERNEL_INIT, linear
 
@@ -64,9 +62,7 @@ class Conv2d(nnx.Module):
     def convolve(self, x: jax.Array, kernel: jax.Array) -> jax.Array:
         """x [B, h, w, inputs], kernel [height, width, inputs, any] of one dtype -> [B, h', w', any], without a bias."""
         if kernel.shape[0] > self.kernel_size:
-            # XLA cannot divide its loop over images among devices.
-            own_rows = functools.partial(winograd.convolution, kernel=kernel)
-            return (parallel.on_each_device(own_rows, len(x)) or own_rows)(x)
+            return winograd.convolution(x, kernel)
         if kernel.shape[0] == self.stride and not any(map(any, self.padding)):
             return _patches(x, self.stride) @ kernel.reshape(-1, kernel.shape[-1])
         return jax.lax.conv_general_dilated(
@@ -95,15 +91,10 @@ class Conv2d(nnx.Module):
 def for_cpus(structure: functional.Structure, arrays: Sequence[jax.Array]) -> list[jax.Array]:
     """The arrays of a network with transformed kernels for those convolutions that `winograd` computes faster."""
     network = structure.module(list(arrays))
-    transform_kernels(network)
-    return functional.split(network)[1]
-
-
-def transform_kernels(network: nnx.Module) -> None:
-    """Gives those convolutions transformed kernels, in place, that `winograd` computes faster on CPUs."""
     for _, layer in nnx.iter_modules(network):
         if isinstance(layer, Conv2d) and layer.takes_winograd:
             layer.kernel.set_value(winograd.transformed(layer.kernel.get_value()))
+    return functional.split(network)[1]
 
 
 def _patches(x: jax.Array, size: int) -> jax.Array:

@@ -18,12 +18,11 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from winobench import parallel
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.diffusion.pipeline import Pipeline, Tree
 from winobench.diffusion.schedules import Schedule
-from winobench.models import layers, lora
+from winobench.models import lora
 from winobench.training import losses
 
 NEGATIVES = ("random_text", "hard_text", "hard_image")
@@ -205,9 +204,6 @@ def make_loss(
         # Two keys also for one encoder, so that earlier runs continue.
         keys = [None] * 2 if draws.dropout_key is None else jax.random.split(draws.dropout_key)
         denoiser = _merge(graphdefs, params, frozen, family.DENOISER, keys[0])
-        device = parallel.traced_device()
-        if device is not None and device.platform == "cpu":
-            layers.transform_kernels(denoiser)
 
         def encode(ids: Tree) -> Tree:
             if not encoders:
