@@ -76,7 +76,7 @@ def test_parts_are_the_whole(monkeypatch, limits, shape):
     monkeypatch.setattr(
         plain_attention, "attend_in_parts", lambda *a, **keywords: called.append(1) or original(*a, **keywords)
     )
-    for name, limit in zip(("_LARGE_MATRIX", "_MANY_SCORES", "_PART_ROWS"), limits, strict=True):
+    for name, limit in zip(("_LARGE_MATRIX", "_MANY_SCORES", "_PART_ROWS", "_PART_SCORES"), (*limits, 1), strict=True):
         monkeypatch.setattr(attention, name, limit)
     for ours, theirs in zip(jax.tree.leaves(call()), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=2e-6, atol=2e-6)
@@ -209,7 +209,8 @@ def test_devices_are_given_rows_of_their_own(monkeypatch):
 @pytest.mark.quick(1)
 def test_parts_stay_on_their_devices(monkeypatch):
     """XLA gathers what a loop runs over, so that each device would work on all rows."""
-    for name, limit in zip(("_LARGE_MATRIX", "_MANY_SCORES", "_PART_ROWS"), (1, 1, 4), strict=True):
+    names = ("_LARGE_MATRIX_TRAINED", "_MANY_SCORES_TRAINED", "_PART_ROWS", "_PART_SCORES")
+    for name, limit in zip(names, (1, 1, 4, 1), strict=True):
         monkeypatch.setattr(attention, name, limit)
     mesh = parallel.make_mesh(jax.devices()[:2])
 
@@ -227,6 +228,21 @@ def test_few_scores_are_worked_on_at_once():
     few = jax.ShapeDtypeStruct((2, 64, 2, 20), jnp.bfloat16)
     for platform in ("cpu", "gpu", "tpu"):
         assert attention._attention_of(parallel.Device(platform), few, few) is attention._whole
+
+
+def test_training_takes_smaller_matrices_apart():
+    query, cpu = jax.ShapeDtypeStruct((8, 256, 8, 16), jnp.float32), parallel.Device("cpu")
+    assert attention._attention_of(cpu, query, query) is attention._whole
+    for devices, form in ((1, attention._in_parts), (2, attention._in_parts), (3, attention._whole)):
+        with parallel.traced_on(parallel.make_mesh(jax.devices()[:devices])):
+            assert attention._attention_of(cpu, query, query) is form
+
+    def scored(x):
+        assert attention._attention_of(cpu, query, query) is attention._whole
+        return x
+
+    split = jax.sharding.PartitionSpec(parallel.DATA_AXIS)
+    jax.eval_shape(parallel.map_over_data(scored, parallel.make_mesh(jax.devices()[:1]), (split,), split), query)
 
 
 def test_the_device_is_that_of_the_mesh():

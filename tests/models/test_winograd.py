@@ -29,6 +29,7 @@ def plain(x, kernel):
         ((4, 32, 32, 8), 4),  # in strips of one image
         ((6, 16, 16, 8), 4),  # of three
         ((2, 2, 9, 130), 70),
+        ((2, 34, 33, 8), 4),  # its products one after the other
     ],
 )
 def test_values_and_gradients(shape, outputs):

@@ -43,7 +43,5 @@ def test_cpu_devices_share_the_memory(monkeypatch, megabytes, devices):
     if jax.devices()[0].platform != "cpu" or len(jax.devices()) != 8:
         pytest.skip("needs 8 CPU devices")
 
-    class Parameter:
-        nbytes = megabytes << 20
-
-    assert parallel.data_parallelism(parallel.default_mesh([Parameter()])) == devices
+    parameter = jax.ShapeDtypeStruct((megabytes << 20,), np.uint8)
+    assert parallel.data_parallelism(parallel.default_mesh([parameter])) == devices

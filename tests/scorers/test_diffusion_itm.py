@@ -15,6 +15,7 @@ from winobench.base.errors import InputError
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.engine import batch_size
 from winobench.metrics import normalization
+from winobench.models import layers
 from winobench.scorers import denoising, diffusion_itm, samples
 from winobench.scorers.diffusion_itm import DiffusionITM
 
@@ -385,6 +386,21 @@ def test_neither_the_batch_size_nor_the_number_of_devices_changes_anything():
     for mesh in (split, jax.make_mesh((3,), ("data",), devices=devices[:3])):
         found = scorer(batch_size=2, mesh=mesh).errors(IMAGES, TEXTS, num_samples=7)
         np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_cores_have_room_for_transformed_kernels(monkeypatch):
+    class UNet(fakes.UNet):
+        def __init__(self):
+            super().__init__()
+            kinds = {"dtype": jnp.float32, "param_dtype": jnp.float32, "rngs": nnx.Rngs(0)}
+            self.convolution = layers.Conv2d(64, 64, 3, padding=1, **kinds)
+
+    bytes_given = 4 * (9 * 64 * 64 + 64 + 2)
+    monkeypatch.setattr(parallel.mesh, "_CPU_COPIES_BYTES", 8 * bytes_given)
+    pipeline = fakes.Pipeline(unet=UNet())
+    assert parallel.default_mesh(pipeline.denoiser_function()[1]).size == 8
+    # 16 numbers in place of 9.
+    assert DiffusionITM(pipeline).mesh.size == 4
 
 
 def in_one_piece(parts, count):

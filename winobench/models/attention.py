@@ -20,6 +20,11 @@ from winobench.models.base import linear
 _LARGE_MATRIX = 1 << 20
 _MANY_SCORES = 1 << 25
 _PART_ROWS = 128
+# A training step gains from smaller sizes, which change nothing forward: its gradient has more arrays. A part has as
+# many heads as have this many bytes.
+_LARGE_MATRIX_TRAINED = 1 << 18
+_MANY_SCORES_TRAINED = 1 << 23
+_PART_SCORES = 1 << 18
 # The same on accelerators, where no fused kernel takes a shape: more bytes than the first fill their memory, and a part
 # has at most the second.
 _MANY_SCORES_THERE = 1 << 29
@@ -97,7 +102,10 @@ def _attention_of(
     matrix_bytes = 4 * query.shape[1] * key.shape[1]
     all_bytes = matrix_bytes * query.shape[0] * query.shape[2]
     if device.platform == "cpu":
-        return _in_parts if matrix_bytes >= _LARGE_MATRIX and all_bytes > _MANY_SCORES else _whole
+        large = (_LARGE_MATRIX, _MANY_SCORES)
+        if _rows_are_apart(query) and not parallel.runs_mapped():
+            large = (_LARGE_MATRIX_TRAINED, _MANY_SCORES_TRAINED)
+        return _in_parts if matrix_bytes >= large[0] and all_bytes > large[1] else _whole
     return _in_large_parts if all_bytes > _MANY_SCORES_THERE else _whole
 
 
@@ -122,7 +130,7 @@ def _whole(query: jax.Array, key: jax.Array, value: jax.Array, *, lengths: jax.A
 
 def _in_parts(query: jax.Array, key: jax.Array, value: jax.Array, **keywords: Any) -> jax.Array:
     query, key, value = (jnp.swapaxes(x, 1, 2) for x in (query, key, value))
-    part_bytes = 4 * _PART_ROWS * key.shape[2]
+    part_bytes = max(_PART_SCORES, 4 * _PART_ROWS * key.shape[2])
     return jnp.swapaxes(plain_attention.attend_in_parts(query, key, value, part_bytes, **keywords), 1, 2)
 
 

@@ -58,6 +58,11 @@ def runs_on_one_device() -> bool:
     return all(kind == jax.sharding.AxisType.Manual or size == 1 for kind, size in kinds)
 
 
+def runs_mapped() -> bool:
+    """Whether a program under `map_over_data` is being traced, as scorers have, and no training step."""
+    return jax.sharding.AxisType.Manual in jax.sharding.get_abstract_mesh().axis_types
+
+
 def traced_on(mesh: Mesh | None) -> Any:
     """A context in which tracing takes place for a mesh, if any, inside of `jax.jit`, which forbids `jax.set_mesh`."""
     return contextlib.nullcontext() if mesh is None else jax.sharding.use_abstract_mesh(mesh.abstract_mesh)

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from winobench.base import memory
 from winobench.base.errors import InputError
 
 DATA_AXIS = "data"
@@ -63,14 +64,14 @@ def make_mesh(devices: Sequence[jax.Device] | None = None, *, model_parallel: in
     return Mesh(grid, (DATA_AXIS, MODEL_AXIS), axis_types=(AxisType.Auto, AxisType.Auto))
 
 
-def default_mesh(params: Sequence[jax.Array]) -> Mesh:
+def default_mesh(params: Any) -> Mesh:
     """All devices of this process. Of a CPU's cores only as many as there is memory for copies of the parameters.
 
     In a program of several processes each has its own work, and waits for no other.
     """
     devices = jax.local_devices()
     if devices[0].platform == "cpu":
-        copies = _CPU_COPIES_BYTES // max(1, sum(array.nbytes for array in params))
+        copies = _CPU_COPIES_BYTES // max(1, memory.of_arrays(params))
         devices = devices[: max(1, copies)]
     return make_mesh(devices)
 

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 from jax.sharding import Mesh
 from jax.typing import ArrayLike
@@ -96,6 +95,6 @@ def image_key(image: Any) -> Any:
     return id(image)
 
 
-def mesh_for(params: Sequence[jax.Array], mesh: Mesh | None) -> Mesh:
+def mesh_for(params: Any, mesh: Mesh | None) -> Mesh:
     """The mesh that a scorer was given, or else `winobench.parallel.default_mesh`."""
     return parallel.default_mesh(params) if mesh is None else parallel.as_mesh(mesh)

@@ -121,7 +121,10 @@ class DiffusionITM(Holder):
         self._encoders, self._table_rows = encoders, table_rows
         self.pipeline = pipeline
         self.timestep_range = _timestep_range(pipeline, timestep_range)
-        self.mesh = common.mesh_for(pipeline.denoiser_function()[1], mesh)
+        denoiser, params = pipeline.denoiser_function()
+        # Each core of a CPU holds the transformed kernels, which are larger.
+        on_cpus = jax.eval_shape(functools.partial(layers.for_cpus, denoiser.structure), params)
+        self.mesh = common.mesh_for(on_cpus, mesh)
         self.image_size = pipeline.check_image_size(image_size)
         pipeline.check_memory(self.image_size, 1, self.mesh.devices.flat[0])
         self._images: ImageTables | None = None

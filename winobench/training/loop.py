@@ -191,9 +191,14 @@ class _Watch:
 
 
 @jax.jit
-def _all_finite(tree: Any) -> jax.Array:
+def _is_finite(array: jax.Array) -> jax.Array:
+    return jnp.isfinite(array).all()
+
+
+def _all_finite(tree: Any) -> bool:
+    # One small program for each shape. A single one for hundreds of arrays takes seconds to compile.
     floats = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-    return jnp.all(jnp.stack([jnp.isfinite(leaf).all() for leaf in floats]))
+    return all(bool(_is_finite(leaf)) for leaf in floats)
 
 
 def train(
@@ -282,7 +287,7 @@ def _save(
     on_checkpoint: Callable[[TrainState], dict[str, float] | None] | None,
     checkpoints: Checkpoints | None,
 ) -> None:
-    if not bool(_all_finite((state.params, state.ema, state.opt_state))):
+    if not _all_finite((state.params, state.ema, state.opt_state)):
         journal.stop(f"a parameter or the optimizer's state after step {step} is not finite")
     measured = None if validate is None else validate(state)
     if measured is not None:
