@@ -198,7 +198,7 @@ def _is_finite(array: jax.Array) -> jax.Array:
 def _all_finite(tree: Any) -> bool:
     # One small program for each shape. A single one for hundreds of arrays takes seconds to compile.
     floats = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-    return all(bool(_is_finite(leaf)) for leaf in floats)
+    return all(jax.device_get([_is_finite(leaf) for leaf in floats]))
 
 
 def train(
