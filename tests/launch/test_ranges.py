@@ -177,7 +177,7 @@ def test_choices_are_those_of_the_library():
     accepts("nli", "data.sets", *nli_data.SETS)
     accepts("winoviz", "chat_template", *prompts.TEMPLATES)
     generation.make_prompts(
-        ("cot", "tot", "coe", "toe"), ("wdq",), offensive=False, batch=1, requests=1, temperature=1.0, max_tokens=1
+        ("cot", "tot", "coe", "toe"), ("wdq",), offensive=False, batch=(1,), requests=1, temperature=1.0, max_tokens=1
     )
 
 

@@ -82,7 +82,8 @@ def test_names_tell_what_a_model_does(tmp_path, tiny_t5, tiny_pipeline):
         "blip": tiny_models.write_blip(tmp_path / "blip"),
         "pipeline": tiny_pipeline,
     }
-    match, writes = frozenset({"picture_match"}), frozenset({"picture_match", "picture_text", "picture_options"})
+    match = frozenset({"picture_match"})
+    writes = match | {"picture_text", "picture_options", "picture_starts"}
     for folder in folders.values():
         assert loading.answered_kinds(str(folder), about_pictures=True) == match
     assert loading.answered_kinds(str(folders["clip"])) == {"similarity"}
