@@ -11,6 +11,7 @@ from tests.report.conftest import Skilled, WithoutSamples, make_run
 from tests.viewer import browser as driver
 from tests.viewer import folders
 from winobench.evaluation import questions
+from winobench.generation import judged
 from winobench.responders.recorded import RecordedModel
 from winobench.runs.verdicts import Verdict, write_verdicts
 
@@ -30,6 +31,7 @@ def viewed(tmp_path_factory) -> list[pathlib.Path]:
         made.append(questions.evaluate_questions(model, "wscplus", root / f"text-{name}", **options)["workdir"])
     drawn = drawing_fakes.draw(root / "drawn", "one", "two")
     write_verdicts(drawn.folder, [Verdict(one.file, one.sha256, one.number % 2 == 0) for one in drawn.records])
+    judged.judge_pictures(drawn, drawing_fakes.ImageJudge(), name="a judge", rubric="vqa_score", progress=False)
     killed = root / "killed"
     for path in folders.begin(made[0], killed)[:2]:
         folders.add(made[0], killed, path)

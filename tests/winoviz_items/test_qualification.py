@@ -26,6 +26,9 @@ def test_the_questions():
     assert qualification.num_right({}) == 0
     assert qualification.num_right(right) == 12
     assert qualification.num_right({**right, "cup": "first"}) == 11
+    # Neither one key nor two in turn pass.
+    for labels in (qualification.LABELS * 6, [qualification.FIRST] * 12):
+        assert qualification.num_right(dict(zip(right, labels, strict=True))) == 6
 
 
 def test_the_page_does_not_tell_the_answers(tmp_path):

@@ -319,7 +319,7 @@ def count_map(axes: Axes, rows: Sequence[str], columns: Sequence[str], counts: n
         place = (column - 0.48, -row - 0.46)
         axes.add_patch(Rectangle(place, 0.96, 0.92, facecolor=RIGHT, alpha=0.05 + 0.55 * share, linewidth=0))
         axes.text(column, -row + 0.12, f"{count:,}", ha="center", va="center", fontsize=9)
-        axes.text(column, -row - 0.24, f"{100 * share:.1f}%", ha="center", va="center", fontsize=7, color=MUTED)
+        axes.text(column, -row - 0.24, f"{100 * share:.1f}%", ha="center", va="center", fontsize=7, color=INK)
     axes.set_xticks(range(len(columns)), [textwrap.fill(label, _BAR_LETTERS) for label in columns])
     axes.set_yticks([-row for row in range(len(rows))], [shortened(label, _FOREST_LETTERS) for label in rows])
     axes.tick_params(axis="both", length=0)

@@ -92,7 +92,7 @@ class Written:
             return [f"{error}."]
         problems = []
         if sent.get("chosen") != [0, 1]:
-            problems.append("The puzzle is not solved: each first sentence belongs to its own second one.")
+            problems.append("The puzzle is not solved: choose the look that belongs to each property.")
         if sent.get("confirmed") != [True] * STATEMENTS:
             problems.append("Not every statement is confirmed.")
         if problems:

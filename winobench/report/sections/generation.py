@@ -84,7 +84,7 @@ def _draw(axes: Any, points: list[_Point], marks: list[Mark]) -> None:
 def _correlation(points: list[_Point]) -> str:
     found = analysis.pearson(*([getattr(point, name)["value"] for point in points] for name in ("judged", "drawn")))
     if found is None:
-        return "Too few points for a correlation."
+        return "Too few points, or equal ones, for a correlation."
     return (
         f"Pearson's correlation over these {len(points)} points is {found.value:.2f}, 95% interval {found.low:.2f} to "
         f"{found.high:.2f} by Fisher's transformation, as if points were independent, which skills of one model are"

@@ -22,6 +22,7 @@ from winobench.report.sections.shared import (
     Section,
     too_few_examples,
 )
+from winobench.report.wording import MINUS
 from winobench.runs.labels import task_label
 from winobench.runs.run import Run, TaskRun
 
@@ -129,7 +130,7 @@ def _card(run: Run, task: str, pair: ImagePair, images: Sequence[bytes | None]) 
             picture=None if jpeg is None else picture_address(jpeg, SIDE_FEW),
             text=None,
             number=place + 1,
-            score=f"error {error:.4g}, less no text {error - empty:.3g}",
+            score=f"error {error:.4g}, less no text {error - empty:.3g}".replace("-", MINUS),
             share=float(number == 0),
             is_right=number == 0,
             is_chosen=False,

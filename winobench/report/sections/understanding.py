@@ -139,7 +139,7 @@ def _correlations(points: list[_Point]) -> str:
 def _correlation(points: list[_Point]) -> str:
     found = analysis.pearson([point.matching.value for point in points], [point.generation.value for point in points])
     if found is None:
-        return "too few points for a correlation"
+        return "too few points, or equal ones, for a correlation"
     return f"Pearson's correlation is {number(found.value)} [{number(found.low)}, {number(found.high)}]"
 
 
