@@ -50,6 +50,13 @@ def main(config: ml_collections.ConfigDict) -> None:
             " --config.judge=MODEL, such as qwen3-vl-8b",
             code="nothing-named",
         )
+    # Names that cannot be are refused before images are generated.
+    from winobench.evaluation import evaluate
+    from winobench.responders import loading
+
+    evaluate.choose_tasks(config.tasks, None)
+    if config.judge:
+        loading.answered_kinds(config.judge, about_pictures=True)
     folder = _WORKDIR.value
     if folder is None:
         folder = f"runs/{configuration.chosen_name(DEFAULT_CONFIG)}-{digest(configuration.plain(config))[:8]}"

@@ -58,6 +58,17 @@ def test_the_verifier_needs_no_judge_and_other_prompts_do(commands, tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("word", "said"), [("--config.judge=absent", "'absent' is neither a folder"), ("--config.tasks=nosuch", "nosuch")]
+)
+def test_unknown_names_are_refused_before_anything_runs(commands, word, said):
+    given, _ = commands
+    launching.refuse(
+        "launch.understand", "--config.prompts=geneval2:FILE", "--config.judge=qwen3-vl-8b", word, named=[said]
+    )
+    assert given == []
+
+
 def test_a_command_that_fails_ends_the_others(commands, tmp_path):
     given, fails = commands
     fails[0] = "draw"
