@@ -81,7 +81,9 @@ def test_auroc_of_seetrue_is_the_published_codes(tmp_path):
             [one for *_, labels in chosen for one in labels],
             [id for id, found, _ in chosen for _ in found],
         )
-        assert ratings.auroc(rated, rated.ratings > ratings.YES_ABOVE).value(len(chosen)) == pytest.approx(expected, abs=1e-12)
+        assert ratings.auroc(rated, rated.ratings > ratings.YES_ABOVE).value(len(chosen)) == pytest.approx(
+            expected, abs=1e-12
+        )
 
 
 def test_every_picture_of_geneval_has_an_address():

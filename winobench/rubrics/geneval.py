@@ -106,6 +106,7 @@ def _is_place(position: Any, count: int) -> bool:
     return (
         isinstance(position, Sequence)
         and len(position) == 2
+        and isinstance(position[0], str)
         and position[0] in _PLACES
         and type(position[1]) is int
         and 0 <= position[1] < count

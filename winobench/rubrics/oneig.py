@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from winobench.prompts import oneig, question_graphs
 from winobench.prompts.prompt_files import Prompt
 from winobench.rubrics import yes_no
-from winobench.rubrics.base import ALL, Rubric, Score
+from winobench.rubrics.base import ALL, Rubric, Score, named
 from winobench.runs.requests import Picture, PictureOptions, PictureText, Request, Response
 
 ALIGNMENT = "alignment"
@@ -53,7 +53,7 @@ RUBRICS = (
         description="OneIG-Bench's alignment, by category, length and type",
         source="Chang et al. 2025, arXiv:2506.07977; github.com/OneIG-Bench/OneIG-Benchmark 41b4983",
         judge="Qwen2.5-VL-7B-Instruct",
-        is_published=lambda name: "qwen2.5-vl-7b" in name.lower(),
+        is_published=named("qwen2.5-vl-7b", "qwen2.5-vl-7b-instruct"),
         kinds=(PictureText.kind, PictureOptions.kind),
         wordings={kind: (_WORDING,) for kind in (PictureText.kind, PictureOptions.kind)},
         fits=lambda prompt: oneig.has_questions(prompt.content),
