@@ -67,7 +67,7 @@ def judge_people(folder: str, source: str, prompts: str, model: str, *, label: s
         "judge says correct": {group: {"value": row["judge"], "low": None} for group, row in rows.items()},
         "people say correct": {group: {"value": row["people"], "low": None} for group, row in rows.items()},
     }
-    print_models("images, %; kappa x 100", columns)
+    print_models("images in %, kappa x 100", columns)
     print(f"the answers and the agreement: {run.folder / judgements.FOLDER}")
 
 
