@@ -29,7 +29,7 @@ Each text is in captions.jsonl of the run's folder as soon as it is written. cap
 same command requests only missing texts.
 """
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder; runs/captions-<model>-<hash> by default.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder, runs/captions-<model>-<hash> by default.")
 _MODEL = flags.DEFINE_string(
     "model", None, "The vision-language model: a name, folder, hub id, openai:MODEL, or anthropic:MODEL."
 )

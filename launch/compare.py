@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 USAGE = """
 Has people compare the images of two models without knowing which is which, on a page of this computer (DiffusionITM,
-Appendix B; docs/howto/generate_images.md). The words are two runs of winobench draw, RUN:MODEL, or one run of two
+Appendix B, docs/howto/generate_images.md). The words are two runs of winobench draw, RUN:MODEL, or one run of two
 models:
 
-  winobench compare RUN_A RUN_B --rater=anna                  serves anna's page; open the printed address
+  winobench compare RUN_A RUN_B --rater=anna                  serves anna's page at the printed address
   winobench compare RUN --rater=ben                           one run of two models
   winobench compare RUN_A:MODEL RUN_B --finish                the table: who prefers which, with intervals
   winobench compare RUN_A RUN_B --finish --judge=clip-rn50x64,clevr-flow     with automatic judges as well
@@ -36,10 +36,10 @@ models:
 Every click is stored at once, so that a person can leave the page at any time.
 """
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "The comparison's folder; runs/compare-<models>-<hash> by default.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "The comparison's folder, runs/compare-<models>-<hash> by default.")
 _RATER = flags.DEFINE_string("rater", None, "Serve the page of this person.")
 _PORT = flags.DEFINE_integer(
-    "port", None, "Of the page; by default 8765 or the next free one.", lower_bound=0, upper_bound=65535
+    "port", None, "Of the page, by default 8765 or the next free one.", lower_bound=0, upper_bound=65535
 )
 _FINISH = flags.DEFINE_bool("finish", False, "Print the table of all judgements.")
 _JUDGE = flags.DEFINE_list("judge", [], "With --finish: models that judge automatically, with commas.")

@@ -34,7 +34,7 @@ interrupted run. The page pictures.html in the run's folder shows all images. Wi
 several machines shares the work. --judge=MODEL then judges the images as winobench judge does.
 """
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder; runs/<config>-<models>-<hash> by default.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder, runs/<config>-<models>-<hash> by default.")
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Delete another run's records in --workdir instead of refusing it.")
 _JUDGE = flags.DEFINE_string(
     "judge", None, "A model that judges the images by their benchmark's rubric once they are there (winobench judge)."

@@ -20,7 +20,7 @@ DEFAULT_CONFIG = "edit"
 
 USAGE = """
 Edits each candidate image of a task towards the text, and reports how often the right image needs the smallest edit
-(DiffusionITM, Appendix C; docs/howto/generate_images.md):
+(DiffusionITM, Appendix C, docs/howto/generate_images.md):
 
   winobench edit                                   by optimisation of the latents, Figure 6
   winobench edit --config=edit:denoise             by noise and denoising, Figure 7: a run for each strength
@@ -31,7 +31,7 @@ images before and after, and winobench report makes a page.
 """
 
 _WORKDIR = flags.DEFINE_string(
-    "workdir", None, "The run's folder, with a folder for each strength; runs/<config>-<model>-<hash> by default."
+    "workdir", None, "The run's folder, with a folder for each strength, runs/<config>-<model>-<hash> by default."
 )
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Delete another run's records in --workdir instead of refusing it.")
 

@@ -54,7 +54,7 @@ other share recorded errors and responses. winobench report makes a page of one 
 the same command on several machines shares the work.
 """
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder; runs/<config>-<model>-<hash> by default.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder, runs/<config>-<model>-<hash> by default.")
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Delete another run's records in --workdir instead of refusing it.")
 _REUSE = flags.DEFINE_bool("reuse", True, "Take errors and responses that runs next to this one have recorded.")
 _PROCESSES = flags.DEFINE_string(
@@ -68,11 +68,12 @@ _LOG = flags.DEFINE_string(
 )
 _LIST_TASKS = flags.DEFINE_flag(
     configuration.WordFlag(
-        "list_tasks", "List the tasks; with =WORD those with the word in name, group or description, and their data."
+        "list_tasks",
+        "List the tasks, with =WORD only tasks with the word in name, group or description, and their data.",
     )
 )
 _LIST_MODELS = flags.DEFINE_flag(
-    configuration.WordFlag("list_models", "List the models that have a short name; with =WORD some of them.")
+    configuration.WordFlag("list_models", "List the models that have a short name, with =WORD some of them.")
 )
 
 _SOME_TASKS_FAILED = 2

@@ -35,7 +35,7 @@ the judge and the text that it reads. They are in RUN/judged/<rubric>-<judge>.
 
 _MODEL = flags.DEFINE_string("model", None, "The judge: a name, folder, hub id, openai:MODEL, or anthropic:MODEL.")
 _RUBRIC = flags.DEFINE_string("rubric", None, "The rubric. The first that fits the prompts by default.")
-_LABEL = flags.DEFINE_string("label", None, "The judge's name in results and folders. The model's by default.")
+_LABEL = flags.DEFINE_string("label", None, "What tells two judges of one name apart, in results and folders.")
 _API = flags.DEFINE_string(
     "api", None, "Options of a hosted judge as name=value with commas, as --config.api of winobench eval has them."
 )
@@ -54,8 +54,10 @@ def main(words: list[str]) -> None:
     if not words:
         raise InputError("no run is named: give the folder of a run of winobench draw", code="nothing-named")
     if _DETECTOR.value or _LAY_OUT.value:
+        _refuse("with --detector or --lay_out", _MODEL, _RUBRIC, _LABEL, _API, _PEOPLE, _PROMPTS)
         _detect(words)
         return
+    _refuse("without --detector or --lay_out", _OF)
     if not _MODEL.value:
         raise InputError(
             "no judge is named: give --model=JUDGE, such as qwen3-vl-8b or openai:gpt-4o", code="nothing-named"
@@ -71,12 +73,14 @@ def main(words: list[str]) -> None:
         "model_parallel": _MODEL_PARALLEL.value,
     }
     if _PEOPLE.value:
+        _refuse("with --people, which has its own rubric", _RUBRIC)
         if not _PROMPTS.value:
             raise InputError("no prompts are named: give --prompts=evaluation_metadata.jsonl", code="nothing-named")
         folder = _one(words)
         caches.keep_compiled()
         judged_images.judge_people(folder, _PEOPLE.value, _PROMPTS.value, _MODEL.value, **how)
         return
+    _refuse("without --people", _PROMPTS)
     runs = [image_runs.read_pictures(word) for word in words]
     caches.keep_compiled()
     judged_images.judge(runs, _MODEL.value, rubric=_RUBRIC.value, **how)
@@ -93,6 +97,13 @@ def _detect(words: list[str]) -> None:
         found = detector.attach(run, _DETECTOR.value, _OF.value)
         print(f"correct images, judged by the {verdicts.GENEVAL_DETECTOR}")
         judged_images.print_models("tag", verdicts.generation_accuracy(run, found))
+
+
+def _refuse(when: str, *given: flags.FlagHolder) -> None:
+    """Refuses options that would have no effect."""
+    for flag in given:
+        if flag.value is not None:
+            raise InputError(f"--{flag.name} has no effect {when}: leave it out", code="no-effect")
 
 
 def _one(words: list[str]) -> str:

@@ -41,7 +41,7 @@ def judge(
         check(model, run.prompts, rubric)
     responder = loading.load_responder(model, about_pictures=True, **how)
     for run in runs:
-        found = judged.judge_pictures(run, responder, name=label or text.display_name(model), rubric=rubric)
+        found = judged.judge_pictures(run, responder, name=text.display_name(model), label=label, rubric=rubric)
         _print(found)
         print(f"the answers and scores of each image: {run.folder / judgements.FOLDER}")
 
@@ -54,8 +54,8 @@ def judge_people(folder: str, source: str, prompts: str, model: str, *, label: s
 
     run, people = geneval_people.read_study(source, read_prompts(f"geneval:{prompts}"), folder)
     responder = loading.load_responder(model, about_pictures=True, **how)
-    name = label or text.display_name(model)
-    rows = geneval_people.judge_study(run, people, responder, name=name)
+    name = text.display_name(model)
+    rows = geneval_people.judge_study(run, people, responder, name=name, label=label)
     print(f"{name} by {geneval_people.RUBRIC}, against most of five people")
     columns = {
         "same verdict": {group: row | {"value": row["accuracy"]} for group, row in rows.items()},
@@ -67,7 +67,7 @@ def judge_people(folder: str, source: str, prompts: str, model: str, *, label: s
         "judge says correct": {group: {"value": row["judge"], "low": None} for group, row in rows.items()},
         "people say correct": {group: {"value": row["people"], "low": None} for group, row in rows.items()},
     }
-    print_models("images, %; kappa x 100", columns)
+    print_models("images in %, kappa x 100", columns)
     print(f"the answers and the agreement: {run.folder / judgements.FOLDER}")
 
 

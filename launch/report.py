@@ -12,7 +12,7 @@ from . import configuration, output, reproduce
 
 USAGE = """
 Makes one HTML page on finished runs of winobench eval, which opens anywhere without a network. Next to it are a PNG
-and a CSV file of each figure and table. It reads what the runs have recorded; no model and no device is needed.
+and a CSV file of each figure and table. It reads what the runs have recorded. No model and no device is needed.
 
   winobench report runs/gdbench-sd21-base-1a2b3c4d            one run: report.html in its folder's report/
   winobench report runs/gdbench-*                             several, side by side, in report/

@@ -50,13 +50,13 @@ winobench eval --config=wscplus evaluates models on the items. Prompts for offen
 --config.offensive=true. --check repeats the checks with other limits, without a model.
 """
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder; runs/<config>-<models>-<hash> by default.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder, runs/<config>-<models>-<hash> by default.")
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Delete another run's records in --workdir instead of refusing it.")
 _REUSE = flags.DEFINE_bool("reuse", True, "Take responses that runs in the same folder as this run have recorded.")
 _CHECK = flags.DEFINE_bool("check", False, "Check the generated items again, with the present limits.")
 _ANNOTATE = flags.DEFINE_string("annotate", None, "Serve the page on which this person judges the items.")
 _PORT = flags.DEFINE_integer(
-    "port", None, "Of the page; by default 8765 or the next free one.", lower_bound=0, upper_bound=65535
+    "port", None, "Of the page, by default 8765 or the next free one.", lower_bound=0, upper_bound=65535
 )
 _FINISH = flags.DEFINE_bool("finish", False, "Keep the items that every annotator calls valid, and draw the figures.")
 

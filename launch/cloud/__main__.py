@@ -60,7 +60,7 @@ _DRY_RUN = flags.DEFINE_bool("dry_run", False, "Print the job file, and submit n
 _SECRETS = flags.DEFINE_list("secrets", [], "Names of environment variables that the job needs, with commas.")
 flags.DEFINE_string("log", "", "Experiment trackers of eval and train, with commas: wandb, for instance.")
 flags.DEFINE_enum("launcher", None, jobs.SHARED, "The program, eval, draw or train. The config's own by default.")
-flags.DEFINE_string("name", None, "The job's name; winobench-<config>-<hash> by default.")
+flags.DEFINE_string("name", None, "The job's name, winobench-<config>-<hash> by default.")
 flags.DEFINE_integer("nodes", 1, "Machines, with one process each. A TPU slice has its own number.")
 flags.DEFINE_string(
     "accelerator", None, "Of each machine: L4:1, H100:8, none. Or a TPU slice such as v5litepod-16. Slurm: 8, h100:8."

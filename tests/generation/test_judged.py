@@ -8,12 +8,14 @@ import pytest
 from tests.expectations import raises
 from tests.generation import fakes
 from tests.rubrics.test_geneval2 import ROWS, write
+from winobench.generation.generate import draw_pictures
 from winobench.generation.judged import judge_pictures, summarise
 from winobench.prompts.named_sets import read_prompts
 from winobench.rubrics import Score
 from winobench.rubrics.base import Rubric
 from winobench.runs import judgements
-from winobench.runs.requests import PictureStarts, Response
+from winobench.runs.requests import PictureOptions, PictureStarts, Response
+from winobench.runs.verdicts import Verdict, generation_accuracy, read_verdicts, write_verdicts
 
 
 class Judge:
@@ -56,21 +58,64 @@ def test_results_name_judge_and_text_and_are_read_again(run):
     assert list(found.models) == ["one", "two"]
     assert found.models["one"] != found.models["two"]
     assert found.models["one"]["soft_tifa_am"]["count"]["n"] == 4
-    assert judgements.read_all(run.folder) == [found]
+    assert judgements.read_all(run) == [found]
     folder = run.folder / "judged" / "geneval2-some-judge"
     lines = [json.loads(line) for line in (folder / "scores.jsonl").read_text().splitlines()]
     assert [line["file"] for line in lines] == [record.file for record in run.records]
     # By hand: the first image's mean.
     likely = (1 + run.records[0].sha256.count("a")) / 65
     assert lines[0]["scores"][0] == {"metric": "soft_tifa_am", "group": "all", "value": pytest.approx(likely)}
-    assert judge_pictures(run, Judge("qwen"), name="Qwen/Qwen3-VL-8B-Instruct", progress=False).is_published
+
+
+def test_the_published_judge_is_known_by_its_name_and_the_way_it_answers(run):
+    """A label changes neither. Another model's name that contains it is another model."""
+    published, hosted = "Qwen/Qwen3-VL-8B-Instruct", Judge("hosted")
+    assert judge_pictures(run, Judge("qwen"), name=published, progress=False).is_published
+    found = judge_pictures(run, Judge("bfloat16"), name=published, label="second", progress=False)
+    assert (found.is_published, found.who) == (True, f"{published} (second)")
+    assert (run.folder / "judged" / "geneval2-second" / "results.json").is_file()
+    for name, label in (("Qwen/Qwen3-VL-8B-Thinking", None), ("judge", "qwen3-vl-8b")):
+        assert not judge_pictures(run, Judge(name), name=name, label=label, progress=False).is_published
+    hosted.kinds = frozenset({PictureOptions.kind})
+    hosted.ask = lambda requests: ((n, {"scores": [0.0] * len(one.options)}) for n, one in enumerate(requests))
+    assert not judge_pictures(run, hosted, name="qwen3-vl-8b-instruct", progress=False).is_published
+
+
+@pytest.mark.parametrize("label", ["a/b", "../../../elsewhere", "..", ""])
+def test_labels_stay_in_the_run(run, label):
+    with raises("bad-name", repr(label)):
+        judge_pictures(run, Judge(), name="judge", label=label, progress=False)
+    assert not (run.folder / "judged").exists()
+
+
+def test_results_about_other_images_are_left_out(run):
+    """The folder's images are replaced after a judge and a verifier have seen them."""
+    judge_pictures(run, Judge(), name="judge", progress=False)
+    write_verdicts(run.folder, [Verdict(record.file, record.sha256, True) for record in run.records])
+    assert generation_accuracy(run, read_verdicts(run.folder))["one"]["all"]["n"] == 4
+    others = [fakes.FakePipeline(name) for name in ("three", "four")]
+    labelled = [fakes.drawer(pipeline, label) for pipeline, label in zip(others, ("one", "two"), strict=True)]
+    new = draw_pictures(labelled, run.prompts, run.folder, seeds=(0, 1), overwrite=True, progress=False)
+    assert [record.file for record in new.records] == [record.file for record in run.records]
+    with pytest.warns(UserWarning, match="about other images than the run now has, and is left out"):
+        assert judgements.read_all(new) == []
+    assert generation_accuracy(new, read_verdicts(new.folder)) == {"one": {}, "two": {}}
+    found = judge_pictures(new, Judge(), name="judge", progress=False)
+    assert judgements.read_all(new) == [found]
+
+
+def test_rounding_leads_no_probability_above_one(run):
+    judge = Judge()
+    judge.ask = lambda requests: ((number, {"scores": [2e-7]}) for number in range(len(requests)))
+    found = judge_pictures(run, judge, name="judge", progress=False)
+    assert found.models["one"]["soft_tifa_gm"]["all"] == {"value": 1.0, "low": 1.0, "high": 1.0, "n": 4}
 
 
 def test_an_interrupted_judge_resumes_and_asks_nothing_twice(run):
     first, second, third = Judge(ends_after=7), Judge(), Judge()
     with pytest.raises(KeyboardInterrupt):
         judge_pictures(run, first, name="judge", progress=False)
-    assert judgements.read_all(run.folder) == []
+    assert judgements.read_all(run) == []
     found = judge_pictures(run, second, name="judge", progress=False)
     assert len(first.asked) + len(second.asked) == 20
     assert not set(first.asked) & set(second.asked)
@@ -84,7 +129,7 @@ def test_failed_calls_leave_no_results(run):
     failing = Judge(fails="How many cows")
     with raises("calls-failed", "4 of 20", "refused"):
         judge_pictures(run, failing, name="judge", progress=False)
-    assert judgements.read_all(run.folder) == []
+    assert judgements.read_all(run) == []
     judge_pictures(run, again := Judge(), name="judge", progress=False)
     assert len(again.asked) == 4
 
@@ -94,7 +139,7 @@ def test_another_judge_of_the_same_name_is_refused(run):
     with raises("another-run", "--label"):
         judge_pictures(run, Judge("other weights"), name="judge", progress=False)
     judge_pictures(run, Judge("other weights"), name="judge", label="judge-2", progress=False)
-    assert len(judgements.read_all(run.folder)) == 2
+    assert len(judgements.read_all(run)) == 2
 
 
 def test_changed_images_and_unable_judges_are_refused(run):
@@ -109,9 +154,14 @@ def test_changed_images_and_unable_judges_are_refused(run):
 
 def test_damaged_results_are_named(run):
     judge_pictures(run, Judge(), name="judge", progress=False)
-    (path := run.folder / "judged" / "geneval2-judge" / "results.json").write_text('{"rubric": "geneval2"}')
-    with raises("damaged-file", str(path)):
-        judgements.read_all(run.folder)
+    path = run.folder / "judged" / "geneval2-judge" / "results.json"
+    whole, entry = json.loads(path.read_text()), {"value": 0.5, "low": None, "high": None, "n": 2}
+    models = [3, {"one": 3}, {"one": {"m": [entry]}}, {"one": {"m": {"all": {}}}}]
+    models += [{"one": {"m": {"all": entry | {name: "0.5"}}}} for name in entry]
+    for damaged in ({"rubric": "geneval2"}, *(whole | {"models": some} for some in models)):
+        path.write_text(json.dumps(damaged))
+        with raises("damaged-file", str(path)):
+            judgements.read_all(run)
 
 
 def test_prompts_that_do_not_fit_are_left_out(tmp_path):

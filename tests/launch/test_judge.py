@@ -13,6 +13,7 @@ from tests.tiny_vision_language import write_vision_language
 from winobench.prompts.named_sets import read_prompts
 from winobench.prompts.prompt_files import Prompt
 from winobench.runs import judgements
+from winobench.runs.image_runs import read_pictures
 
 DRAW = ["--config=pictures:debug", "--config.model=clevr-tiny", "--config.batch_size=1"]
 
@@ -85,7 +86,7 @@ def test_generated_and_judged_with_kills_is_the_same_as_at_once(rubric, question
     assert status == 0, err
     keys = [json.loads(line)["key"] for line in answered() if line.endswith("}")]
     assert (len(keys), len(set(keys))) == (questions, questions)
-    (once,), (again,) = judgements.read_all(whole), judgements.read_all(killed)
+    (once,), (again,) = (judgements.read_all(read_pictures(folder)) for folder in (whole, killed))
     for label, metrics in once.models.items():
         for metric, groups in metrics.items():
             for group, entry in groups.items():
@@ -104,7 +105,7 @@ def test_a_hosted_judge_chooses_among_options(monkeypatch, source, tmp_path):
         calls = len(server.calls)
         assert launching.launch("launch.judge", *words)[0] == 0
         assert len(server.calls) == calls
-    (found,) = judgements.read_all(run.folder)
+    (found,) = judgements.read_all(run)
     assert (found.kind, found.is_published) == ("picture_options", False)
     assert re.search(r"soft tifa am, count +50\.0", out), out
     values = {group: entry["value"] for group, entry in found.models["a"]["soft_tifa_am"].items()}
@@ -118,6 +119,10 @@ def test_a_hosted_judge_chooses_among_options(monkeypatch, source, tmp_path):
         (["RUN"], "no judge is named: give --model=JUDGE"),
         (["absent", "--model=m"], "absent does not exist"),
         (["RUN", "--model=m", "--rubric=other"], "'other' is unknown"),
+        (["RUN", "--model=m", "--of=a"], "--of has no effect without --detector"),
+        (["RUN", "--model=m", "--prompts=p"], "--prompts has no effect without --people"),
+        (["RUN", "--model=m", "--people=p", "--rubric=tiif"], "--rubric has no effect with --people"),
+        (["RUN", "--model=m", "--lay_out=new"], "--model has no effect with --detector or --lay_out"),
         (["RUN", "--model=clip-vit-b32", "--rubric=geneval2"], "no prompt has questions for the rubric geneval2"),
     ],
 )
@@ -152,5 +157,5 @@ def test_other_rubrics_with_a_model_of_weights(rubric, rows, tmp_path):
     run = fakes.draw(tmp_path / "run", "a", prompts=prompts)
     status, out, err = launching.launch("launch.judge", run.folder, f"--model={judge}", f"--rubric={rubric}")
     assert (status, rows in out, "left out" in out) == (0, True, True), (out, err)
-    (found,) = judgements.read_all(run.folder)
+    (found,) = judgements.read_all(run)
     assert (found.rubric, found.is_published) == (rubric, False)

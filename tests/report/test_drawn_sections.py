@@ -1,5 +1,6 @@
 """Sections on generated images: who judges whose, and whether models generate what they understand."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -16,6 +17,7 @@ from winobench.generation.generate import draw_pictures
 from winobench.prompts import grammar
 from winobench.prompts.named_sets import read_prompts
 from winobench.rubrics import RUBRICS
+from winobench.runs import judgements
 from winobench.runs.reading import read_run
 from winobench.runs.verdicts import Verdict, write_verdicts
 from winobench.tasks.base import SKILLS, Example
@@ -103,6 +105,11 @@ def test_a_model_that_matches_and_is_judged_is_a_point_for_each_skill(tmp_path):
         assert float(row["matching_value"]) == pytest.approx(2 * matched["value"] - 1)
         assert float(row["matching_low"]) == pytest.approx(2 * matched["low"] - 1)
     assert (tmp_path / "report" / "understanding.png").is_file()
+    # Of an earlier version of the rubric.
+    judgements.write(drawn.folder / "judged" / "geneval2-a-judge", dataclasses.replace(found, version=0), [])
+    with pytest.warns(UserWarning, match="version 0 and left out, since the rubric now has version 1"):
+        page = report.write_report(folders, tmp_path / "again", drawn=[drawn.folder])
+    assert "Matching and generation, skill by skill" not in page.read_text()
 
 
 @pytest.mark.parametrize("rubric", RUBRICS.values(), ids=RUBRICS)

@@ -92,6 +92,7 @@ def test_what_fits():
         {"include": [{"class": "dog"}]},
         {"include": [{"class": "dog", "count": 0}]},
         {"include": [{"class": "dog", "count": 1, "position": ["near", 0]}]},
+        {"include": [{"class": "dog", "count": 1, "position": [["above"], 0]}]},
         {"include": [{"class": "dog", "count": 1, "position": ["above", 3]}]},
         {"include": [{"class": "dog", "count": 1}], "exclude": [{}]},
         {"objects": []},

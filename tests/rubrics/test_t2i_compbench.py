@@ -29,6 +29,8 @@ def test_each_noun_phrase_is_a_question():
     long = "A red carpet in a bathroom with white fixtures."
     assert not BLIP_VQA.fits(Prompt("color-2", long, "color"))
     assert BLIP_VQA.fits(Prompt("color-2", long, "color", {"phrases": ["A red carpet"]}))
+    for damaged in (5, "A red carpet", [5]):
+        assert not BLIP_VQA.fits(Prompt("color-2", long, "color", {"phrases": damaged}))
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def features(kind: str):
             "texts": texts("The candidate texts, or the one text."),
             "target": tfds.features.Scalar(np.int64, doc="The right candidate; -1 for none."),
             "groups": texts("Sub-tasks or tags."),
-            "ratings": texts("What people gave each image, as decimals; none where nobody rated them."),
+            "ratings": texts("What people gave each image, as decimals. None where nobody rated them."),
         }
     )
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from winobench.base import files, json_files, registry
+from winobench.base import files, json_files
 from winobench.base.errors import InputError
 from winobench.data import images as image_files
 from winobench.generation import judged
@@ -73,22 +73,27 @@ def read_study(
 
 
 def judge_study(
-    run: Pictures, people: Mapping[Place, bool], responder: Responder, *, name: str, progress: bool = True
+    run: Pictures,
+    people: Mapping[Place, bool],
+    responder: Responder,
+    *,
+    name: str,
+    label: str | None = None,
+    progress: bool = True,
 ) -> dict[str, dict[str, Any]]:
     """Has a judge answer GenEval's questions about the images of `read_study`, and returns `agree`.
 
     An interrupted call resumes when it is made again. The rows are in ``agreement.json`` of the judge's folder, too.
     """
-    label = registry.model_label(name)
-    judged.judge_pictures(run, responder, name=name, rubric=RUBRIC, label=label, progress=progress)
-    folder = run.folder / judgements.FOLDER / f"{RUBRIC}-{label}"
+    judgement = judged.judge_pictures(run, responder, name=name, rubric=RUBRIC, label=label, progress=progress)
+    folder = judged.folder_of(run, RUBRIC, name, label)
     verdicts = {}
     for _, line in json_files.read_lines(folder / judgements.SCORES):
         (value,) = (one["value"] for one in line["scores"] if (one["metric"], one["group"]) == ("accuracy", "all"))
         verdicts[line["model"], line["seed"], line["number"]] = value == 1
     rows = agree(run, verdicts, people)
     with files.writing(folder):
-        files.write_text(folder / AGREEMENT, json.dumps({"judge": name, "rows": rows}, indent=2) + "\n")
+        files.write_text(folder / AGREEMENT, json.dumps({"judge": judgement.judge, "rows": rows}, indent=2) + "\n")
     return rows
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from winobench import rubrics
-from winobench.base import files, registry, texts
+from winobench.base import options, registry, texts
 from winobench.base.errors import InputError
 from winobench.metrics import Design, Interval, mean_of_means
 from winobench.models import holding
@@ -47,9 +47,9 @@ def judge_pictures(
     Args:
       run: the images.
       responder: the judge.
-      name: of the judge, as results show it.
+      name: of the judge, as results show it, before its label.
       rubric: one of `winobench.rubrics.RUBRICS`. The prompts decide when None.
-      label: names the folder, next to the rubric's name. Made of ``name`` when None.
+      label: tells two judges of one name apart, in results and in the folder's name. Only the name counts when None.
       progress: show answered questions and the time left.
 
     Returns:
@@ -57,14 +57,15 @@ def judge_pictures(
 
     Raises:
       InputError: the rubric is unknown or fits no prompt, the judge answers no kind of question that it needs, an image
-        has changed, the folder has results of another judge, or a question got no answer.
+        has changed, the folder has results of another judge, the label cannot name a folder, or a question got no
+        answer.
     """
     texts.check_texts([name])
     chosen = rubrics.choose(rubric, run.prompts)
     kind = kind_for(chosen, name, responder.kinds)
     responder = holding.hold(responder)
     fingerprint = dict(responder.fingerprint())
-    folder = run.folder / judgements.FOLDER / f"{chosen.name}-{label or registry.model_label(name)}"
+    folder = folder_of(run, chosen.name, name, label)
     chosen.check_judge(name, fingerprint, kind)
     _check_folder(folder, fingerprint)
     fitting = [record for record in run.records if chosen.fits(record.prompt)]
@@ -77,12 +78,12 @@ def judge_pictures(
         version=chosen.version,
         source=chosen.source,
         published_judge=chosen.judge,
-        judge=name,
-        is_published=chosen.is_published(name),
+        judge=name if label is None else f"{name} ({label})",
+        is_published=kind == chosen.kinds[0] and chosen.is_published(name),
         fingerprint=fingerprint,
         kind=kind,
         wordings=_wordings(chosen, kind, fingerprint),
-        images=files.digest([record.sha256 for record in fitting]),
+        images=judgements.images_of(run),
         num_images=len(fitting),
         left_out=len(run.records) - len(fitting),
         num_questions=sum(len(one.keys) for one in asked),
@@ -101,6 +102,16 @@ def judge_pictures(
     lines = [_line(one, [read[key] for key in one.keys], scores) for one, scores in zip(asked, found, strict=True)]
     judgements.write(folder, judgement, lines)
     return judgement
+
+
+def folder_of(run: Pictures, rubric: str, name: str, label: str | None = None) -> pathlib.Path:
+    """The folder of a judge's answers and results."""
+    if label is not None and registry.model_label(label) != label:
+        raise InputError(
+            f"the label {options.quote(label)} cannot name a folder: give letters, digits, dots and dashes alone",
+            code="bad-name",
+        )
+    return run.folder / judgements.FOLDER / f"{rubric}-{label or registry.model_label(name)}"
 
 
 def kind_for(rubric: Rubric, name: str, kinds: Collection[str]) -> str:

@@ -17,7 +17,7 @@ from winobench.metrics.metric import Alone, Decision, Metric, Outcome
 def recall(scores, targets, k: int = 1) -> Outcome:
     """Is the right candidate among the ``k`` best, in any order of equal scores?
 
-    ``scores`` are [num_examples, num_candidates, ...], higher = better; trailing axes are judged each by itself.
+    ``scores`` are [num_examples, num_candidates, ...], higher = better. Trailing axes are judged each by itself.
     ``tie`` marks the examples whose set of ``k`` best is not determined: the k-th and the next best score are equal.
     """
     scores = _finite(scores, 2)

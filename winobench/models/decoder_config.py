@@ -68,7 +68,7 @@ class DecoderConfig(NetworkConfig):
     num_key_value_heads: int | None = None  # None for num_attention_heads
     head_dim: int | None = None  # None for hidden_size / num_attention_heads
     hidden_act: str = "silu"
-    max_position_embeddings: int = 2048  # in training; longer texts are computed
+    max_position_embeddings: int = 2048  # in training. Longer texts are computed
     rms_norm_eps: float = 1e-6
     rope_theta: float = 10000.0
     rope_scaling: RopeScaling | None = None

@@ -36,7 +36,7 @@ _WORD = re.compile(r"[A-Za-z'-]+")
 def phrases(content: Any, text: str) -> tuple[str, ...]:
     """The phrases for questions, from the file of phrases or the template. Empty where neither has any."""
     given = content.get("phrases") if isinstance(content, Mapping) else None
-    found = read_template(text) if given is None else tuple(given)
+    found = tuple(given) if isinstance(given, list) and all(map(_is_text, given)) else read_template(text)
     return tuple(phrase for phrase in found if phrase not in SKIPPED)[:MOST]
 
 

@@ -22,6 +22,11 @@ class Score(NamedTuple):
     value: float
 
 
+def named(*names: str) -> Callable[[str], bool]:
+    """Whether a judge has one of some names, in any case and with any owner before it."""
+    return lambda name: name.lower().rpartition("/")[2] in names
+
+
 @dataclasses.dataclass(frozen=True)
 class Rubric:
     """How a benchmark scores generated images.
@@ -32,7 +37,7 @@ class Rubric:
       description: one line.
       source: paper and code, with the commit that was compared.
       judge: the published judge. Results by any other are marked as such.
-      is_published: name of a judge -> whether it is the published one.
+      is_published: name of a judge -> whether it is the published one, which answers the first of ``kinds``.
       kinds: kinds of requests by preference. The first that the judge answers is used.
       wordings: kind of request -> the texts that the judge reads, verbatim, with ``{}`` for a question or prompt.
       fits: whether a prompt has the content that the rubric needs. Images of other prompts are left out.

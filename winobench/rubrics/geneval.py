@@ -106,6 +106,7 @@ def _is_place(position: Any, count: int) -> bool:
     return (
         isinstance(position, Sequence)
         and len(position) == 2
+        and isinstance(position[0], str)
         and position[0] in _PLACES
         and type(position[1]) is int
         and 0 <= position[1] < count
@@ -137,7 +138,7 @@ RUBRICS = (
         name="geneval_questions",
         version=1,
         description="GenEval's prompts as questions in our words, by tag",
-        source="Ghosh et al. 2023, arXiv:2310.11513, Section 3; github.com/djghosh13/geneval af4902f",
+        source="Ghosh et al. 2023, arXiv:2310.11513, Section 3, code github.com/djghosh13/geneval af4902f",
         judge="Mask2Former and CLIP",
         is_published=lambda name: False,
         kinds=(PictureText.kind,),

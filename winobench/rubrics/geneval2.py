@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from winobench.prompts import geneval2
 from winobench.prompts.prompt_files import Prompt
-from winobench.rubrics.base import ALL, Rubric, Score
+from winobench.rubrics.base import ALL, Rubric, Score, named
 from winobench.runs.requests import Picture, PictureOptions, PictureStarts, Request, Response
 
 _WORDING = "{} Answer in one word."
@@ -57,7 +57,7 @@ def _scores(prompt: Prompt, responses: Sequence[Response], kind: str) -> Iterato
     found = []
     for (question, answer), response in zip(asked, responses, strict=True):
         if kind == PictureStarts.kind:
-            found.append(math.exp(response.scores[0]))
+            found.append(math.exp(min(response.scores[0], 0.0)))  # rounding may lead above
         else:
             shares = [math.exp(score - max(response.scores)) for score in response.scores]
             found.append(shares[_choices(question).index(answer)] / sum(shares))
@@ -75,9 +75,9 @@ RUBRICS = (
         name="geneval2",
         version=1,
         description="GenEval 2's Soft-TIFA, by skill and number of atoms",
-        source="Kamath et al. 2025, arXiv:2512.16853, Section 4; github.com/facebookresearch/GenEval2 a6e82d2",
+        source="Kamath et al. 2025, arXiv:2512.16853, Section 4, code github.com/facebookresearch/GenEval2 a6e82d2",
         judge="Qwen3-VL-8B-Instruct",
-        is_published=lambda name: "qwen3-vl-8b" in name.lower(),
+        is_published=named("qwen3-vl-8b", "qwen3-vl-8b-instruct"),
         kinds=(PictureStarts.kind, PictureOptions.kind),
         wordings={kind: (_WORDING,) for kind in (PictureStarts.kind, PictureOptions.kind)},
         fits=lambda prompt: geneval2.has_questions(prompt.content),

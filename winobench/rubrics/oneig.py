@@ -1,6 +1,6 @@
 """OneIG-Bench's alignment: yes/no questions, each wrong where one that it depends on got another answer than Yes.
 
-Compared with OneIG-Bench/OneIG-Benchmark 41b4983, scripts/alignment/alignment_score.py (no licence there; see
+Compared with OneIG-Bench/OneIG-Benchmark 41b4983, scripts/alignment/alignment_score.py (no licence there, see
 `winobench.prompts.oneig`):
 
 - Only the answer "Yes" counts, letter by letter. "Yes." is wrong. The question keeps its mark before the full stop.
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from winobench.prompts import oneig, question_graphs
 from winobench.prompts.prompt_files import Prompt
 from winobench.rubrics import yes_no
-from winobench.rubrics.base import ALL, Rubric, Score
+from winobench.rubrics.base import ALL, Rubric, Score, named
 from winobench.runs.requests import Picture, PictureOptions, PictureText, Request, Response
 
 ALIGNMENT = "alignment"
@@ -51,9 +51,9 @@ RUBRICS = (
         name="oneig",
         version=1,
         description="OneIG-Bench's alignment, by category, length and type",
-        source="Chang et al. 2025, arXiv:2506.07977; github.com/OneIG-Bench/OneIG-Benchmark 41b4983",
+        source="Chang et al. 2025, arXiv:2506.07977, code github.com/OneIG-Bench/OneIG-Benchmark 41b4983",
         judge="Qwen2.5-VL-7B-Instruct",
-        is_published=lambda name: "qwen2.5-vl-7b" in name.lower(),
+        is_published=named("qwen2.5-vl-7b", "qwen2.5-vl-7b-instruct"),
         kinds=(PictureText.kind, PictureOptions.kind),
         wordings={kind: (_WORDING,) for kind in (PictureText.kind, PictureOptions.kind)},
         fits=lambda prompt: oneig.has_questions(prompt.content),

@@ -22,7 +22,7 @@ from winobench.base.errors import InputError
 from winobench.prompts.prompt_files import Prompt
 from winobench.prompts.t2i_compbench import ATTRIBUTES, phrases
 from winobench.rubrics import yes_no
-from winobench.rubrics.base import ALL, Rubric, Score
+from winobench.rubrics.base import ALL, Rubric, Score, named
 from winobench.runs.requests import Picture, PictureMatch, PictureOptions, PictureText, Request, Response
 
 # gpt4v_eval.py, verbatim with its blanks. It fills in {prompt} for complex only here, and asks all categories but
@@ -163,9 +163,9 @@ RUBRICS = (
         name="blip_vqa",
         version=1,
         description="T2I-CompBench++: P(yes) of noun phrases (ours, or a file's)",
-        source=f"{_PAPER}; {_CODE}, BLIPvqa_eval",
+        source=f"{_PAPER}, code {_CODE}, BLIPvqa_eval",
         judge="BLIP-VQA (base)",
-        is_published=lambda name: "blip-vqa-capfilt-large" in name.lower(),
+        is_published=named("blip-vqa-capfilt-large"),
         kinds=(PictureOptions.kind,),
         wordings={PictureOptions.kind: ("{}?",)},
         fits=_has_phrases,
@@ -177,9 +177,9 @@ RUBRICS = (
         name="clip_score",
         version=1,
         description="T2I-CompBench++: CLIP's cosine for non_spatial",
-        source=f"{_PAPER}; {_CODE}, CLIPScore_eval",
+        source=f"{_PAPER}, code {_CODE}, CLIPScore_eval",
         judge="CLIP ViT-B/32",
-        is_published=lambda name: name.lower().rpartition("/")[2] in _CLIP,
+        is_published=named(*_CLIP),
         kinds=(PictureMatch.kind,),
         wordings={PictureMatch.kind: ("{}",)},
         fits=lambda prompt: prompt.category == "non_spatial",
@@ -191,7 +191,7 @@ RUBRICS = (
         name="mllm",
         version=1,
         description="T2I-CompBench++: scores by a vision-language model",
-        source=f"{_PAPER}; {_CODE}, MLLM_eval/gpt4v_eval.py",
+        source=f"{_PAPER}, code {_CODE}, MLLM_eval/gpt4v_eval.py",
         judge="gpt-4-vision-preview",
         is_published=lambda name: "gpt-4-vision-preview" in name.lower(),
         kinds=(PictureText.kind,),

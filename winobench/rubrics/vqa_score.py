@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from winobench.base.errors import InputError
 from winobench.prompts import genai_bench
 from winobench.prompts.prompt_files import Prompt
-from winobench.rubrics.base import ALL, Rubric, Score
+from winobench.rubrics.base import ALL, Rubric, Score, named
 from winobench.runs.requests import Picture, PictureMatch, PictureOptions, Request, Response
 
 _QUESTION = 'Does this figure show "{}"? Please answer yes or no.'
@@ -56,9 +56,9 @@ RUBRICS = (
         name="vqa_score",
         version=1,
         description="VQAScore of the prompt, by skill (GenAI-Bench) or category",
-        source="Li et al. 2024, arXiv:2406.13743, Table 2; github.com/linzhiqiu/t2v_metrics 6ecb74f",
+        source="Li et al. 2024, arXiv:2406.13743, Table 2, code github.com/linzhiqiu/t2v_metrics 6ecb74f",
         judge="CLIP-FlanT5-XXL",
-        is_published=lambda name: "clip-flant5-xxl" in name.lower(),
+        is_published=named("clip-flant5-xxl"),
         kinds=(PictureMatch.kind, PictureOptions.kind),
         wordings={PictureMatch.kind: ("{}",), PictureOptions.kind: (_QUESTION,)},
         fits=_fits,

@@ -34,7 +34,7 @@ _ADVICE = "give the command again that generated it, which generates what is mis
 class DrawnModel:
     """A model of a run. Fingerprint and settings are empty where it has not generated anything yet."""
 
-    label: str  # differs from the other models' labels; the name of its folder
+    label: str  # differs from the other models' labels, and is the name of its folder
     name: str  # a name of `winobench.base.registry.MODELS`, a hub id, a folder's name, and its LoRA
     fingerprint: str | None
     lora: dict[str, Any] | None  # name, sha256, scale

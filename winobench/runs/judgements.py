@@ -12,12 +12,16 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from winobench.base import files, json_files, options
 from winobench.base.errors import InputError
 from winobench.metrics import Interval
+
+if TYPE_CHECKING:
+    from winobench.runs.image_runs import Pictures
 
 FOLDER, RESULTS, SCORES = "judged", "results.json", "scores.jsonl"
 
@@ -38,8 +42,8 @@ class Judgement:
     fingerprint: Mapping[str, Any]  # of the judge
     kind: str  # of the requests
     wordings: tuple[str, ...]  # that the judge has read, with {} for a question or prompt
-    images: str  # SHA-256 of the judged images' digests, in their order
-    num_images: int
+    images: str  # SHA-256 of the digests of the run's images (`images_of`)
+    num_images: int  # that were judged
     left_out: int  # images whose prompts the rubric does not fit
     num_questions: int
     models: Results
@@ -48,6 +52,11 @@ class Judgement:
     def who(self) -> str:
         """The judge in words, with the published one where it is another."""
         return self.judge if self.is_published else f"{self.judge} (published: {self.published_judge})"
+
+
+def images_of(run: Pictures) -> str:
+    """SHA-256 of the digests of all images of a run, in their order."""
+    return files.digest([record.sha256 for record in run.records])
 
 
 def interval(entry: Mapping[str, Any]) -> Interval:
@@ -72,8 +81,8 @@ def read(folder: str | os.PathLike) -> Judgement:
     advice = "give the same winobench judge command again"
     value = json_files.read_object(path, advice)
     names = {field.name for field in dataclasses.fields(Judgement)}
-    whole = value.keys() == names and isinstance(value["models"], dict) and isinstance(value["wordings"], list)
-    if not whole:
+    whole = value.keys() == names and isinstance(value["wordings"], list)
+    if not whole or not _are_results(value["models"]):
         raise InputError(f"{path} holds {options.quote(value)}, not results of a judge: {advice}", code="damaged-file")
     return Judgement(**{**value, "wordings": tuple(value["wordings"])})
 
@@ -86,6 +95,32 @@ def rows_of(judgement: Judgement) -> Iterator[dict[str, Any]]:
                 yield {"model": model, "metric": metric, "group": group, **entry}
 
 
-def read_all(run: str | os.PathLike) -> list[Judgement]:
-    """The finished judgements of a run of images, by their folders' names."""
-    return [read(path.parent) for path in sorted((pathlib.Path(run) / FOLDER).glob(f"*/{RESULTS}"))]
+def read_all(run: Pictures) -> list[Judgement]:
+    """The finished judgements of a run, by their folders' names. A warning names one about other images than it has."""
+    found, images = [], images_of(run)
+    for path in sorted((run.folder / FOLDER).glob(f"*/{RESULTS}")):
+        one = read(path.parent)
+        if one.images == images:
+            found.append(one)
+        else:
+            advice = "give the same winobench judge command again"
+            warnings.warn(f"{path} is about other images than the run now has, and is left out: {advice}", stacklevel=2)
+    return found
+
+
+def _are_results(models: Any) -> bool:
+    """Whether these are `Results`."""
+    return _are(models, lambda metrics: _are(metrics, lambda groups: _are(groups, _is_entry)))
+
+
+def _are(values: Any, is_right: Callable[[Any], bool]) -> bool:
+    return isinstance(values, dict) and all(map(is_right, values.values()))
+
+
+def _is_entry(entry: Any) -> bool:
+    return (
+        isinstance(entry, dict)
+        and entry.keys() == {"value", "low", "high", "n"}
+        and all(options.is_number(entry[name]) for name in ("value", "n"))
+        and all(entry[end] is None or options.is_number(entry[end]) for end in ("low", "high"))
+    )

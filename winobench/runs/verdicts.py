@@ -77,20 +77,23 @@ def judge_of(verdicts: Mapping[str, Verdict]) -> str | None:
     return next((one.judge for one in verdicts.values()), None)
 
 
-def verdict_on(record: PictureRecord, verdicts: dict[str, Verdict]) -> bool | None:
+def verdict_on(record: PictureRecord, verdicts: Mapping[str, Verdict]) -> bool | None:
     """Whether an image is correct; None where nobody has judged it as it is now."""
     one = verdicts.get(record.file)
     return one.correct if one is not None and one.sha256 == record.sha256 else None
 
 
 def generation_accuracy(run: Pictures, verdicts: Mapping[str, Verdict]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Label -> category, or ``all`` for their mean -> "value", "low", "high" (95%, clustered by prompt text), "n"."""
+    """Label -> category, or ``all`` for their mean -> "value", "low", "high" (95%, clustered by prompt text), "n".
+
+    Verdicts on images that were generated again do not count.
+    """
     results: dict[str, dict[str, dict[str, Any]]] = {}
     for model in run.models:
         rows = [
             (record.prompt.category, record.prompt.text, verdicts[record.file].correct)
             for record in run.records
-            if record.model == model.label and record.file in verdicts
+            if record.model == model.label and verdict_on(record, verdicts) is not None
         ]
         found = results[model.label] = {}
         for category in dict.fromkeys(category for category, _, _ in rows):

@@ -1,6 +1,6 @@
 """ARO's Visual Genome tasks: who does what to whom, and what has which attribute (Yuksekgonul et al. 2023).
 
-The image is the part of an image that shows both things; outside of the image's edge it is black, as in the published
+The image is the part of an image that shows both things. Outside of the image's edge it is black, as in the published
 code. GDBench reports the accuracy over all rows (Table 1b). ARO reports means over relations and over pairs of
 attributes (``macro_accuracy``): of all relations but 157 that its notebook lists as symmetric, and of pairs of
 attributes with at least 25 rows. Other rows have no group.

@@ -64,7 +64,7 @@ TASKS = (
         read=read,
         how_to_get=(
             "the folders suit-images, apron-images, briefcase-images, purse-images, beer-images and wine-images"
-            " with <number>.jpg, up to 6 men and above it women (GDBench's are not published; ask its authors at"
+            " with <number>.jpg, up to 6 men and above it women (GDBench's are not published. Ask its authors at"
             f" {DIFFUSION_ITM}, or use your own)"
         ),
         num_examples=None,

@@ -41,7 +41,7 @@ def read_cifar10(folder: pathlib.Path) -> Iterator[Item]:
 
 
 def read_stl10(folder: pathlib.Path) -> Iterator[Item]:
-    """The test images, 96 x 96. An image has all of red, green and blue, each column by column; classes begin at 1."""
+    """The test images, 96 x 96. An image has all of red, green and blue, each column by column. Classes begin at 1."""
     classes = read_lines(folder / _STL / "class_names.txt")
     path, labels_path = folder / _STL / "test_X.bin", folder / _STL / "test_y.bin"
     images = _bytes(path, 3 * 96 * 96).reshape(-1, 3, 96, 96).transpose(0, 3, 2, 1)

@@ -57,7 +57,7 @@ def _turns(question: TextQuestion, caption: str) -> tuple:
 # Name -> description, kind, the request about an image or its caption, and how its answer is read.
 _PROTOCOLS = {
     "vqa": (
-        "each image of the premise is asked which option is true. Majority (appendix A.3; the prompt is ours)",
+        "each image of the premise is asked which option is true. Majority (appendix A.3, the prompt is ours)",
         "picture_text",
         lambda asked, image: PictureText(image, asked_of_picture(asked.options), max_tokens=_ANSWER_TOKENS),
         _said,
@@ -75,7 +75,7 @@ _PROTOCOLS = {
         _scored,
     ),
     "captions": (
-        "the question with a caption of each image of the premise. Majority (appendix A.3; the prompt is ours)",
+        "the question with a caption of each image of the premise. Majority (appendix A.3, the prompt is ours)",
         "generation",
         lambda asked, caption: Generation(_turns(asked, caption), max_tokens=_ANSWER_TOKENS),
         _said,

@@ -357,7 +357,7 @@ class _Clock:
         self._step, self._time = step, time.monotonic()
 
     def rates(self, step: int, images_per_step: int) -> dict[str, float]:
-        """The speed since the last call or start; nothing if there were no steps."""
+        """The speed since the last call or start. Nothing if there were no steps."""
         steps, seconds = step - self._step, time.monotonic() - self._time
         self.start(step)
         if not steps or not seconds:

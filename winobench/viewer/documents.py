@@ -139,7 +139,7 @@ def drawn_document(path: str | os.PathLike, slug: str) -> dict[str, Any]:
         "accuracy": generation_accuracy(run, verdicts),
         "rubrics": [
             {"rubric": one.rubric, "judge": one.who, "wordings": list(one.wordings), "rows": list(rows_of(one))}
-            for one in read_all(run.folder)
+            for one in read_all(run)
         ],
     }
 

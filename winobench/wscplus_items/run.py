@@ -119,7 +119,7 @@ def check(
 ) -> dict[str, Any]:
     """Reads the items out of the answers and checks them. Needs no model, and may be repeated with other limits.
 
-    Returns the content of ``checks.json``. "cost" is in dollars; it and "tokens" are None where they are not known.
+    Returns the content of ``checks.json``. "cost" is in dollars. It and "tokens" are None where they are not known.
     """
     folder = _folder(workdir)
     statements = [item.statement for path in known for item in wscplus.read(path)]

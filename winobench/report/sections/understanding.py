@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -78,13 +79,25 @@ def _by_judge(points: list[_Point]) -> dict[tuple[str, str], list[_Point]]:
 
 def _points(report_data: ReportData) -> Iterator[_Point]:
     for pictures in report_data.drawn:
-        judged = [one for one in judgements.read_all(pictures.folder) if one.rubric in rubrics.RUBRICS]
+        judged = [one for one in judgements.read_all(pictures) if _is_current(one)]
         for place, run in enumerate(report_data.runs):
             weights = run.config["identity"].get("scorer", {}).get("model")
             labels = [model.label for model in pictures.models if weights and model.fingerprint == weights]
             for label in labels:
                 for one in judged:
                     yield from _of_model(place, run, label, one)
+
+
+def _is_current(judged: Judgement) -> bool:
+    """Whether results are of a rubric as it is now. A warning names those of an earlier version."""
+    rubric = rubrics.RUBRICS.get(judged.rubric)
+    if rubric is not None and rubric.version != judged.version:
+        warnings.warn(
+            f"results of {judged.judge} by {judged.rubric} are of version {judged.version} and left out, since the"
+            f" rubric now has version {rubric.version}: give the same winobench judge command again",
+            stacklevel=2,
+        )
+    return rubric is not None and rubric.version == judged.version
 
 
 def _of_model(place: int, run: Run, label: str, judged: Judgement) -> Iterator[_Point]:
