@@ -196,9 +196,10 @@ def _is_finite(array: jax.Array) -> jax.Array:
 
 
 def _all_finite(tree: Any) -> bool:
-    # One small program for each shape. A single one for hundreds of arrays takes seconds to compile.
+    # One small program for each shape. A single one for hundreds of arrays takes seconds to compile. One after the
+    # other: many collectives at once block each other on the devices of a CPU.
     floats = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-    return all(jax.device_get([_is_finite(leaf) for leaf in floats]))
+    return all(bool(_is_finite(leaf)) for leaf in floats)
 
 
 def train(
