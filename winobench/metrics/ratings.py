@@ -20,7 +20,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.optimize
 
 from winobench.base.errors import InputError
 from winobench.metrics import bootstrap
@@ -216,6 +215,8 @@ def logistic_pearson(rated: Rated) -> Measure:
     The function has four parameters, of least squares over these very images. Resamples keep it. It may fall, so that
     scores in the opposite order have a positive correlation as well. The correlation of chance is unknown.
     """
+    import scipy.optimize  # late: listings and help need none of it
+
     x, y = rated.scores, rated.ratings
     if len(x) < 4 or not (np.ptp(x) and np.ptp(y)):
         return _undefined(None)

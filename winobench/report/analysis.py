@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.stats
 
 from winobench import metrics
 from winobench.metrics import normalization
@@ -244,6 +243,8 @@ def redrawn(
 
 def pearson(first: Sequence[float], second: Sequence[float]) -> metrics.Interval | None:
     """Pearson's correlation with its 95% interval by Fisher's transformation. None for few points, or equal ones."""
+    import scipy.stats  # late: it takes long, and few reports need it
+
     if len(first) < _FEWEST_POINTS or np.ptp(first) == 0 or np.ptp(second) == 0:
         return None
     found = scipy.stats.pearsonr(first, second)
