@@ -194,7 +194,7 @@ def test_published_judges_are_known_by_their_names():
         oneig: ["Qwen/Qwen2.5-VL-7B-Instruct", "qwen2.5-vl-7b"],
         tiif: ["gpt-4o", "openai:gpt-4o-2024-11-20"],
     }
-    others = ["gpt-4o-mini", "qwen2.5-vl-72b", "blip-vqa"]
+    others = ["gpt-4o-mini", "gpt-4o-audio-preview", "qwen2.5-vl-72b", "blip-vqa"]
     for module, found in published.items():
         for name in itertools.chain(*published.values(), others):
             assert module.RUBRICS[0].is_published(name) == (name in found)

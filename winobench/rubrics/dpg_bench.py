@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from winobench.prompts import dpg_bench, question_graphs
 from winobench.prompts.prompt_files import Prompt
 from winobench.rubrics import yes_no
-from winobench.rubrics.base import ALL, Rubric, Score
+from winobench.rubrics.base import ALL, Rubric, Score, named
 from winobench.runs.requests import Picture, PictureOptions, PictureText, Request, Response
 
 SCORE, LEVEL_1, LEVEL_2 = "score", "level_1", "level_2"
@@ -56,7 +56,7 @@ RUBRICS = (
         description="DPG-Bench: yes/no questions in a graph, by category",
         source="Hu et al. 2024, arXiv:2403.05135, Section 4, code github.com/TencentQQGYLab/ELLA 3c228f1",
         judge="mPLUG large (mplug_visual-question-answering_coco_large_en)",
-        is_published=lambda name: "mplug_visual-question-answering_coco_large" in name.lower(),
+        is_published=named("mplug_visual-question-answering_coco_large_en"),
         kinds=(PictureText.kind, PictureOptions.kind),
         wordings={kind: (yes_no.WORDING,) for kind in (PictureText.kind, PictureOptions.kind)},
         fits=lambda prompt: dpg_bench.has_questions(prompt.content),
