@@ -203,7 +203,8 @@ def _read_config(path: pathlib.Path, config_path: pathlib.Path) -> dict[str, Any
     config = _read_json(image_runs.config_path(path, "winobench eval"))
     if config.get("kind") == image_runs.KIND:
         raise InputError(
-            f"{path} holds images, which have a page of their own: open {path / 'pictures.html'}.", code="not-a-run"
+            f"{path} holds generated images: open {path / 'pictures.html'}, or add it to a report with --drawn={path}.",
+            code="not-a-run",
         )
     schema = config.get("schema")
     if not isinstance(schema, int) or not 1 <= schema <= records.SCHEMA_VERSION or "identity" not in config:
