@@ -74,9 +74,9 @@ def _folder(sides: Sequence[Any]) -> pathlib.Path:
 
 def _serve(compared: Comparison, rater: str, words: Sequence[str]) -> None:
     with compared.serve(rater, _PORT.value) as (server, labels):
-        print(f"{server.address} is the page of {rater}. Clicks go to {labels.path}")
-        print("end it with Ctrl-C. On another device, forward this port to it", flush=True)
         try:
+            print(f"{server.address} is the page of {rater}. Clicks go to {labels.path}")
+            print("end it with Ctrl-C. On another device, forward this port to it", flush=True)
             threading.Event().wait()
         except KeyboardInterrupt:
             print(f"\n{len(labels.labels):,} of {len(compared.pairs):,} pairs are judged")

@@ -62,11 +62,11 @@ def _serve(words: Sequence[str]) -> None:
     from winobench.viewer import server
 
     with server.serve(words, _PORT.value, _REPRODUCE) as running:
-        print(f"{running.address} shows {_said(words)}")
-        print("end it with Ctrl-C. On another device, forward this port to it", flush=True)
-        if _OPEN.value:
-            webbrowser.open(running.address)
         try:
+            print(f"{running.address} shows {_said(words)}")
+            print("end it with Ctrl-C. On another device, forward this port to it", flush=True)
+            if _OPEN.value:
+                webbrowser.open(running.address)
             threading.Event().wait()
         except KeyboardInterrupt:
             print()

@@ -125,9 +125,9 @@ def _annotate(folder: pathlib.Path, name: str) -> None:
         pages.annotations(folder / run.ANNOTATIONS, name) as annotations,
         pages.serve(items, annotations, _PORT.value) as server,
     ):
-        print(f"{server.address} is the page of annotator {name}. Clicks go to {annotations.path}")
-        print("end it with Ctrl-C. On another device, forward this port to it", flush=True)
         try:
+            print(f"{server.address} is the page of annotator {name}. Clicks go to {annotations.path}")
+            print("end it with Ctrl-C. On another device, forward this port to it", flush=True)
             threading.Event().wait()
         except KeyboardInterrupt:
             left = sum(item.id not in annotations.labels for item in items)

@@ -59,9 +59,9 @@ def _write(objects: str, folder: str, name: str, port: int | None) -> None:
 
 def _wait(address: str, name: str, place: str) -> None:
     """Until the server is interrupted."""
-    print(f"{address} is the page of {name}. {place}")
-    print("end it with Ctrl-C. On another device, forward this port to it", flush=True)
     try:
+        print(f"{address} is the page of {name}. {place}")
+        print("end it with Ctrl-C. On another device, forward this port to it", flush=True)
         threading.Event().wait()
     except KeyboardInterrupt:
         return
