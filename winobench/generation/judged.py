@@ -72,7 +72,8 @@ def judge_pictures(
     wanted: dict[str, Request] = {}
     asked = [_ask_about(run, record, chosen, kind, fingerprint, wanted) for record in fitting]
     read = _answers(responder, folder, wanted, progress)
-    found = [[*chosen.scores(one.record.prompt, [read[key] for key in one.keys], kind)] for one in asked]
+    answers = [[read[key] for key in one.keys] for one in asked]
+    found = [[*chosen.scores(one.record.prompt, some, kind)] for one, some in zip(asked, answers, strict=True)]
     judgement = Judgement(
         rubric=chosen.name,
         version=chosen.version,
@@ -99,8 +100,7 @@ def judge_pictures(
             for model in run.models
         },
     )
-    lines = [_line(one, [read[key] for key in one.keys], scores) for one, scores in zip(asked, found, strict=True)]
-    judgements.write(folder, judgement, lines)
+    judgements.write(folder, judgement, map(_line, asked, answers, found))
     return judgement
 
 

@@ -89,7 +89,7 @@ def _points(report_data: ReportData) -> Iterator[_Point]:
 
 
 def _is_current(judged: Judgement) -> bool:
-    """Whether results are of a rubric as it is now. A warning names those of an earlier version."""
+    """Whether results are of a rubric as it is now. A warning names results of an earlier version."""
     rubric = rubrics.RUBRICS.get(judged.rubric)
     if rubric is not None and rubric.version != judged.version:
         warnings.warn(
