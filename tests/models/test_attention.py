@@ -11,7 +11,7 @@ from jax.experimental.pallas import tpu as pltpu
 
 from tests.parity.torch_copy import QUICK_COMPILATION
 from winobench import parallel
-from winobench.models import attention, fused_attention, plain_attention
+from winobench.models import attention, exponential, fused_attention, plain_attention
 
 FLOAT32 = {"dtype": jnp.float32, "param_dtype": jnp.float32}
 
@@ -56,6 +56,7 @@ def test_padding_is_left_out():
     ("limits", "shape"),
     [
         ((600, 1200, 24), (2, 12, 3, 8)),  # two whole heads a part
+        ((600, 1200, 6), (2, 12, 3, 8)),  # half a head
         ((600, 1200, 1), (1, 13, 5, 8)),  # single queries, as 13 has no other divisor
     ],
 )
@@ -76,11 +77,51 @@ def test_parts_are_the_whole(monkeypatch, limits, shape):
     monkeypatch.setattr(
         plain_attention, "attend_in_parts", lambda *a, **keywords: called.append(1) or original(*a, **keywords)
     )
-    for name, limit in zip(("_LARGE_MATRIX", "_MANY_SCORES", "_PART_ROWS", "_PART_SCORES"), (*limits, 1), strict=True):
+    for name, limit in zip(("_LARGE_MATRIX", "_MANY_SCORES", "_PART_ROWS"), limits, strict=True):
         monkeypatch.setattr(attention, name, limit)
     for ours, theirs in zip(jax.tree.leaves(call()), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=2e-6, atol=2e-6)
     assert called
+
+
+@pytest.mark.quick(2)
+@pytest.mark.parametrize("part_bytes", [4 * 15 * 12 * 4, 4 * 15 * 6, 1])  # two heads, half of one, one query
+@pytest.mark.parametrize("scale", [None, 3.0])
+def test_by_keys(part_bytes, scale):
+    query, key, value = normal(2, 3, 12, 8), normal(2, 3, 15, 8, seed=1), normal(2, 3, 15, 8, seed=2)
+
+    def total(function):
+        def of_arrays(*arrays):
+            result = function(*arrays, scale=scale)
+            return jnp.sum(jnp.sin(result)), result
+
+        return quick(jax.grad(of_arrays, (0, 1, 2), has_aux=True))(query, key, value)
+
+    by_keys = functools.partial(plain_attention.attend_in_parts, part_bytes=part_bytes, by_keys=True)
+    for ours, theirs in zip(*map(jax.tree.leaves, map(total, (by_keys, plain_attention.attend))), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=2e-6)
+
+
+def test_by_keys_at_extremes():
+    """Scores of thousands do not overflow, weights fall to 0, and NaN stays NaN, whichever key has it."""
+    query = 100 * normal(1, 1, 4, 8)
+    by_keys = functools.partial(plain_attention.attend_in_parts, part_bytes=1 << 19, by_keys=True)
+    value = normal(1, 1, 4, 8, seed=1)
+    np.testing.assert_allclose(by_keys(query, query, value), value, atol=1e-6)
+    for place in range(4):
+        key = query.copy()
+        key[0, 0, place, 0] = np.nan
+        assert np.all(np.isnan(by_keys(query, key, value)))
+
+
+def test_exponential_of_negative():
+    x = -np.concatenate([np.linspace(0, 87.3, 100_001), np.logspace(-30, 0, 1000)]).astype(np.float32)
+    exact = np.exp(x.astype(np.float64))
+    result = jax.jit(exponential.of_negative)(x)
+    np.testing.assert_array_less(np.abs(result / exact - 1), 1.2e-7 * (1 + np.abs(x)))
+    ends = np.array([0, -87.4, -1e30, -np.inf, np.nan], np.float32)
+    np.testing.assert_array_equal(exponential.of_negative(ends), [1, 0, 0, 0, np.nan])
+    np.testing.assert_allclose(jax.grad(exponential.of_negative)(-2.0), np.exp(-2), rtol=3e-7)
 
 
 def test_large_scores():
@@ -209,9 +250,8 @@ def test_devices_are_given_rows_of_their_own(monkeypatch):
 @pytest.mark.quick(1)
 def test_parts_stay_on_their_devices(monkeypatch):
     """XLA gathers what a loop runs over, so that each device would work on all rows."""
-    names = ("_LARGE_MATRIX_TRAINED", "_MANY_SCORES_TRAINED", "_PART_ROWS", "_PART_SCORES")
-    for name, limit in zip(names, (1, 1, 4, 1), strict=True):
-        monkeypatch.setattr(attention, name, limit)
+    monkeypatch.setattr(attention, "_LARGE_BY_KEYS", 1)
+    monkeypatch.setattr(attention, "_PART_BY_KEYS", 4 * 8 * 4)
     mesh = parallel.make_mesh(jax.devices()[:2])
 
     def total(*arrays):
@@ -230,19 +270,18 @@ def test_few_scores_are_worked_on_at_once():
         assert attention._attention_of(parallel.Device(platform), few, few) is attention._whole
 
 
-def test_training_takes_smaller_matrices_apart():
+def test_large_matrices_on_cpus_go_by_keys():
     query, cpu = jax.ShapeDtypeStruct((8, 256, 8, 16), jnp.float32), parallel.Device("cpu")
+    few = jax.ShapeDtypeStruct((8, 64, 8, 16), jnp.float32)
+    half = jax.ShapeDtypeStruct((8, 256, 8, 16), jnp.bfloat16)
+    # Nobody knows whether devices share the rows, and three cannot.
     assert attention._attention_of(cpu, query, query) is attention._whole
-    for devices, form in ((1, attention._in_parts), (2, attention._in_parts), (3, attention._whole)):
+    for devices, form in ((1, attention._by_keys), (2, attention._by_keys), (3, attention._whole)):
         with parallel.traced_on(parallel.make_mesh(jax.devices()[:devices])):
             assert attention._attention_of(cpu, query, query) is form
-
-    def scored(x):
-        assert attention._attention_of(cpu, query, query) is attention._whole
-        return x
-
-    split = jax.sharding.PartitionSpec(parallel.DATA_AXIS)
-    jax.eval_shape(parallel.map_over_data(scored, parallel.make_mesh(jax.devices()[:1]), (split,), split), query)
+            assert attention._attention_of(cpu, query, query, is_masked=True) is attention._whole
+            assert attention._attention_of(cpu, few, few) is attention._whole
+            assert attention._attention_of(cpu, half, half) is attention._whole
 
 
 def test_the_device_is_that_of_the_mesh():

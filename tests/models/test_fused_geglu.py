@@ -51,8 +51,10 @@ def test_gradients_are_those_of_the_plain_layer():
         np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-4)
 
 
-def test_gelu_of_tpus():
+@pytest.mark.parametrize("platform", ["tpu", "cpu"])
+def test_gelu_by_exp(trace_for, platform):
     """To rounding in float32, by the definition in float64, and so is its gradient."""
+    trace_for(parallel.Device(platform))
     x = jnp.linspace(-15, 15, 30_001)
     exact = np.float64(x) * scipy.special.ndtr(np.float64(x))
     np.testing.assert_allclose(fused_geglu.gelu_by_exp(x), exact, rtol=2e-7, atol=3e-7)

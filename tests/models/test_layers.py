@@ -24,15 +24,19 @@ class TestGroupNorm:
         variance = grouped.var(axis=(1, 3), keepdims=True)
         return ((grouped - mean) / np.sqrt(variance + epsilon)).reshape(x.shape) * scale + bias
 
-    def test_large_mean(self):
+    @pytest.mark.parametrize("device", [None, parallel.Device("cpu")])
+    def test_large_mean(self, trace_for, device):
         """Mean 1000, spread 1: E[x^2] - E[x]^2 without a shift would be off by several per cent."""
+        trace_for(device)
         x = normal(2, 16, 16, 8) + 1000
         norm = layers.GroupNorm(4, 8, epsilon=1e-5, **FLOAT32)
         # float32 holds values near 1000 to 6e-5.
         np.testing.assert_allclose(norm(jnp.asarray(x)), self.reference(x, 4, 1e-5, 1, 0), atol=2e-4)
 
-    def test_gradient(self):
+    @pytest.mark.parametrize("device", [None, parallel.Device("cpu")])
+    def test_gradient(self, trace_for, device):
         """Against finite differences in float64 of the definition."""
+        trace_for(device)
         norm = layers.GroupNorm(2, 4, epsilon=1e-3, **FLOAT32)
         x, weight, direction = normal(1, 3, 3, 4), normal(1, 3, 3, 4, seed=1), normal(1, 3, 3, 4, seed=2)
         gradient = jax.grad(lambda x: jnp.sum(norm(x) * weight))(jnp.asarray(x))

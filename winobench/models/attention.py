@@ -14,17 +14,15 @@ from winobench import parallel
 from winobench.models import fused_attention, plain_attention
 from winobench.models.base import linear
 
-# Attention on CPUs, in bytes of float32 scores: matrices of one head from the first size on are worth taking apart, if
-# all heads together have more than the second, above which memory is given back to the system after each use. A part
-# has this many queries of a head: few enough that the caches hold their scores, which the gradient needs three of.
+# Attention on CPUs, in bytes of float32 scores. Without masks, matrices of one head from the first size on go by keys,
+# in parts of the second.
+_LARGE_BY_KEYS = 1 << 16
+_PART_BY_KEYS = 1 << 19
+# All others are worth taking apart from the first size on, if all heads together have more than the second, above which
+# memory is given back to the system after each use. A part has this many queries of a head.
 _LARGE_MATRIX = 1 << 20
 _MANY_SCORES = 1 << 25
 _PART_ROWS = 128
-# A training step gains from smaller sizes, which change nothing forward: its gradient has more arrays. A part has as
-# many heads as have this many bytes.
-_LARGE_MATRIX_TRAINED = 1 << 18
-_MANY_SCORES_TRAINED = 1 << 23
-_PART_SCORES = 1 << 18
 # The same on accelerators, where no fused kernel takes a shape: more bytes than the first fill their memory, and a part
 # has at most the second.
 _MANY_SCORES_THERE = 1 << 29
@@ -72,14 +70,18 @@ class _Options(NamedTuple):
 
 def _dispatched(options: _Options, *arrays: Any) -> jax.Array:
     """Attention by the form for the device. Arrays: query, key, value, lengths, mask."""
-    query, key, _, _, mask = arrays
+    query, key, _, lengths, mask = arrays
+    is_masked = options.is_causal or lengths is not None or mask is not None
     device = parallel.traced_device()
     if device is not None:
-        form = _attention_of(device, query, key, mask)
+        form = _attention_of(device, query, key, mask, is_masked)
         if form is not _whole and not parallel.runs_on_one_device():
             return _on_each_device(form, options, *arrays)
         return _call(form, options, *arrays)
-    forms = {platform: _attention_of(parallel.Device(platform), query, key, mask) for platform in ("cpu", "tpu", "gpu")}
+    forms = {
+        platform: _attention_of(parallel.Device(platform), query, key, mask, is_masked)
+        for platform in ("cpu", "tpu", "gpu")
+    }
     if len(set(forms.values())) == 1:
         return _call(forms["cpu"], options, *arrays)
     cpu, tpu, gpu = (functools.partial(_call, form, options) for form in forms.values())
@@ -92,7 +94,11 @@ def _call(form: Callable[..., jax.Array], options: _Options, *arrays: Any) -> ja
 
 
 def _attention_of(
-    device: parallel.Device, query: jax.Array, key: jax.Array, mask: jax.Array | None = None
+    device: parallel.Device,
+    query: jax.Array,
+    key: jax.Array,
+    mask: jax.Array | None = None,
+    is_masked: bool = False,
 ) -> Callable[..., jax.Array]:
     """The form of attention for a device and arrays [B, positions, heads, head_size]."""
     if device.platform == "gpu" and fused_attention.cudnn_takes(query, parallel.compute_capability(device.kind), mask):
@@ -102,10 +108,10 @@ def _attention_of(
     matrix_bytes = 4 * query.shape[1] * key.shape[1]
     all_bytes = matrix_bytes * query.shape[0] * query.shape[2]
     if device.platform == "cpu":
-        large = (_LARGE_MATRIX, _MANY_SCORES)
-        if _rows_are_apart(query) and not parallel.runs_mapped():
-            large = (_LARGE_MATRIX_TRAINED, _MANY_SCORES_TRAINED)
-        return _in_parts if matrix_bytes >= large[0] and all_bytes > large[1] else _whole
+        by_keys = matrix_bytes >= _LARGE_BY_KEYS and query.dtype == jnp.float32 and not is_masked
+        if by_keys and _rows_are_apart(query):
+            return _by_keys
+        return _in_parts if matrix_bytes >= _LARGE_MATRIX and all_bytes > _MANY_SCORES else _whole
     return _in_large_parts if all_bytes > _MANY_SCORES_THERE else _whole
 
 
@@ -128,16 +134,21 @@ def _whole(query: jax.Array, key: jax.Array, value: jax.Array, *, lengths: jax.A
     return jnp.swapaxes(plain_attention.attend(query, key, value, lengths=ends, **keywords), 1, 2)
 
 
+def _by_keys(*arrays: jax.Array, **keywords: Any) -> jax.Array:
+    return _apart(_PART_BY_KEYS, *arrays, by_keys=True, **keywords)
+
+
 def _in_parts(query: jax.Array, key: jax.Array, value: jax.Array, **keywords: Any) -> jax.Array:
+    return _apart(4 * _PART_ROWS * key.shape[1], query, key, value, **keywords)
+
+
+def _in_large_parts(*arrays: jax.Array, **keywords: Any) -> jax.Array:
+    return _apart(_PART_SCORES_THERE, *arrays, **keywords)
+
+
+def _apart(part_bytes: int, query: jax.Array, key: jax.Array, value: jax.Array, **keywords: Any) -> jax.Array:
     query, key, value = (jnp.swapaxes(x, 1, 2) for x in (query, key, value))
-    part_bytes = max(_PART_SCORES, 4 * _PART_ROWS * key.shape[2])
     return jnp.swapaxes(plain_attention.attend_in_parts(query, key, value, part_bytes, **keywords), 1, 2)
-
-
-def _in_large_parts(query: jax.Array, key: jax.Array, value: jax.Array, **keywords: Any) -> jax.Array:
-    query, key, value = (jnp.swapaxes(x, 1, 2) for x in (query, key, value))
-    result = plain_attention.attend_in_parts(query, key, value, _PART_SCORES_THERE, **keywords)
-    return jnp.swapaxes(result, 1, 2)
 
 
 class Attention(nnx.Module):

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from winobench import parallel
 from winobench.models import functional, winograd
 from winobench.models.base import kernel_init, linear
 
@@ -142,7 +143,11 @@ def group_norm(
         values = values + added.astype(jnp.float32).reshape(batch, *(1 for _ in spatial), channels)
 
     def per_channel(a):  # [B, groups] -> [B, 1, ..., channels]
-        a = jnp.repeat(a, channels // groups, axis=-1)
+        if parallel.is_traced_for("cpu"):
+            # A product is written out: XLA makes no vectors of steps that read each group's number repeatedly.
+            a = a @ np.repeat(np.eye(groups, dtype=np.float32), channels // groups, axis=-1)
+        else:
+            a = jnp.repeat(a, channels // groups, axis=-1)
         return a.reshape(batch, *(1 for _ in spatial), channels)
 
     def group_mean(a):  # [B, ..., channels] -> [B, groups]

@@ -7,6 +7,8 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from winobench.models import exponential
+
 
 def attend(
     query: jax.Array,
@@ -62,24 +64,47 @@ def _weighted(scores: jax.Array, value: jax.Array) -> tuple[jax.Array, jax.Array
     return result / total, highest + jnp.log(total)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(6, 7))
-def _attend_and_forget(query, key, value, mask, first, lengths, is_causal, scale):
+def _by_keys(query: jax.Array, key: jax.Array, value: jax.Array, scale: float | None) -> tuple[jax.Array, jax.Array]:
+    """`_weighted` of float32 products with scores [..., S, T], whose columns XLA reduces in vectors on CPUs."""
+    query = query * (query.shape[-1] ** -0.5 if scale is None else scale)
+    scores = jnp.einsum("...sh,...th->...st", key, query)
+    axis = scores.ndim - 2
+    # XLA hands reductions that it knows to a library, which takes twice as long. A NaN that is lost here stays a weight.
+    highest = jax.lax.reduce(scores, -jnp.inf, lambda a, b: jnp.where(a > b, a, b), (axis,))
+    weights = exponential.of_negative(scores - jnp.expand_dims(highest, axis))
+    total = jax.lax.reduce(weights, 0.0, lambda a, b: a + b, (axis,))
+    result = jnp.einsum("...sh,...st->...ht", value, weights) / jnp.expand_dims(total, axis)
+    return result.swapaxes(-1, -2), (highest + jnp.log(total))[..., None]
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(6, 7, 8))
+def _attend_and_forget(query, key, value, mask, first, lengths, is_causal, scale, by_keys):
     """`attend` whose gradient computes the scores again, and neither their maximum, their sum nor the result."""
-    return _forward(query, key, value, mask, first, lengths, is_causal, scale)[0]
+    return _forward(query, key, value, mask, first, lengths, is_causal, scale, by_keys)[0]
 
 
-def _forward(query, key, value, mask, first, lengths, is_causal, scale):
-    scores = _masked(_products(query, key, scale), mask, first, lengths, is_causal)
-    result, total = _weighted(scores, value)
+def _forward(query, key, value, mask, first, lengths, is_causal, scale, by_keys):
+    if by_keys:
+        result, total = _by_keys(query, key, value, scale)
+    else:
+        scores = _masked(_products(query, key, scale), mask, first, lengths, is_causal)
+        result, total = _weighted(scores, value)
     return result.astype(query.dtype), (query, key, value, mask, first, lengths, result, total)
 
 
-def _backward(is_causal, scale, kept, gradient):
+def _backward(is_causal, scale, by_keys, kept, gradient):
     query, key, value, mask, first, lengths, result, total = kept
+    if query.ndim == 2:
+        # XLA's products for the gradient are faster in batches, also of one.
+        *rest, gradient = jax.tree.map(lambda x: x[None], (query, key, value, mask, lengths, result, total, gradient))
+        batch = (*rest[:4], first, *rest[4:])
+        gradients = _backward(is_causal, scale, by_keys, batch, gradient)
+        return jax.tree.map(lambda x: x[0], gradients)
     scores, unmasked = jax.vjp(
         lambda *arrays: _masked(*arrays, first, lengths, is_causal), _products(query, key, scale), mask
     )
-    weights, gradient = jnp.exp(scores - total), gradient.astype(value.dtype)
+    exp = exponential.of_negative if by_keys else jnp.exp
+    weights, gradient = exp(scores - total), gradient.astype(value.dtype)
     product = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
     of_weights = product("...th,...sh->...ts", gradient, value)
     shared = jnp.sum(gradient.astype(jnp.float32) * result, axis=-1, keepdims=True)
@@ -105,10 +130,11 @@ def attend_in_parts(
     lengths: jax.Array | None = None,
     mask: jax.Array | None = None,
     scale: float | None = None,
+    by_keys: bool = False,
 ) -> jax.Array:
     """`attend` of [B, heads, positions, head_size], with ``part_bytes`` of float32 scores, or one query's, at a time.
 
-    ``mask`` is [B or 1, heads or 1, T or 1, S].
+    ``mask`` is [B or 1, heads or 1, T or 1, S]. ``by_keys`` is a form for CPUs, of float32 without any mask.
 
     On CPUs this is up to 7 times as fast for large score matrices: the cache holds the scores of one part between the
     two products, and the products' scratch memory is used again, where that of all scores at once is given back to the
@@ -117,14 +143,17 @@ def attend_in_parts(
     """
     batch, heads, length, width = query.shape
     rows = part_bytes // (4 * key.shape[2])
-    # Whole heads where one fits, otherwise a head's queries in parts of equal size.
-    at_once = _largest_divisor(batch * heads, max(1, rows // length))
+    # Whole heads where one fits, otherwise a head's queries in parts of equal size. By keys, a large head is faster by
+    # itself.
+    at_once = _largest_divisor(batch * heads, max(1, rows // length // (2 if by_keys else 1)))
     part = _largest_divisor(length, max(1, rows)) if at_once == 1 else length
-    query = query.reshape(-1, at_once, length // part, part, width).swapaxes(1, 2)
-    key, value = (x.reshape(-1, at_once, *x.shape[2:]) for x in (key, value))
-    ends = None if lengths is None else jnp.repeat(lengths, heads).reshape(-1, at_once)
+    # A batch of one would be slower than a matrix. One of several heads has all queries, as one part.
+    several = (at_once,) if at_once > 1 else ()
+    query = query.reshape(-1, length // part, *several, part, width)
+    key, value = (x.reshape(-1, *several, *x.shape[2:]) for x in (key, value))
+    ends = None if lengths is None else jnp.repeat(lengths, heads).reshape(-1, *several)
     starts = part * jnp.arange(length // part)
-    numbers = None if mask is None else jnp.arange(batch * heads).reshape(-1, at_once)
+    numbers = None if mask is None else jnp.arange(batch * heads).reshape(-1, *several)
 
     def heads_at_once(arrays: tuple[jax.Array, ...]) -> jax.Array:
         parts, key, value, ends, numbers = arrays
@@ -135,12 +164,12 @@ def attend_in_parts(
             if mask is not None:
                 rows = jax.lax.dynamic_slice_in_dim(mask, first, part, axis=2) if mask.shape[2] > 1 else mask
                 own = rows[numbers // heads % mask.shape[0], numbers % heads % mask.shape[1]]
-            return _attend_and_forget(query, key, value, own, first, ends, is_causal, scale)
+            return _attend_and_forget(query, key, value, own, first, ends, is_causal, scale, by_keys)
 
         return jax.lax.map(one_part, (parts, starts))
 
     result = jax.lax.map(heads_at_once, (query, key, value, ends, numbers))
-    return result.swapaxes(1, 2).reshape(batch, heads, length, width)
+    return result.reshape(batch, heads, length, width)
 
 
 def _largest_divisor(number: int, limit: int) -> int:

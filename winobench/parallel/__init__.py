@@ -1,12 +1,12 @@
 """Devices and processes: meshes and where arrays live on them, and programs of several processes."""
 
 from winobench.parallel.devices import (
+    CPU_OPTIONS,
     Device,
     compute_capability,
     in_words,
     is_traced_for,
     on_each_device,
-    runs_mapped,
     runs_on_one_device,
     traced_device,
     traced_on,
@@ -46,6 +46,7 @@ from winobench.parallel.processes import (
 )
 
 __all__ = [
+    "CPU_OPTIONS",
     "DATA_AXIS",
     "MODEL_AXIS",
     "Device",
@@ -76,7 +77,6 @@ __all__ = [
     "process_slice",
     "put",
     "replicated",
-    "runs_mapped",
     "runs_on_one_device",
     "split_axis",
     "split_rows",

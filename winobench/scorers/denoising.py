@@ -187,7 +187,7 @@ _GPU_OPTIONS = {"xla_gpu_dot_merger_threshold_mb": 0, "xla_gpu_enable_triton_gem
 _step.__name__ = "fused_step"  # which profilers show
 _steps = {
     platform: jax.jit(_step, static_argnames="how", compiler_options=options)
-    for platform, options in (("cpu", None), ("tpu", None), ("gpu", _GPU_OPTIONS))
+    for platform, options in (("cpu", parallel.CPU_OPTIONS), ("tpu", None), ("gpu", _GPU_OPTIONS))
 }
 
 

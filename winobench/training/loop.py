@@ -119,7 +119,9 @@ def make_step(
             new = jax.lax.with_sharding_constraint(new, parallel.parameter_shardings(new, mesh))
         return new, metrics
 
-    return jax.jit(step, donate_argnums=0)
+    platform = jax.default_backend() if mesh is None else mesh.devices.flat[0].platform
+    compiler_options = parallel.CPU_OPTIONS if platform == "cpu" else None
+    return jax.jit(step, donate_argnums=0, compiler_options=compiler_options)
 
 
 def local_rows(batch_size: int) -> slice:
