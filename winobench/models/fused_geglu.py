@@ -7,6 +7,7 @@ memory and read again to be halved: in Stable Diffusion 2.1's pass more bytes th
 from __future__ import annotations
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -71,15 +72,30 @@ def gated(product: jax.Array) -> jax.Array:
     return values * jax.nn.gelu(gate, approximate=False)
 
 
+@jax.custom_jvp
 def gelu_by_exp(x: jax.Array) -> jax.Array:
     """GELU of float32 numbers within 4e-7. TPUs and CPUs take half of the time that erf takes them."""
+    return _gelu_and_slope(x)[0]
+
+
+@gelu_by_exp.defjvp
+def _gelu_by_exp_jvp(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
+    # By itself JAX would keep an array for each step of the polynomial.
+    result, slope = _gelu_and_slope(*primals)
+    return result, slope * tangents[0]
+
+
+def _gelu_and_slope(x: jax.Array) -> tuple[jax.Array, jax.Array]:
     exp = exponential.of_negative if parallel.is_traced_for("cpu") else jnp.exp
     size = jnp.abs(x)
     t = 1 / (1 + _T * size)
     total = jnp.full_like(t, _ERFC[0])
     for coefficient in _ERFC[1:]:
         total = total * t + coefficient
-    return jnp.maximum(x, 0) - size * (t * total * exp(-0.5 * x * x))
+    bell = exp(-0.5 * x * x)
+    beyond = t * total * bell
+    share = jnp.where(x > 0, 1 - beyond, beyond)
+    return jnp.maximum(x, 0) - size * beyond, share + x * bell * (2 * math.pi) ** -0.5
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
