@@ -120,6 +120,8 @@ def _backward(is_causal, scale, by_keys, kept, gradient):
 _attend_and_forget.defvjp(_forward, _backward)
 
 
+# Equal layers are traced once.
+@functools.partial(jax.jit, static_argnames=("part_bytes", "is_causal", "scale", "by_keys"))
 def attend_in_parts(
     query: jax.Array,
     key: jax.Array,
