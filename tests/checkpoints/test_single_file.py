@@ -332,7 +332,10 @@ def test_the_state_changes_with_the_file_and_its_base(event, tiny_pipeline, tmp_
         write(one, {"any": torch.zeros(2)})
     name = tmp_path / "link.safetensors"
     name.symlink_to(path)
-    state = lambda: sources.resolve(f"{base}+{name}").state()
+
+    def state():
+        return sources.resolve(f"{base}+{name}").state()
+
     first, times = state(), path.stat()
     assert first is not None
     assert first == state()

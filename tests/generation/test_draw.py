@@ -156,12 +156,16 @@ def test_a_finished_run_of_a_single_file_and_a_word_loads_nothing(tiny_pipeline,
     path, word, loaded = tmp_path / "model.safetensors", tmp_path / "word.safetensors", []
     load = loading.load_pipeline
     monkeypatch.setattr(loading, "load_pipeline", lambda *args, **named: loaded.append(args) or load(*args, **named))
-    write = lambda to, tensors: safetensors.torch.save_file({name: one.clone() for name, one in tensors.items()}, to)
+    settings = Settings(num_steps=1)
+
+    def write(to, tensors):
+        safetensors.torch.save_file({name: one.clone() for name, one in tensors.items()}, to)
+
     tensors = original_layouts.sd15_file(tiny_pipeline)
     write(path, tensors)
     write(word, {"<toy>": torch.zeros(24)})
 
-    def again(settings=Settings(num_steps=1)):
+    def again():
         loaded.clear()
         drawers = loading.make_drawers([f"{tiny_pipeline}+{path}"], embeddings=[str(word)], settings=settings)
         run = draw_pictures(drawers, fakes.PROMPTS[:1], tmp_path / "run", settings=settings, progress=False)
