@@ -4,6 +4,7 @@ import contextlib
 import functools
 import importlib.util
 import json
+import os
 import shutil
 import sys
 import types
@@ -317,6 +318,43 @@ def test_marks_are_compared_with_the_schedule(folder_of, path, tmp_path):
     config = folder / "scheduler" / "scheduler_config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"prediction_type": "v_prediction"}))
     assert load_pipeline(f"{folder}+{path}").schedule.prediction_type == "v_prediction"
+
+
+@pytest.mark.parametrize("event", ["same size and time", "other size", "other link", "other base", "linked base"])
+def test_the_state_changes_with_the_file_and_its_base(event, tiny_pipeline, tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "_TICK_NS", 0)
+    base, path, other = (
+        shutil.copytree(tiny_pipeline, tmp_path / "base"),
+        tmp_path / "one.safetensors",
+        tmp_path / "two",
+    )
+    for one in (path, other):
+        write(one, {"any": torch.zeros(2)})
+    name = tmp_path / "link.safetensors"
+    name.symlink_to(path)
+
+    def state():
+        return sources.resolve(f"{base}+{name}").state()
+
+    first, times = state(), path.stat()
+    assert first is not None
+    assert first == state()
+    if event == "same size and time":
+        write(path, {"any": torch.ones(2)})
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        assert (path.stat().st_size, path.stat().st_mtime_ns) == (times.st_size, times.st_mtime_ns)
+    elif event == "other size":
+        write(path, {"any": torch.zeros(4)})
+    elif event == "other link":
+        name.unlink()
+        name.symlink_to(other)
+    elif event == "other base":
+        (base / "unet" / "config.json").touch()
+    else:
+        (base / "unet").rename(tmp_path / "unet")
+        (base / "unet").symlink_to(tmp_path / "unet")
+    assert state() != first
+    assert (state() is None) == (event == "linked base")
 
 
 def test_names_of_other_tensors_and_of_none(folder_of):

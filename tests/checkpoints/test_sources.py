@@ -232,5 +232,21 @@ def test_the_state_changes_with_any_file(hub_cache, tmp_path, monkeypatch, where
     assert source.state() is None
 
 
+def test_the_state_follows_links(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "_TICK_NS", 0)
+    folder, elsewhere = tmp_path / "model", tmp_path / "elsewhere"
+    for one in (folder, elsewhere):
+        one.mkdir()
+    for name in ("one", "two"):
+        (elsewhere / name).write_text("1234")
+    (folder / "weights").symlink_to(elsewhere / "one")
+    first = sources.resolve(folder).state()
+    (folder / "weights").unlink()
+    (folder / "weights").symlink_to(elsewhere / "two")
+    assert len({first, sources.resolve(folder).state(), None}) == 3
+    (folder / "unet").symlink_to(elsewhere)  # whose files may change
+    assert sources.resolve(folder).state() is None
+
+
 def test_the_state_of_what_is_not_here_is_unknown(hub_cache):
     assert sources.resolve("owner/absent").state() is None

@@ -8,8 +8,12 @@ import jax
 import numpy as np
 import PIL.Image
 import pytest
+import safetensors.numpy
+import safetensors.torch
+import torch
 
 import winobench
+from tests import original_layouts
 from tests.expectations import raises
 from tests.generation import fakes
 from winobench.base.errors import InputError
@@ -133,9 +137,52 @@ def test_the_files_of_a_model_are_known(tiny_pipeline, tmp_path, monkeypatch):
     first = files()
     assert first == files() == files(dtype="bfloat16")  # which is part of the run's identity
     assert len({first, files(allow_pickle=True), files(backend="native"), None}) == 4
+    words = []
+    for values in (np.zeros(8, np.float32), np.ones(8, np.float32), np.zeros((2, 4), np.float32)):
+        safetensors.numpy.save_file({"<toy>": values}, tmp_path / "word.safetensors")
+        words += [files(embeddings=[str(tmp_path / "word.safetensors")]) for _ in range(2)]
+    assert words[::2] == words[1::2]
+    assert len({first, *words, None}) == 5
     path = folder / "unet" / "config.json"
     path.write_text(path.read_text())
     assert files() not in (first, None)
+
+
+@pytest.mark.slow
+def test_a_finished_run_of_a_single_file_and_a_word_loads_nothing(tiny_pipeline, tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "_TICK_NS", 0)
+    monkeypatch.setattr(provenance, "software", lambda: {"winobench": {"commit": "1", "dirty": False}})
+    monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path / "cache"))
+    path, word, loaded = tmp_path / "model.safetensors", tmp_path / "word.safetensors", []
+    load = loading.load_pipeline
+    monkeypatch.setattr(loading, "load_pipeline", lambda *args, **named: loaded.append(args) or load(*args, **named))
+    settings = Settings(num_steps=1)
+
+    def write(to, tensors):
+        safetensors.torch.save_file({name: one.clone() for name, one in tensors.items()}, to)
+
+    tensors = original_layouts.sd15_file(tiny_pipeline)
+    write(path, tensors)
+    write(word, {"<toy>": torch.zeros(24)})
+
+    def again():
+        loaded.clear()
+        drawers = loading.make_drawers([f"{tiny_pipeline}+{path}"], embeddings=[str(word)], settings=settings)
+        run = draw_pictures(drawers, fakes.PROMPTS[:1], tmp_path / "run", settings=settings, progress=False)
+        return run.records, len(loaded)
+
+    first, loads = again()
+    assert (loads, again()) == (1, (first, 0))
+    write(path, tensors)
+    assert (again(), again()) == ((first, 1), (first, 0))
+    write(word, {"<toy>": torch.ones(24)})
+    with raises("another-run", "its fingerprint"):
+        again()
+    write(word, {"<toy>": torch.zeros(24)})
+    assert again()[0] == first
+    write(path, {name: one * 2 for name, one in tensors.items()})
+    with raises("another-run", "its fingerprint"):
+        again()
 
 
 def test_a_sampler_that_stands_in_is_said(tmp_path, capsys):

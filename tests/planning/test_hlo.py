@@ -10,6 +10,7 @@ import pytest
 
 from winobench.base import json_files
 from winobench.base.accelerators import ACCELERATORS
+from winobench.models import plain_attention
 from winobench.planning import hlo, roofline
 
 
@@ -194,6 +195,67 @@ dim_labels=0bf1_1oi0->0b1f
 """
     (product,) = read(text)
     assert (product.kind, product.operations) == (hlo.PRODUCT, 2 * 32 * 4096 * 320 * 320)
+
+
+PLAIN = """HloModule jit_attend, is_scheduled=true
+
+%scores (q: bf16[4,8,256,64], k: bf16[4,8,128,64]) -> (f32[4,8,256], f32[4,8,256,128]) {
+  %q = bf16[4,8,256,64]{3,2,1,0} parameter(0)
+  %k = bf16[4,8,128,64]{3,2,1,0} parameter(1)
+  %c = f32[4,8,256,128]{3,2,1,0} convolution(%q, %k), window={size=4x8 stride=3x7 lhs_dilate=4x8}, \
+dim_labels=01bf_01oi->01bf, metadata={op_name="jit(f)/...th,...sh->...ts/dot_general"}
+  %max = f32[4,8,256]{2,1,0} reduce(%c), dimensions={3}, to_apply=%maximum
+  ROOT %both = (f32[4,8,256]{2,1,0}, f32[4,8,256,128]{3,2,1,0}) tuple(%max, %c)
+}
+
+%softmax (s: f32[4,8,256,128], m: f32[4,8,256]) -> f32[4,8,256] {
+  %s = f32[4,8,256,128]{3,2,1,0} parameter(0)
+  %m = f32[4,8,256]{2,1,0} parameter(1)
+  %e = f32[4,8,256,128]{3,2,1,0} exponential(%s)
+  ROOT %sum = f32[4,8,256]{2,1,0} reduce(%e), dimensions={3}, to_apply=%add
+}
+
+%values (v: bf16[4,8,64,128], s: f32[4,8,256,128]) -> f32[4,8,64,256] {
+  %v = bf16[4,8,64,128]{3,2,1,0} parameter(0)
+  %s = f32[4,8,256,128]{3,2,1,0} parameter(1)
+  ROOT %c = f32[4,8,64,256]{3,2,1,0} convolution(%v, %s), window={size=4x8 stride=4x8 pad=3_3x7_7 lhs_dilate=3x7 \
+rhs_reversal=1x1}, dim_labels=01bf_01oi->01bf, metadata={op_name="jit(f)/...ts,...sh->...th/dot_general"}
+}
+
+ENTRY %main (q: bf16[4,8,256,64], k: bf16[4,8,128,64], v: bf16[4,8,64,128]) -> f32[4,8,64,256] {
+  %q = bf16[4,8,256,64]{3,2,1,0} parameter(0)
+  %k = bf16[4,8,128,64]{3,2,1,0} parameter(1)
+  %v = bf16[4,8,64,128]{3,2,1,0} parameter(2)
+  %first = (f32[4,8,256]{2,1,0}, f32[4,8,256,128]{3,2,1,0}) fusion(%q, %k), kind=kOutput, calls=%scores, \
+metadata={op_name="jit(f)/...th,...sh->...ts/dot_general"}, backend_config={"estimated_cycles":"10"}
+  %highest = f32[4,8,256]{2,1,0} get-tuple-element(%first), index=0
+  %all = f32[4,8,256,128]{3,2,1,0} get-tuple-element(%first), index=1
+  %second = f32[4,8,256]{2,1,0} fusion(%all, %highest), kind=kLoop, calls=%softmax, \
+backend_config={"estimated_cycles":"20"}
+  %third = f32[4,8,64,256]{3,2,1,0} fusion(%v, %all), kind=kOutput, calls=%values, \
+metadata={op_name="jit(f)/divide"}, backend_config={"estimated_cycles":"30"}
+  ROOT %next = f32[4,8,64,256]{3,2,1,0} add(%third, %third), backend_config={"estimated_cycles":"40"}
+}
+"""
+
+
+def test_plain_attention_of_a_tpu():
+    """Products, one in windows as far apart as they are wide, and what reads the scores."""
+    *attention, last = read(PLAIN)
+    product = 2 * 4 * 8 * 256 * 128 * 64
+    assert [(kernel.kind, kernel.operations) for kernel in attention] == [
+        (hlo.ATTENTION, amount) for amount in (product, 0, product)
+    ]
+    assert last.kind == hlo.OTHER
+    on_gpu = read(PLAIN.replace("estimated_cycles", "cycles"))
+    assert [kernel.kind for kernel in on_gpu] == [hlo.PRODUCT, hlo.OTHER, hlo.PRODUCT, hlo.OTHER]
+
+
+def test_plain_attention_has_the_names_that_are_looked_for():
+    array = jax.ShapeDtypeStruct((1, 2, 8, 4), jnp.float32)
+    part = jax.grad(lambda *arrays: plain_attention.attend_in_parts(*arrays, 128).sum(), (0, 1, 2))
+    text = jax.jit(part).lower(array, array, array).compile().as_text()
+    assert all(f"{name}/dot_general" in text for name in hlo._PLAIN_ATTENTION)
 
 
 UPDATES = """HloModule jit_write, is_scheduled=true

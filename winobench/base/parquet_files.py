@@ -47,10 +47,9 @@ def content(table: pa.Table, repeating: Collection[str] | None = None) -> bytes:
     buffer = io.BytesIO()
     options = {} if repeating is None else _by_ranges(table, repeating)
     pq.write_table(table, buffer, compression="zstd", write_page_checksum=True, **options)
-    found = buffer.getvalue()
+    found = buffer.getbuffer()
     footer = _footer(found)
-    body, end = found[:footer], found[footer:]
-    return body + _MARK + hashlib.sha256(body + end).digest() + end
+    return b"".join([found[:footer], _MARK, hashlib.sha256(found).digest(), found[footer:]])
 
 
 def _by_ranges(table: pa.Table, repeating: Collection[str]) -> dict[str, Any]:
@@ -97,7 +96,7 @@ def parse(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
     return table
 
 
-def _footer(content: bytes) -> int:
+def _footer(content: bytes | memoryview) -> int:
     """Where the footer begins. Below 0 where a damaged file states so."""
     (length,) = struct.unpack("<i", content[-_TAIL : -_TAIL + 4])
     return len(content) - _TAIL - length

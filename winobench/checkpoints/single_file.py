@@ -103,6 +103,10 @@ class SingleFile(sources.Source):
     def hint(self) -> str:
         return self.base.hint()
 
+    def paths(self) -> list[pathlib.Path]:
+        of_base = self.base.paths()
+        return of_base and [pathlib.Path(self.path).absolute(), *of_base]
+
     def __str__(self) -> str:
         return f"{self.path} with {self.base}"
 

@@ -40,15 +40,14 @@ class Source(abc.ABC):
 
         Reads no file: names, sizes and times tell. A time of change cannot be set, as the one of modification can.
         """
-        folder = self._folder()
-        if folder is None:
-            return None
         found = []
         try:
-            for path in sorted(folder.rglob("*")):
+            for path in self.paths():
                 there = path.stat()
                 if not stat.S_ISDIR(there.st_mode):
                     found.append([str(path), there.st_ino, there.st_size, there.st_mtime_ns, there.st_ctime_ns])
+                elif path.is_symlink():  # the files of a linked folder are not listed
+                    return None
         except OSError:  # such as a file of the hub's cache that is gone
             return None
         # Two changes within one tick of a file system's clock look alike.
@@ -56,9 +55,9 @@ class Source(abc.ABC):
             return None
         return digest([found, {name: _version(name) for name in ("diffusers", "torch")}])
 
-    def _folder(self) -> pathlib.Path | None:
-        """The folder on this machine that has all files and no others, if any."""
-        return None
+    @abc.abstractmethod
+    def paths(self) -> list[pathlib.Path]:
+        """All files on this machine, and their folders, in a fixed order. Empty where that is unknown."""
 
     @abc.abstractmethod
     def hint(self) -> str:
@@ -104,8 +103,8 @@ class LocalFolder(Source):
     def hint(self) -> str:
         return ""
 
-    def _folder(self) -> pathlib.Path:
-        return self.path.absolute()
+    def paths(self) -> list[pathlib.Path]:
+        return sorted(self.path.absolute().rglob("*"))
 
     def __str__(self) -> str:
         return f"the folder {self.path}"
@@ -182,9 +181,9 @@ class HubRepository(Source):
             return "it is not in the local hub cache and HF_HUB_OFFLINE is set, so download it first"
         return "it is not in the local hub cache and the hub cannot be reached, so check the connection"
 
-    def _folder(self) -> pathlib.Path | None:
+    def paths(self) -> list[pathlib.Path]:
         path = next(filter(None, map(self.find, ("model_index.json", "config.json"))), None)
-        return None if path is None else pathlib.Path(path).parent
+        return [] if path is None else sorted(pathlib.Path(path).parent.rglob("*"))
 
     def _pin(self, path: str) -> None:
         _, _, inside = pathlib.Path(path).as_posix().rpartition("/snapshots/")

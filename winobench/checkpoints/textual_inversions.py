@@ -18,7 +18,7 @@ from collections.abc import Mapping
 import jax.numpy as jnp
 import numpy as np
 
-from winobench.base import options
+from winobench.base import files, options
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 from winobench.checkpoints import pickles, sources, weights
@@ -38,6 +38,11 @@ class LearnedWord:
     word: str
     vectors: Mapping[str, np.ndarray]  # the encoder's name in the pipeline -> float32 [vectors, width]
     file: str
+
+    def digest(self) -> str:
+        """SHA-256 of the word and its vectors, in hexadecimal."""
+        parts = {part: [values.shape, values.tobytes().hex()] for part, values in self.vectors.items()}
+        return files.digest([self.word, parts])
 
 
 def read_word(source: str | os.PathLike, *, allow_pickle: bool = False) -> LearnedWord:

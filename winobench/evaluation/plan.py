@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import dataclasses
 import functools
-import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -107,7 +107,7 @@ class _Needs:
         self.images: list[ImageSource] = []
         self.image_numbers: dict[str, int] = {}  # by content hash
         self.text_numbers: dict[str, int] = {}
-        self._texts_of: dict[int, dict[int, None]] = collections.defaultdict(dict)  # of each image. An ordered set
+        self._asked = array.array("i")  # image, text, image, text, ... with repetitions
 
     def add(
         self, examples: collections.deque[tuple[Example, list[str]]], terms: Sequence[normalization.Term]
@@ -123,19 +123,24 @@ class _Needs:
                 for term in terms:
                     if not term.of_gray_image:
                         asked = [self._text(EMPTY_TEXT)] if term.of_empty_text else texts
-                        self._texts_of[image].update(dict.fromkeys(asked))
+                        self._ask(image, asked)
         for term in terms:
             if term.of_gray_image:
                 gray = self._image(GRAY_IMAGE, image_files.image_hash(GRAY_IMAGE))
-                self._texts_of[gray].update(dict.fromkeys(text for question in rows for text in question.texts))
+                for question in rows:
+                    self._ask(gray, question.texts)
         return rows
 
     def pairs(self) -> np.ndarray:
         """int32 [num_pairs, 2], ordered by image."""
-        counts = [len(self._texts_of[image]) for image in range(len(self.images))]
-        texts = itertools.chain.from_iterable(self._texts_of[image] for image in range(len(self.images)))
-        images = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-        return np.stack([images, np.fromiter(texts, np.int32, len(images))], axis=1)
+        asked = np.array(self._asked, np.int32).reshape(-1, 2)
+        keys = asked[:, 0].astype(np.int64) * len(self.text_numbers) + asked[:, 1]
+        first = np.sort(np.unique(keys, return_index=True)[1])
+        return asked[first[np.argsort(asked[first, 0], kind="stable")]]
+
+    def _ask(self, image: int, texts: Iterable[int]) -> None:
+        for text in texts:
+            self._asked.extend((image, text))
 
     def _image(self, source: ImageSource, content: str) -> int:
         if content not in self.image_numbers:

@@ -208,7 +208,7 @@ class Runner:
     def _score_share(
         self,
         group: SampleGroup,
-        flat_indices: np.ndarray,
+        flat_indices: np.ndarray | range,
         writer: error_parts.ErrorWriter | None,
         num_processes: int = 1,
     ) -> None:
@@ -298,7 +298,7 @@ class _EachCall:
 
 def _score(
     group: SampleGroup,
-    missing: np.ndarray,
+    missing: np.ndarray | range,
     among: np.ndarray | range,
     iter_errors: IterErrors,
     writer: error_parts.ErrorWriter | None,
@@ -310,7 +310,7 @@ def _score(
         done = 0
         for first in range(0, len(among), _TRIPLES_A_CALL):
             all_here = np.asarray(among[first : first + _TRIPLES_A_CALL])
-            here = missing[done : done + len(all_here)]  # in the order of ``among``
+            here = np.asarray(missing[done : done + len(all_here)])  # in the order of ``among``
             is_whole = np.array_equal(here, all_here)
             here = here if is_whole else here[np.isin(here, all_here)]
             done += len(here)
@@ -330,9 +330,11 @@ def _score(
             writer.flush()
 
 
-def _places(flags: np.ndarray) -> np.ndarray:
-    """Where flags are set, as `np.flatnonzero` in half of its memory."""
-    found = np.empty(np.count_nonzero(flags), np.uint32 if len(flags) < 2**32 else np.int64)
+def _places(flags: np.ndarray) -> np.ndarray | range:
+    """Where flags are set, as `np.flatnonzero` in half of its memory, or in none where all are set."""
+    if (count := np.count_nonzero(flags)) == len(flags):
+        return range(count)
+    found = np.empty(count, np.uint32 if len(flags) < 2**32 else np.int64)
     done = 0
     for first in range(0, len(flags), _TRIPLES_A_CALL):
         here = first + np.flatnonzero(flags[first : first + _TRIPLES_A_CALL])

@@ -37,7 +37,7 @@ class SampleGroup:
     alpha: float | None  # of a race; None where every pair is scored on every sample
     share: float | None  # of a race, see `race.Race`
     errors: np.ndarray  # [num_pairs, num_samples] float32, NaN where not known to this process
-    missing: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
+    missing: np.ndarray | range = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
     density: np.ndarray | None = None  # of a race's learned timesteps
     weights: np.ndarray | None = None  # [num_samples] float64, with a density
     mean: SampleMean = PLAIN  # over the samples, outside of races

@@ -85,16 +85,16 @@ def make_drawers(
             scale = "" if lora_scale == 1 else f" x {lora_scale:g}"
             label, name = f"{label}+{lora_labels[lora]}", f"{name} + {lora_labels[lora]}{scale}"
         named_more = {key: value for key, value in more.items() if value}
-        files = functools.partial(_files, refs[model], [backend, allow_pickle], is_known=not words)
+        files = functools.partial(_files, refs[model], [backend, allow_pickle, [word.digest() for word in words]])
         drawers.append(Generator(label, name, load, dtype, of_lora, named_more, files))
     return drawers
 
 
-def _files(ref: registry.ModelRef, how: Any, *, is_known: bool) -> str | None:
-    """The state of a pipeline's files, without its LoRA, whose content is part of the identity."""
+def _files(ref: registry.ModelRef, how: Any) -> str | None:
+    """The state of a pipeline's files, and how it is made of them. Its LoRA's content is part of the identity."""
     from winobench.checkpoints import sources
 
-    state = sources.resolve(ref.source, revision=ref.revision).state() if is_known else None
+    state = sources.resolve(ref.source, revision=ref.revision).state()
     return None if state is None else digest([state, how])
 
 

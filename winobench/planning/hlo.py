@@ -42,6 +42,9 @@ _WORKSPACE_CALLS = ("__cublas",)
 # A Pallas kernel on a TPU. Its ``cost_estimate`` has its operations and bytes.
 _PALLAS_CALL = "tpu_custom_call"
 _ATTENTION_CALLS = ("fmha", "flash_attention", "packed_attention", "splash")
+# Products of `winobench.models.plain_attention` by their names in JAX: scores, values, and gradients.
+_SCORES = "...th,...sh->...ts"
+_PLAIN_ATTENTION = (_SCORES, "...ts,...sh->...th", "...th,...ts->...hs")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -262,10 +265,36 @@ def _work(
             convolves |= _is_convolution(line, scope)
             total += amount
             dtype = dtype or _numpy_name(scope[line.operands[0]].results[0].dtype)
-    if total:
-        return (CONVOLUTION if convolves else PRODUCT), total, dtype, 0.0
     moves = all(line.opcode in _MOVES for line in (body or [each]))
-    return (COPY if moves else OTHER), 0.0, "", 0.0
+    kind = COPY if moves else OTHER
+    if total:
+        kind = CONVOLUTION if convolves else PRODUCT
+    if kind != COPY and _is_plain_attention(module, each, body, by_name):
+        kind = ATTENTION
+    return kind, total, dtype, 0.0
+
+
+def _is_plain_attention(
+    module: Module, each: Instruction, body: Sequence[Instruction], by_name: dict[str, Instruction]
+) -> bool:
+    """Whether a kernel of a TPU computes a product of plain attention, or reads scores as the softmax does.
+
+    On GPUs, estimates by kind are of fused attention.
+    """
+    if "estimated_cycles" not in each.attributes:
+        return False
+    names = _PLAIN_ATTENTION
+    lines = [line for line, _ in _lines(module, [each, *body], by_name) if line.opcode == "convolution"]
+    if not lines:
+        names, lines = (_SCORES,), [_made_by(by_name[name], by_name) for name in each.operands if name in by_name]
+    return any(name in (line.attribute("op_name") or "") for line in lines for name in names)
+
+
+def _made_by(line: Instruction, by_name: dict[str, Instruction]) -> Instruction:
+    """The kernel whose result an instruction takes or renames."""
+    while line.opcode in ("get-tuple-element", "bitcast") and line.operands[0] in by_name:
+        line = by_name[line.operands[0]]
+    return line
 
 
 def _lines(
@@ -331,16 +360,21 @@ def _kernel_shape(line: Instruction, scope: dict[str, Instruction]) -> tuple[lis
     """
     inputs, kernel = re.match(r"(\w+)_(\w+)->", line.attribute("dim_labels")).groups()
     widths, sizes = (scope[operand].results[0].dims for operand in line.operands[:2])
-    apart = re.search(r"lhs_dilate=([\dx]+)", line.attribute("window") or "")
+    window = dict(re.findall(r"(\w+)=([\dx_-]+)", line.attribute("window") or ""))
     positions = sorted(axis for axis in kernel if axis.isdigit())
-    dilations = [int(n) for n in apart[1].split("x")] if apart else [1] * len(positions)
 
-    def width(axis: str, dilation: int) -> int:
-        size = sizes[kernel.index(axis)]
-        return 1 if dilation >= size or widths[inputs.index(axis)] == 1 else size
+    def width(place: int, axis: str) -> int:
+        size, inside = sizes[kernel.index(axis)], widths[inputs.index(axis)]
+        of_axis = {name: values.split("x")[place] for name, values in window.items()}
+        apart, stride = (int(of_axis.get(name, 1)) for name in ("lhs_dilate", "stride"))
+        before = int(of_axis.get("pad", "0").partition("_")[0])
+        if apart >= size or inside == 1:
+            return 1
+        # Windows whose stride is their own size: each input is in one of them.
+        windows = {(before + apart * number) // size for number in range(inside)}
+        return 1 if stride == size and len(windows) == inside else size
 
-    spatial = [width(axis, dilation) for axis, dilation in zip(positions, dilations, strict=True)]
-    return spatial, sizes[kernel.index("i")]
+    return [width(place, axis) for place, axis in enumerate(positions)], sizes[kernel.index("i")]
 
 
 def _is_convolution(line: Instruction, scope: dict[str, Instruction]) -> bool:

@@ -80,11 +80,14 @@ def read_errors(
     on_fault = refuse if on_fault is None else on_fault
     num = len(scores.timesteps)
     errors = np.full((len(pairs), num), np.nan, np.float32)
+    paths = sorted(folder.glob("part-*.parquet"))
+    if not paths:
+        return errors, 0.0
     numbers = [{name: number for number, name in enumerate(names)} for names in (image_hashes, text_hashes)]
     keys = pairs[:, 0].astype(np.int64) * max(1, len(text_hashes)) + pairs[:, 1]
     order = np.argsort(keys)
     seconds: dict[int, float] = collections.defaultdict(float)
-    for path in sorted(folder.glob("part-*.parquet")):
+    for path in paths:
         try:
             table = read_part(path)
             if table.schema.metadata[b"winobench.scores"] != scores.digest.encode():
