@@ -62,6 +62,7 @@ def _in_strips(function: Any, x: jax.Array) -> jax.Array:
     return y.reshape(batch, *y.shape[2:])
 
 
+@functools.partial(jax.jit, static_argnames="backward")  # equal layers are traced once
 def _tiles(x: jax.Array, kernel: jax.Array, backward: bool = False) -> jax.Array:
     batch, height, width, channels = x.shape
     rows, columns = -(-height // 2), -(-width // 2)
