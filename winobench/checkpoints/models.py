@@ -141,6 +141,7 @@ def as_dtype(dtype: Any) -> jnp.dtype:
 
 def abstract_model(cls: type[Model], config: Any, *, dtype: Any = jnp.float32, **options: Any) -> Model:
     """A network whose parameters are shapes and dtypes, without values: a full-size one takes a second."""
+
     def build() -> Model:
         return cls(config, dtype=dtype, param_dtype=dtype, rngs=_SameKey(jax.random.key(0)), **options)
 

@@ -15,7 +15,6 @@ from winobench import parallel
 from winobench.base import caches, memory
 from winobench.checkpoints import models
 from winobench.data import images as image_files
-from winobench.diffusion import pure_functions
 from winobench.diffusion.pipeline import Pipeline
 from winobench.engine import limits, tables, text_store
 from winobench.engine.limits import Limit
