@@ -28,14 +28,19 @@ def transformed(kernels: Sequence[jax.Array]) -> list[jax.Array]:
     return [jnp.stack([jnp.stack(_of_kernels(row)) for row in _of_kernels(kernel)]) for kernel in kernels]
 
 
-@jax.custom_vjp
+@jax.jit  # equal layers are traced once
 def convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
     """x [B, h, w, inputs], a transformed kernel -> [B, h, w, outputs]: stride 1, one zero on each side."""
+    return _convolution(x, kernel)
+
+
+@jax.custom_vjp
+def _convolution(x: jax.Array, kernel: jax.Array) -> jax.Array:
     return _in_strips(functools.partial(_tiles, kernel=kernel), x)
 
 
 def _forward(x: jax.Array, kernel: jax.Array) -> tuple[jax.Array, Any]:
-    return convolution(x, kernel), (x, kernel)
+    return _convolution(x, kernel), (x, kernel)
 
 
 def _backward(kept: Any, gradient: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -47,7 +52,7 @@ def _backward(kept: Any, gradient: jax.Array) -> tuple[jax.Array, jax.Array]:
     return _in_strips(turned, gradient), *of_kernel(gradient)
 
 
-convolution.defvjp(_forward, _backward)
+_convolution.defvjp(_forward, _backward)
 
 
 def _in_strips(function: Any, x: jax.Array) -> jax.Array:
@@ -62,7 +67,7 @@ def _in_strips(function: Any, x: jax.Array) -> jax.Array:
     return y.reshape(batch, *y.shape[2:])
 
 
-@functools.partial(jax.jit, static_argnames="backward")  # equal layers are traced once
+@functools.partial(jax.jit, static_argnames="backward")  # strips of equal shape, also those of other batches
 def _tiles(x: jax.Array, kernel: jax.Array, backward: bool = False) -> jax.Array:
     batch, height, width, channels = x.shape
     rows, columns = -(-height // 2), -(-width // 2)
