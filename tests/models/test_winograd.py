@@ -36,7 +36,7 @@ def test_values_and_gradients(shape, outputs):
     x, kernel, direction = normal(*shape), normal(3, 3, shape[-1], outputs, seed=1), normal(*shape[:3], outputs, seed=2)
 
     def both(x, kernel):
-        fast = jax.vjp(lambda x, kernel: winograd.convolution(x, winograd.transformed(kernel)), x, kernel)
+        fast = jax.vjp(lambda x, kernel: winograd.convolution(x, winograd.transformed([kernel])[0]), x, kernel)
         return [(y, *gradient(direction)) for y, gradient in (fast, jax.vjp(plain, x, kernel))]
 
     for ours, theirs in zip(*jax.jit(both)(x, kernel), strict=True):

@@ -141,9 +141,12 @@ def as_dtype(dtype: Any) -> jnp.dtype:
 
 def abstract_model(cls: type[Model], config: Any, *, dtype: Any = jnp.float32, **options: Any) -> Model:
     """A network whose parameters are shapes and dtypes, without values: a full-size one takes a second."""
-    key = jax.random.key(0)
+
+    def build() -> Model:
+        return cls(config, dtype=dtype, param_dtype=dtype, rngs=_SameKey(jax.random.key(0)), **options)
+
     with base.only_shapes():
-        return nnx.eval_shape(lambda: cls(config, dtype=dtype, param_dtype=dtype, rngs=_SameKey(key), **options))
+        return nnx.eval_shape(build)
 
 
 class _SameKey:

@@ -207,10 +207,10 @@ def _sample(count, seed, split, start, min_objects, max_objects, clear, distinct
     if count < 0 or start < 0 or seed < 0:
         raise ValueError(f"count, start and seed must not be negative, got {count}, {start} and {seed}")
     batches = []
-    probabilities = jnp.float32(clear), jnp.float32(distinct)
+    probabilities = np.float32(clear), np.float32(distinct)
     for first in range(start, start + count, _CHUNK):
-        indices = jnp.arange(first, first + _CHUNK, dtype=jnp.uint32)
-        batch = _sample_chunk(jnp.uint32(seed), indices, *probabilities, SPLITS.index(split), min_objects, max_objects)
+        indices = np.arange(first, first + _CHUNK, dtype=np.uint32)
+        batch = _sample_chunk(np.uint32(seed), indices, *probabilities, SPLITS.index(split), min_objects, max_objects)
         batches.append(jax.tree.map(np.asarray, batch)[: start + count - first])
     if not batches:
         return _sample(1, seed, split, start, min_objects, max_objects, clear, distinct)[:0]

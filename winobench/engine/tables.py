@@ -71,6 +71,17 @@ def _encode(how: _Encoding, params: Any, batch: Any) -> Any:
     return parallel.map_over_data(how.function, how.mesh, (PartitionSpec(), split), split)(params, batch)
 
 
+@parallel.without_mesh
+def encoded_shapes(
+    function: Callable[[Any, Any], Any], params: Any, mesh: Mesh, batch_per_device: int, item: Any
+) -> Any:
+    """Shapes and dtypes [1, ...] of an encoded item. What is traced for them is the program that encodes batches."""
+    total = batch_sizes.BatchSize(batch_per_device, mesh, "item").total
+    batch = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((total, *np.shape(leaf)), leaf.dtype), item)
+    encoded = jax.eval_shape(functools.partial(_encode, _Encoding(function, mesh)), params, batch)
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape[1:]), leaf.dtype), encoded)
+
+
 def lower_encoder(function: Callable[[Any, Any], Any], mesh: Mesh, params: Any, batch: Any) -> jax.stages.Lowered:
     """The lowered `Encoder` program, for shapes of parameters and of a batch."""
     return _encode.lower(_Encoding(function, mesh), params, batch)

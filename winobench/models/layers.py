@@ -92,9 +92,10 @@ class Conv2d(nnx.Module):
 def for_cpus(structure: functional.Structure, arrays: Sequence[jax.Array]) -> list[jax.Array]:
     """The arrays of a network with transformed kernels for those convolutions that `winograd` computes faster."""
     network = structure.module(list(arrays))
-    for _, layer in nnx.iter_modules(network):
-        if isinstance(layer, Conv2d) and layer.takes_winograd:
-            layer.kernel.set_value(winograd.transformed(layer.kernel.get_value()))
+    layers = [layer for _, layer in nnx.iter_modules(network) if isinstance(layer, Conv2d) and layer.takes_winograd]
+    values = winograd.transformed([layer.kernel.get_value() for layer in layers])
+    for layer, value in zip(layers, values, strict=True):
+        layer.kernel.set_value(value)
     return functional.split(network)[1]
 
 

@@ -15,7 +15,6 @@ from winobench import parallel
 from winobench.base import caches, memory
 from winobench.checkpoints import models
 from winobench.data import images as image_files
-from winobench.diffusion import pure_functions
 from winobench.diffusion.pipeline import Pipeline
 from winobench.engine import limits, tables, text_store
 from winobench.engine.limits import Limit
@@ -47,12 +46,13 @@ class ImageTables:
     def __init__(self, pipeline: Pipeline, image_size: int, mesh: Mesh, rows: int | None):
         self._size = image_size
         function, params = pipeline.image_function()
-        latents = pure_functions.shapes(function, params, jax.ShapeDtypeStruct((1, *self.blank.shape), np.uint8))
+        batch = image_batch(image_size, mesh)
+        latents = tables.encoded_shapes(function, params, mesh, batch, self.blank)
         self.latent_shape = tuple(latents.shape[1:])
         self._rows = rows or limits.table_rows(latents, TABLE_BYTES.on(mesh))
         self.table_bytes = self._rows * memory.of_arrays(latents)
         params = parallel.place_parameters(params, mesh)
-        self.encoder = tables.Encoder(function, params, mesh, image_batch(image_size, mesh), "image")
+        self.encoder = tables.Encoder(function, params, mesh, batch, "image")
 
     @property
     def blank(self) -> np.ndarray:
@@ -108,7 +108,7 @@ class TextTables:
             function, params = pipeline.text_function(dtype)
             ids = self._token_ids([""])
             batch = text_batch(ids, mesh)
-            states = pure_functions.shapes(function, params, ids)
+            states = tables.encoded_shapes(function, params, mesh, batch, jax.tree.map(lambda leaf: leaf[0], ids))
         self._rows = rows or limits.table_rows(states, TABLE_BYTES.on(mesh))
         self.table_bytes = self._rows * memory.of_arrays(states)
         if is_staged and self.store is None:

@@ -51,7 +51,7 @@ def _uniform_block(key: jax.Array, first: jax.Array) -> jax.Array:
 
 def _uniform(seed: int, num_samples: int, stream: int = _TIMESTEP_STREAM) -> np.ndarray:
     key = jax.random.fold_in(random_numbers.seed_key(seed), stream)
-    blocks = [jax.device_get(_uniform_block(key, jnp.int32(first))) for first in range(0, num_samples, _BLOCK)]
+    blocks = [jax.device_get(_uniform_block(key, np.int32(first))) for first in range(0, num_samples, _BLOCK)]
     return np.concatenate(blocks)[:num_samples].astype(np.float64)
 
 
