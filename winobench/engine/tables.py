@@ -75,7 +75,7 @@ def _encode(how: _Encoding, params: Any, batch: Any) -> Any:
 def encoded_shapes(
     function: Callable[[Any, Any], Any], params: Any, mesh: Mesh, batch_per_device: int, item: Any
 ) -> Any:
-    """Shapes and dtypes [1, ...] of an encoded item. What is traced for them is the program that encodes batches."""
+    """Shapes and dtypes [1, ...] of an encoded item. They come from the program that encodes batches."""
     total = batch_sizes.BatchSize(batch_per_device, mesh, "item").total
     batch = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((total, *np.shape(leaf)), leaf.dtype), item)
     encoded = jax.eval_shape(functools.partial(_encode, _Encoding(function, mesh)), params, batch)

@@ -69,7 +69,7 @@ def _by_keys(query: jax.Array, key: jax.Array, value: jax.Array, scale: float | 
     query = query * (query.shape[-1] ** -0.5 if scale is None else scale)
     scores = jnp.einsum("...sh,...th->...st", key, query)
     axis = scores.ndim - 2
-    # XLA hands reductions that it knows to a library, which takes twice as long. NaN that is lost here stays a weight.
+    # Not jnp.max and jnp.sum: XLA uses a library for these, which takes twice as long. A lost NaN stays in its weight.
     highest = jax.lax.reduce(scores, -jnp.inf, lambda a, b: jnp.where(a > b, a, b), (axis,))
     weights = exponential.of_negative(scores - jnp.expand_dims(highest, axis))
     total = jax.lax.reduce(weights, 0.0, lambda a, b: a + b, (axis,))

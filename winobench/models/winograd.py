@@ -67,7 +67,7 @@ def _in_strips(function: Any, x: jax.Array) -> jax.Array:
     return y.reshape(batch, *y.shape[2:])
 
 
-@functools.partial(jax.jit, static_argnames="backward")  # strips of equal shape, also those of other batches
+@functools.partial(jax.jit, static_argnames="backward")  # equal strips of all batches are traced once
 def _tiles(x: jax.Array, kernel: jax.Array, backward: bool = False) -> jax.Array:
     batch, height, width, channels = x.shape
     rows, columns = -(-height // 2), -(-width // 2)
