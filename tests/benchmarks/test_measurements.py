@@ -64,10 +64,10 @@ def test_the_page_follows_the_files(results):
     assert "| 20 and 20 images, spreads 5 to 1 | 5.6 | 11.5 |" in before
     path = results / "scorer-cpu.json"
     figures = json.loads(path.read_text())
-    assert "| fused | 240 | 13.3 | 50% | 18.65 | 2.3 x | 8 |" in before
+    assert "| fused | 240 | 18.6 | 43% | 13.44 | 2.2 x | 2 |" in before
     figures["results"]["winoground"]["fused"]["seconds"] /= 2
     path.write_text(json.dumps(figures))
-    assert "| fused | 240 | 13.3 | 50% | 9.33 | 4.5 x | 8 |" in SCRIPT["page"](results)
+    assert "| fused | 240 | 18.6 | 43% | 6.72 | 4.3 x | 2 |" in SCRIPT["page"](results)
 
 
 def test_measurements_on_a_gpu_follow_their_file(results):
