@@ -22,6 +22,7 @@ def test_a_skip_is_more_of_the_input(trace_for, platform):
     expected = block(jnp.concatenate([x, skip], axis=-1), time)
     trace_for(parallel.Device(platform))
     text = str(jax.make_jaxpr(lambda *a: block(*a))(x, time, skip))
-    assert text.count("dot_general") == (3 if platform == "gpu" else 2)
+    # On CPUs each of the two norms has three small ones.
+    assert text.count("dot_general") == (3 if platform == "gpu" else 2 + 2 * 3)
     with jax.default_matmul_precision("highest"):
         np.testing.assert_allclose(block(x, time, skip), expected, rtol=1e-5, atol=1e-5 * (platform == "gpu"))

@@ -13,7 +13,7 @@ _COEFFICIENTS = (1.5345812e-4, 1.3399931e-3, 9.618489e-3, 5.5503286e-2, 2.402264
 _LEAST = np.float32(-126)
 # A sum with this number has the other's integer part in its lowest bits.
 _ROUND = np.float32(1.5 * 2**23)
-_MANTISSA_BITS = 23
+_MANTISSA_BITS = np.int32(23)
 
 
 @jax.custom_jvp

@@ -6,6 +6,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from winobench.models import exponential
 
@@ -70,9 +71,9 @@ def _by_keys(query: jax.Array, key: jax.Array, value: jax.Array, scale: float | 
     scores = jnp.einsum("...sh,...th->...st", key, query)
     axis = scores.ndim - 2
     # Not jnp.max and jnp.sum: XLA uses a library for these, which takes twice as long. A lost NaN stays in its weight.
-    highest = jax.lax.reduce(scores, -jnp.inf, lambda a, b: jnp.where(a > b, a, b), (axis,))
+    highest = jax.lax.reduce(scores, np.float32(-np.inf), lambda a, b: jnp.where(a > b, a, b), (axis,))
     weights = exponential.of_negative(scores - jnp.expand_dims(highest, axis))
-    total = jax.lax.reduce(weights, 0.0, lambda a, b: a + b, (axis,))
+    total = jax.lax.reduce(weights, np.float32(0), lambda a, b: a + b, (axis,))
     result = jnp.einsum("...sh,...st->...ht", value, weights) / jnp.expand_dims(total, axis)
     return result.swapaxes(-1, -2), (highest + jnp.log(total))[..., None]
 
