@@ -43,6 +43,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import common, machine, result_files
 from winobench import parallel
+from winobench.base import memory
 from winobench.base.errors import InputError
 from winobench.checkpoints import models, sources
 from winobench.diffusion.schedules import NoiseSchedule
@@ -458,6 +459,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=3, help="steps of each measurement")
     parser.add_argument("--compile", action="store_true", help="on a GPU, run torch with torch.compile as well")
     options = parser.parse_args(arguments)
+    memory.keep_freed()  # as the launcher does; torch gains nothing by it
     device = common.start(options)
     common.check_positive(options, "steps")
     if options.compile and device == "cpu":

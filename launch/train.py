@@ -60,8 +60,10 @@ _LOG = flags.DEFINE_string(
 
 def main(config: ml_collections.ConfigDict) -> None:
     from winobench import parallel
+    from winobench.base import memory
     from winobench.training import recipes
 
+    memory.keep_freed()
     configuration.require(config, ["recipe"])
     options.number(0, 1e9).or_none().check("--max_minutes", _MAX_MINUTES.value)
     log = trackers.read(_LOG.value)

@@ -1,5 +1,10 @@
 """Sizes are asked before they are allocated."""
 
+import os
+import platform
+import subprocess
+import sys
+
 import jax
 import numpy as np
 import pytest
@@ -75,3 +80,34 @@ def test_arguments_of_generate(embedded, keywords, message):
     texts = keywords.pop("texts", ["a"])
     with raises(*message):
         embedded.pipeline.generate(texts, **keywords)
+
+
+_ARRAYS_OF_A_THREAD = """
+import resource, threading
+import numpy as np
+from winobench.base import memory
+
+{call}
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    np.ones(100_000_000, np.uint8)
+    counts.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+
+counts = []
+for _ in range(3):
+    thread = threading.Thread(target=faults)
+    thread.start()
+    thread.join()
+print(counts[-1])
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no such setting")
+@pytest.mark.parametrize(("call", "returns"), [("", True), ("memory.keep_freed()", False)])
+def test_memory_that_is_kept_is_not_cleared_again(call, returns):
+    others = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+    command = [sys.executable, "-c", _ARRAYS_OF_A_THREAD.format(call=call)]
+    done = subprocess.run(command, env=others, check=True, capture_output=True, text=True, timeout=120)
+    # The system clears large pages in one fault, of 2 MiB.
+    assert (int(done.stdout) > 40) == returns
