@@ -1,3 +1,5 @@
+from unittest import mock
+
 import hypothesis
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ def test_texts_of_an_image_and_a_sample_follow_each_other():
     ]  # fmt: skip
 
 
+@mock.patch.object(sharing, "WORTH_A_PROGRAM", 0)
 @pytest.mark.parametrize(
     ("texts_about_each", "expected"),
     [
@@ -28,6 +31,17 @@ def test_texts_of_an_image_and_a_sample_follow_each_other():
 def test_texts_to_share(texts_about_each, expected):
     pairs = [(image, text) for image, texts in enumerate(texts_about_each) for text in range(texts)]
     triples = [(image, text, sample) for image, text in pairs for sample in (0, 5)]
+    assert sharing.texts_to_share(np.array(triples, np.int32)) == expected
+
+
+@pytest.mark.parametrize(
+    ("texts_about_each", "expected"),
+    [([4, 1], 1), ([2] * 2 + [4] * 3, 2), ([4] * 84 + [1], 4), ([4] * 83 + [1], 1), ([4] * 84, 4)],
+)
+def test_a_second_program_has_to_pay(texts_about_each, expected):
+    """With 84 images, 4 texts and 4 samples, sharing saves 1,008 triples."""
+    pairs = [(image, text) for image, texts in enumerate(texts_about_each) for text in range(texts)]
+    triples = [(image, text, sample) for image, text in pairs for sample in range(4)]
     assert sharing.texts_to_share(np.array(triples, np.int32)) == expected
 
 
@@ -116,6 +130,7 @@ def test_batches_by_hand():
     ]
 
 
+@mock.patch.object(sharing, "WORTH_A_PROGRAM", 0)
 @hypothesis.settings(max_examples=60, deadline=None, derandomize=True)
 @hypothesis.given(
     texts=st.lists(st.integers(1, 12), min_size=1, max_size=8),

@@ -1,6 +1,7 @@
 """Errors do not depend, to the bit, on what was recorded before; on the number of devices, in the last bits at most."""
 
 import dataclasses
+from unittest import mock
 
 import jax
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from tests.evaluation import fakes
 from tests.evaluation.fakes import recorded
 from winobench import parallel
+from winobench.engine import sharing
 from winobench.evaluation import evaluate
 from winobench.runs import error_parts
 from winobench.scorers.diffusion_itm import DiffusionITM
@@ -36,6 +38,7 @@ def tasks(monkeypatch):
     return [fakes.text_task(), dataclasses.replace(fakes.image_task(), load=fakes.image_task(count=3).load)]
 
 
+@mock.patch.object(sharing, "WORTH_A_PROGRAM", 0)
 @pytest.mark.slow  # compiles four programs of the embedded model
 def test_resumed_runs_are_the_same_bits(scorers, tasks, tmp_path, monkeypatch):
     monkeypatch.setattr(error_parts, "_SECONDS_BETWEEN_PARTS", 0.0)

@@ -1,5 +1,6 @@
 import json
 from typing import ClassVar
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from tests.scorers import fakes
 from winobench import parallel
 from winobench.base.errors import InputError
 from winobench.diffusion.schedules import NoiseSchedule
-from winobench.engine import batch_size
+from winobench.engine import batch_size, sharing
 from winobench.metrics import normalization
 from winobench.models import layers
 from winobench.scorers import denoising, diffusion_itm, samples
@@ -211,6 +212,7 @@ def test_what_comes_ahead_of_the_texts_is_computed_once(devices, texts, noised):
     assert set(CountingUNet.traced) == {noised}
 
 
+@mock.patch.object(sharing, "WORTH_A_PROGRAM", 0)
 def test_sharing_where_it_does_not_fit():
     expected = scorer().errors(IMAGES, TEXTS, num_samples=11)
     triples = [(0, t, n) for t in range(3) for n in range(11)] + [(i, 1, n) for i in (1, 2) for n in range(11)]

@@ -16,6 +16,8 @@ from winobench.engine import tables
 
 # Each number is a program to be compiled. More texts than the last one save little more.
 _TEXTS = (2, 4, 8)
+# Sharing saves some hundredths of a pass. A second program costs seconds, and at first a minute.
+WORTH_A_PROGRAM = 1000
 
 
 def order(triples: np.ndarray, shared: np.ndarray | None = None) -> np.ndarray:
@@ -32,11 +34,18 @@ def order(triples: np.ndarray, shared: np.ndarray | None = None) -> np.ndarray:
 
 
 def texts_to_share(triples: np.ndarray) -> int:
-    """The group size that saves most, for int triples [n, 3], (image, text, sample); 1 if nothing can be saved."""
+    """The group size that saves most, for int triples [n, 3], (image, text, sample); 1 if nothing can be saved.
+
+    A size that leaves other triples alone has to save `WORTH_A_PROGRAM` triples, as these need a program of their own.
+    """
     _, num_texts = _num_texts(triples)
-    saved = {texts: np.count_nonzero(num_texts >= texts) * (1 - 1 / texts) for texts in _TEXTS}
-    best = max(saved, key=saved.__getitem__)
-    return best if saved[best] else 1
+    saved = {1: 0.0}
+    for texts in _TEXTS:
+        enough = num_texts >= texts
+        of_size = np.count_nonzero(enough) * (1 - 1 / texts)
+        if of_size >= WORTH_A_PROGRAM or enough.all():
+            saved[texts] = of_size
+    return max(saved, key=saved.__getitem__)
 
 
 class Shared:
