@@ -17,7 +17,8 @@ from winobench.base.errors import InputError
 if TYPE_CHECKING:
     import jax
 
-# Parameters of glibc's mallopt, with values: one arena, no mappings of their own for large blocks, no return of memory.
+# A step of training on a CPU would return its memory, and Linux clear every page again for the next one. Parameters of
+# glibc's mallopt, with values: one arena, no separate mappings for large blocks, no memory is returned.
 _KEEPING = {-8: 1, -4: 0, -1: -1}
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
@@ -40,10 +41,7 @@ def of_host() -> int:
 
 
 def keep_freed() -> None:
-    """Has this process keep the memory that it frees, where the C library is glibc; call it before threads start.
-
-    Otherwise each step of a training on a CPU returns its memory, and Linux clears every page again for the next step.
-    """
+    """Has this process keep the memory that it frees, where the C library is glibc. Call it before threads start."""
     with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library
         for parameter, value in _KEEPING.items():
             ctypes.CDLL(None).mallopt(parameter, value)

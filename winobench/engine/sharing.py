@@ -36,7 +36,7 @@ def order(triples: np.ndarray, shared: np.ndarray | None = None) -> np.ndarray:
 def texts_to_share(triples: np.ndarray) -> int:
     """The group size that saves most, for int triples [n, 3], (image, text, sample); 1 if nothing can be saved.
 
-    A size that leaves other triples alone has to save `WORTH_A_PROGRAM` triples, as these need a program of their own.
+    A size that leaves other triples alone has to save `WORTH_A_PROGRAM` triples, as these need a second program.
     """
     _, num_texts = _num_texts(triples)
     saved = {1: 0.0}
