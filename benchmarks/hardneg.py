@@ -459,7 +459,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=3, help="steps of each measurement")
     parser.add_argument("--compile", action="store_true", help="on a GPU, run torch with torch.compile as well")
     options = parser.parse_args(arguments)
-    memory.keep_freed()  # as the launcher does; torch gains nothing by it
+    memory.keep_freed()  # as the launcher does
     device = common.start(options)
     common.check_positive(options, "steps")
     if options.compile and device == "cpu":
