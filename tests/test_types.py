@@ -23,9 +23,9 @@ def test_the_program_uses_every_public_name():
 @pytest.mark.slow  # mypy reads the package and its libraries
 def test_a_users_program_passes_mypy(tmp_path):
     pytest.importorskip("mypy")
-    # Errors within the package are not the user's: type checkers leave out installed packages, too.
     config = tmp_path / "mypy.ini"
     config.write_text(f"[mypy]\n{SKIPPED}")
+    # Errors within the package are not the user's: type checkers leave out installed packages, too.
     words = ("--strict", "--follow-imports=silent", f"--cache-dir={tmp_path}", "--no-error-summary")
     run = subprocess.run(
         [sys.executable, "-m", "mypy", f"--config-file={config}", *words, str(PROGRAM)],
