@@ -12,7 +12,7 @@ from winobench.base import json_files, options
 from winobench.base import progress as progress_bars
 from winobench.base.errors import InputError
 from winobench.runs import responses
-from winobench.runs.requests import FINISHED, Raw, Request, Responder, Response
+from winobench.runs.requests import BLOCKED, FINISHED, Raw, Request, Responder, Response
 
 if TYPE_CHECKING:
     from winobench.base.trackers import Watch
@@ -24,6 +24,7 @@ class Answers:
 
     read: dict[str, Response] = dataclasses.field(default_factory=dict)
     failed: dict[str, str] = dataclasses.field(default_factory=dict)  # why a call failed, of those made now
+    blocked: set[str] = dataclasses.field(default_factory=set)  # failed calls that would fail again
     asked: int = 0  # number of calls made now
     seconds: float = 0.0  # that the run's own answers took when an earlier call of it asked for them
 
@@ -112,6 +113,8 @@ def _ask(
                 store.fail(key, request, error, seconds)
                 reason = f"{error['kind']}: {error.get('message', '')}".rstrip(": ")
                 answers.failed[key] = json_files.well_formed(reason)
+                if error["kind"] == BLOCKED:
+                    answers.blocked.add(key)
             else:
                 store.add(key, request, raw, seconds)
                 try:
@@ -149,10 +152,13 @@ def _combine(
         # Several requests may have a part in common.
         if reasons := [failed[part] for part in own if part in failed]:
             answers.failed[key] = reasons[0]
+            if answers.blocked.intersection(own):
+                answers.blocked.add(key)
         else:
             answers.read[key] = responder.combine(wanted[key], [answers.read[part] for part in own])
     for part in failed.keys() - wanted.keys():
         del answers.failed[part]
+        answers.blocked.discard(part)
 
 
 def read(responder: Responder, request: Request, raw: Raw) -> Response:

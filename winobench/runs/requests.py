@@ -22,6 +22,9 @@ FINISHED, CUT_OFF, EMPTY, FILTERED, TOOL_CALL, INTERRUPTED = ENDINGS
 Without text, or with thoughts alone. Held back by a filter. A tool call. Ended in another way. A model on this machine
 may write until the limit, as the published protocols do: its answers are finished."""
 
+BLOCKED = "blocked"
+"""The kind of error of a call that the same request would meet again: a content filter, an invalid image."""
+
 ANSWERED, UNPARSABLE, FAILED = "answered", "unparsable", "failed"
 """The status of a question: a choice was made. No choice can be read from the responses. Or a call failed for good, and
 the question counts nowhere."""
