@@ -196,11 +196,12 @@ def _download(task: Task | TrainingSet, data_dir: str | None, fetched: set[Any])
             f" {published.how_to_get}, and give the same command again",
             code="cannot-download",
         )
+    names = _downloads_into(root.name)
     try:
         for file in published.downloads:
             name = file.to + (f" ({file.note})" if file.note else "")
             with Progress(f"downloading {name}", "bytes") as progress:
-                downloads.fetch(file, root, progress)
+                downloads.fetch(file, root, progress, others=names)
         if published.fetch is not None and (published.fetch, root) not in fetched:
             print(f"{task.name}: {published.fetch(root, Progress)}")
             fetched.add((published.fetch, root))
@@ -209,6 +210,16 @@ def _download(task: Task | TrainingSet, data_dir: str | None, fetched: set[Any])
             f"{error}. Or name with --source=DIR a folder that holds {published.how_to_get}", code=error.code
         ) from error
     return root
+
+
+def _downloads_into(folder: str) -> set[str]:
+    """The files that all tasks download into a folder of sources."""
+    from winobench.tasks import TASKS
+    from winobench.training.coco_captions import TRAINING_SETS
+
+    sources = {task.name: task.source for task in (*TASKS.values(), *TRAINING_SETS.values()) if task.source is not None}
+    here = (source for name, source in sources.items() if (source.shared_folder or name) == folder)
+    return {file.to for source in here for file in source.downloads}
 
 
 def listing(data_dir: str | None) -> str:

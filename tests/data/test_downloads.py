@@ -5,6 +5,7 @@ import hashlib
 import io
 import resource
 import socket
+import stat
 import tarfile
 import types
 import urllib.error
@@ -207,6 +208,103 @@ def test_nothing_is_unpacked_outside_of_the_folder(server, tmp_path, make):
     with contextlib.nullcontext() if make is _zip else raises("damaged-file", "outside"):
         fetch(_download(server, "/a.zip", "sub/sub/a.zip", unpack=True), tmp_path)
     assert not (tmp_path / "evil").exists()
+
+
+def _tar_of(*members):
+    """A tar of (name, type, link, content)."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, kind, link, content in members:
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname, info.size, info.mode = kind, link, len(content), 0o755
+            archive.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def _escaping_tar():
+    """The shape of CVE-2025-4517: links whose paths are too long to be resolved lead out of the folder."""
+    members, path, long = [], "", "d" * 247
+    for step in "abcdefghijklmnop":
+        members += [(f"{path}{long}", tarfile.DIRTYPE, "", b""), (f"{path}{step}", tarfile.SYMTYPE, long, b"")]
+        path += f"{long}/"
+    link = "/".join("abcdefghijklmnop") + "/" + "l" * 254
+    members += [(link, tarfile.SYMTYPE, "../" * 16, b""), ("escape", tarfile.SYMTYPE, f"{link}/../outside", b"")]
+    members += [("new", tarfile.LNKTYPE, "escape/secret.txt", b""), ("new", tarfile.REGTYPE, "", b"written")]
+    return _tar_of(*members, ("escape/more.txt", tarfile.REGTYPE, "", b"written"))
+
+
+def _zip_of_link():
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        info = zipfile.ZipInfo("link")
+        info.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(info, "../outside")
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        _escaping_tar(),
+        _tar_of(("link", tarfile.SYMTYPE, "../outside", b"")),
+        _tar_of(("file", tarfile.REGTYPE, "", b"1"), ("link", tarfile.LNKTYPE, "file", b"")),
+        _tar_of(("pipe", tarfile.FIFOTYPE, "", b"")),
+        _tar_of(("device", tarfile.CHRTYPE, "", b"")),
+        _zip_of_link(),
+    ],
+)
+def test_links_and_devices_are_not_unpacked(tmp_path, content):
+    outside, data = tmp_path / "outside", tmp_path / "data"
+    outside.mkdir()
+    data.mkdir()
+    (outside / "secret.txt").write_text("secret")
+    (data / "a.tar").write_bytes(content)
+    with raises("unsupported-archive", "a.tar"):
+        fetch(Download("a.tar", url="http://127.0.0.1:1/", unpack=True), data)
+    assert {path.name: path.read_text() for path in outside.iterdir()} == {"secret.txt": "secret"}
+    assert not any(path.is_symlink() for path in data.rglob("*"))
+    assert not (data / "a.tar.unpacked").exists()
+
+
+def test_nothing_is_written_through_a_link_of_the_folder(tmp_path):
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "sub").symlink_to(tmp_path / "outside")
+    (tmp_path / "data" / "a.tar").write_bytes(_tar(["sub/file"], "w"))
+    with raises("damaged-file", "a.tar", "sub/file"):
+        fetch(Download("a.tar", url="http://127.0.0.1:1/", unpack=True), tmp_path / "data")
+    assert not [*(tmp_path / "outside").iterdir()]
+
+
+@pytest.mark.parametrize("make", [_zip, lambda names: _tar(names, "w")])
+@pytest.mark.parametrize("name", ["list.csv", "LIST.csv", "x/../list.csv", "b.zip.unpacked", "list.csv.part", "a.zip"])
+def test_an_archive_takes_no_name_of_another_download(tmp_path, make, name):
+    (tmp_path / "a.zip").write_bytes(make(["first", name]))
+    if make is _zip and ".." in name:
+        name = "x/list.csv"  # zip leaves the dots out
+        fetch(Download("a.zip", url="http://127.0.0.1:1/", unpack=True), tmp_path, others=["list.csv"])
+        assert (tmp_path / name).exists()
+        return
+    with raises("damaged-file", "a.zip", name):
+        fetch(Download("a.zip", url="http://127.0.0.1:1/", unpack=True), tmp_path, others=["list.csv", "b.zip"])
+    assert not (tmp_path / "list.csv").exists()
+    assert not (tmp_path / "b.zip.unpacked").exists()
+
+
+def test_a_file_that_is_there_has_its_checksum(server, tmp_path):
+    (tmp_path / "file.bin").write_bytes(b"another")
+    with raises("wrong-checksum", "file.bin"):
+        fetch(_download(server, to="file.bin", sha256=hashlib.sha256(CONTENT).hexdigest()), tmp_path)
+    assert (tmp_path / "file.bin").read_bytes() == b"another"
+
+
+@pytest.mark.parametrize("name", ["file.bin", "file.bin.unpacked"])
+@pytest.mark.parametrize("unpack", [False, True])
+def test_a_folder_is_not_a_finished_download(server, tmp_path, name, unpack):
+    (tmp_path / name).mkdir()
+    with raises("cannot-write", name):
+        fetch(_download(server, to="file.bin", unpack=unpack), tmp_path)
+    assert not server.requests
 
 
 HUB = Download("data/images.zip", hub_id="owner/name", filename="images.zip", unpack=True)

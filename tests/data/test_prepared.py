@@ -89,6 +89,35 @@ def test_tfds_reads_both_sets_and_whole_files_keep_their_bytes(whole_folder, sou
             assert decoded[number]["sha256"].decode() == images.image_hash(pixels) == hashes[number].tobytes().hex()
 
 
+@pytest.mark.parametrize("key", ["pythonClassName", "python_class_name", "type"])
+def test_a_set_names_no_class(folder, key, tmp_path, monkeypatch):
+    """tfds would import the module of a feature's class."""
+    (tmp_path / "hostile_module.py").write_text(f"open({str(tmp_path / 'marker')!r}, 'w')")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def changed(value):
+        if not isinstance(value, dict):
+            return value
+        return {**{name: changed(part) for name, part in value.items()}, key: "hostile_module.Feature"}
+
+    for path in [*folder.rglob("features.json"), *folder.rglob("dataset_info.json")]:
+        content = json.loads(path.read_text())
+        path.write_text(json.dumps(changed(content) if path.name == "features.json" else {**content, key: "os.path"}))
+        (path.parent / "hostile_module.py").write_text((tmp_path / "hostile_module.py").read_text())
+    assert len(_open_all(prepared.PreparedSet(folder))) == 20
+    assert not (tmp_path / "marker").exists()
+    assert "hostile_module" not in sys.modules
+
+
+def test_sets_without_ratings_are_read(folder):
+    """As sets of earlier versions are."""
+    (path,) = (folder / "examples").rglob("features.json")
+    content = json.loads(path.read_text())
+    del content["featuresDict"]["features"]["ratings"]
+    path.write_text(json.dumps(content))
+    assert [example.ratings for example in prepared.PreparedSet(folder).examples()] == [()] * 10
+
+
 @pytest.mark.slow
 def test_neither_preparing_nor_reading_imports_tensorflow(source, tmp_path):
     root, _ = source

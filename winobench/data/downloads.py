@@ -15,13 +15,14 @@ import pathlib
 import re
 import shutil
 import socket
+import stat
 import tarfile
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import winobench
@@ -44,6 +45,9 @@ PASSING = (408, 425, 429, 500, 502, 503, 504)
 _ATTEMPTS_TO_REACH = 3
 # Annotations as JSON shrink to a tenth, black images perhaps to a hundredth. What unpacks to more is a bomb.
 _LARGEST_RATIO, _UNPACKED_AT_LEAST, _MOST_FILES = 100, 2**30, 3_000_000
+# Ends of the names of notes on downloads: which archives are unpacked, and what has come so far.
+_UNPACKED = ".unpacked"
+_NOTES = (_UNPACKED, ".part", ".part.json")
 # Errors of the system where a sound archive cannot be written: a full disk, no permission, or a limit of the process.
 _OF_THE_DISK = frozenset(
     getattr(errno, name)
@@ -57,18 +61,29 @@ def fetch(
     folder: str | os.PathLike,
     display: Progress,
     *,
+    others: Iterable[str] = (),
     attempts: int = 8,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Downloads a file into a folder, and unpacks it if the download requires that. Does nothing where it is done."""
+    """Downloads a file into a folder, and unpacks it if the download requires that. Does nothing where it is done.
+
+    No archive may hold a file by the name of one of the ``others``, which are downloads into the same folder.
+    """
     target = pathlib.Path(folder) / download.to
     # Stays when the archive has gone, so that nothing is downloaded twice.
-    unpacked = target.with_name(f"{target.name}.unpacked")
-    if unpacked.exists() or (target.exists() and not download.unpack):
+    unpacked = target.with_name(f"{target.name}{_UNPACKED}")
+    for path in (target, unpacked):
+        if path.is_dir():
+            raise InputError(f"{path} is a folder, where a file must be: move it away", code="cannot-write")
+    if unpacked.exists():
+        return
+    if target.exists() and not download.unpack:
+        _check_content(target, download)
         return
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.exists():
+            _check_content(target, download)
             archive = target
         elif download.url is None:
             archive = _from_hub(download, target)
@@ -77,7 +92,8 @@ def fetch(
             archive = target
         if download.unpack:
             display.say(f"unpacking {target.name}")
-            _unpack(archive, target.parent, is_own=archive == target)
+            names = {pathlib.Path(folder) / name for name in (*others, download.to)}
+            _unpack(archive, target.parent, names, is_own=archive == target)
             unpacked.touch()
             target.unlink(missing_ok=True)
     except OSError as error:
@@ -166,19 +182,29 @@ def _from_url(
             wait = min(max(_FIRST_WAIT * 2 ** (failures - 1), error.wait), _LONGEST_WAIT)
             display.say(f"{target.name}: {error}, trying again in {wait:.0f} s")
             sleep(wait)
-    if download.sha256 is not None:
-        with open(part.path, "rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != download.sha256:
-            part.drop()
-            raise InputError(
-                f"{download.url} is not the file that was published (SHA-256 {found} instead of {download.sha256}): get"
-                f" the file by other means and put it at {target}",
-                code="wrong-checksum",
-            )
+    try:
+        _check_content(part.path, download, target)
+    except InputError:
+        part.drop()
+        raise
     files.sync(part.path)
     part.path.replace(target)
     part.drop()
+
+
+def _check_content(path: pathlib.Path, download: Download, target: pathlib.Path | None = None) -> None:
+    """Refuses a file whose checksum is not the published one."""
+    if download.sha256 is None:
+        return
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != download.sha256:
+        what = path if target is None else download.url
+        raise InputError(
+            f"{what} is not the file that was published (SHA-256 {digest} instead of {download.sha256}): get the file"
+            f" by other means and put it at {target or path}",
+            code="wrong-checksum",
+        )
 
 
 def _check_address(url: str, target: pathlib.Path) -> None:
@@ -326,17 +352,31 @@ def _from_hub(download: Download, target: pathlib.Path) -> pathlib.Path:
     return found
 
 
-def _unpack(archive: pathlib.Path, folder: pathlib.Path, *, is_own: bool) -> None:
-    """Unpacks a zip or tar archive. Nothing is written outside of the folder, and no more than there is room for."""
+def _unpack(archive: pathlib.Path, folder: pathlib.Path, reserved: Collection[pathlib.Path], *, is_own: bool) -> None:
+    """Unpacks a zip or tar archive. Nothing is written outside of the folder, and no more than there is room for.
+
+    It makes folders and regular files alone. ``reserved`` are the paths of downloads, which no archive may hold.
+    """
     try:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as opened:
                 sizes = [member.file_size for member in opened.infolist()]
                 _check_room(archive, folder, sum(sizes), len(sizes), sum(sizes))
-                opened.extractall(folder)
+                for member in opened.infolist():
+                    if stat.S_ISLNK(member.external_attr >> 16):
+                        raise _no_file(archive, member.filename)
+                    # As zipfile writes it: without a drive, dots and a slash in front.
+                    parts = [part for part in pathlib.PurePosixPath(member.filename).parts if part not in ("/", "..")]
+                    _check_place(archive, folder, "/".join(parts), reserved)
+                    opened.extract(member, folder)
         else:
             with tarfile.open(archive) as opened:
-                opened.extractall(folder, _fitting(opened, archive, folder), filter="data")
+                for member in _fitting(opened, archive, folder):
+                    # The library's filter alone has let links of long paths through (CVE-2025-4517).
+                    if not (member.isreg() or member.isdir()):
+                        raise _no_file(archive, member.name)
+                    _check_place(archive, folder, member.name, reserved)
+                    opened.extract(member, folder, filter="data")
     except InputError:
         raise
     except Exception as error:  # what the formats' readers raise depends on where an archive is damaged
@@ -354,6 +394,34 @@ def _unpack(archive: pathlib.Path, folder: pathlib.Path, *, is_own: bool) -> Non
             with contextlib.suppress(OSError):
                 archive.unlink()
         raise InputError(f"the archive {archive} is damaged ({reason}): {advice}", code="damaged-file") from error
+
+
+def _no_file(archive: pathlib.Path, name: str) -> InputError:
+    return InputError(
+        f"the archive {archive} holds {options.quote(name)}, which is a link or a device: unpack it with another"
+        f" program and make the empty file {archive.name}{_UNPACKED} next to its files",
+        code="unsupported-archive",
+    )
+
+
+def _check_place(archive: pathlib.Path, folder: pathlib.Path, name: str, reserved: Collection[pathlib.Path]) -> None:
+    """Refuses a member that would lie outside of the folder, or take the name of a download or of its notes."""
+    path = pathlib.Path(os.path.normpath(folder / name))
+    real = pathlib.Path(os.path.realpath(path.parent)) / path.name
+    if not (path.is_relative_to(os.path.normpath(folder)) and real.is_relative_to(os.path.realpath(folder))):
+        raise InputError(
+            f"the archive {archive} holds {options.quote(name)}, which lies outside of its folder: get it from its"
+            " publisher",
+            code="damaged-file",
+        )
+    names = {os.path.normcase(os.path.normpath(one)).casefold() for one in reserved}
+    own = os.path.normcase(path).casefold()
+    if own in names or own.endswith(_NOTES):
+        raise InputError(
+            f"the archive {archive} holds {options.quote(name)}, the name of another download: get it from its"
+            " publisher",
+            code="damaged-file",
+        )
 
 
 def _fitting(opened: tarfile.TarFile, archive: pathlib.Path, folder: pathlib.Path) -> Iterator[tarfile.TarInfo]:

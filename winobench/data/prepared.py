@@ -192,22 +192,83 @@ class Records:
         """The tfds data source, and of each of its files the number of the record after its last one, and its path."""
         with self._lock:
             if self._opened is None:
-                import tensorflow_datasets as tfds
-
                 folder, kind, task = self._place
                 path = set_folder(folder, kind)
-                decoders = {"image": tfds.decode.SkipDecoding()} if kind == IMAGES else None
                 try:
-                    builder = tfds.builder_from_directory(path)
-                    split = builder.info.splits[SPLIT]
-                    source = builder.as_data_source(split=SPLIT, decoders=decoders)
-                    # Shards without a record are left out by tfds, as they are here.
-                    lengths = [length for length in split.shard_lengths if length]
-                    paths = [str(file) for file, n in zip(split.filepaths, split.shard_lengths, strict=True) if n]
+                    shards = [(file, length) for file, length in _shards(folder, kind) if length]
+                    source = _Decoded(shards, kind, has_ratings=_has_ratings(path))
                 except Exception as error:  # broken metadata fail in as many ways as there are of breaking JSON
                     raise _damaged(path / "dataset_info.json", task) from error
-                self._opened = source, list(itertools.accumulate(lengths)), paths
+                ends = list(itertools.accumulate(length for _, length in shards))
+                self._opened = source, ends, [file for file, _ in shards]
             return self._opened
+
+
+class _Decoded(Sequence[dict[str, Any]]):
+    """Records of ArrayRecord files, with winobench's own features: tfds would import classes that the files name."""
+
+    def __init__(self, shards: Sequence[tuple[str, int]], kind: str, *, has_ratings: bool):
+        import tensorflow_datasets as tfds
+        from array_record.python.array_record_data_source import ArrayRecordDataSource
+        from tensorflow_datasets.core.utils.shard_utils import FileInstruction
+
+        self._features = features(kind, has_ratings)
+        self._decoders = {"image": tfds.decode.SkipDecoding()} if kind == IMAGES else None
+        instructions = [FileInstruction(file, skip=0, take=-1, examples_in_shard=length) for file, length in shards]
+        self._source = ArrayRecordDataSource(instructions) if instructions else ()
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def __getitem__(self, number):
+        return self._features.deserialize_example_np(self._source[number], decoders=self._decoders)
+
+
+def _shards(folder: str, kind: str) -> list[tuple[str, int]]:
+    """The path of each file of a set, and its number of records."""
+    info = json_files.load(set_folder(folder, kind) / "dataset_info.json")
+    splits = {split["name"]: split for split in info["splits"]}
+    lengths = [int(length) for length in splits[SPLIT]["shardLengths"]]
+    if min(lengths, default=0) < 0:
+        raise ValueError("a file has fewer records than none")
+    return [(str(shard_path(folder, kind, shard, len(lengths))), length) for shard, length in enumerate(lengths)]
+
+
+def _has_ratings(path: pathlib.Path) -> bool:
+    """Whether the examples have ratings. Sets of earlier versions have none."""
+    return "ratings" in json_files.load(path / "features.json")["featuresDict"]["features"]
+
+
+@functools.cache
+def features(kind: str, has_ratings: bool = True):
+    """The tfds features of a kind of set."""
+    import tensorflow_datasets as tfds
+
+    text, texts = tfds.features.Text, lambda doc: tfds.features.Sequence(tfds.features.Text(), doc=doc)
+    if kind == IMAGES:
+        return tfds.features.FeaturesDict(
+            {
+                "image": tfds.features.Image(doc="JPEG or PNG, RGB."),
+                "name": text(doc="The published file, and the box that was cut out."),
+                "sha256": text(doc="Of the decoded pixels and their shape."),
+            }
+        )
+    ratings = {"ratings": texts("What people gave each image, as decimals. None where nobody rated them.")}
+    return tfds.features.FeaturesDict(
+        {
+            "id": text(doc="Unique within the task."),
+            "images": tfds.features.Sequence(np.int64, doc="Record numbers in the set of images."),
+            "texts": texts("The candidate texts, or the one text."),
+            "target": tfds.features.Scalar(np.int64, doc="The right candidate; -1 for none."),
+            "groups": texts("Sub-tasks or tags."),
+            **(ratings if has_ratings else {}),
+        }
+    )
+
+
+def shard_path(folder: str | os.PathLike, kind: str, shard: int, num_shards: int) -> pathlib.Path:
+    """The path of a file of a set, as tfds names it."""
+    return set_folder(folder, kind) / f"{kind}-{SPLIT}.array_record-{shard:05d}-of-{num_shards:05d}"
 
 
 class PreparedSet:

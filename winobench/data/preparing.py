@@ -161,7 +161,7 @@ def _jobs(folder: pathlib.Path, found: Sequence[sources.SourceImage], stamps: di
     for shard, images in enumerate(shards):
         described = [(image.path, image.box, image.name, stamps[image.path]) for image in images]
         inputs = hashlib.sha256(json.dumps([prepared.FORMAT, _PIXEL_RULES, described]).encode()).hexdigest()
-        jobs.append(_Job(record_files.shard_path(folder, prepared.IMAGES, shard, len(shards)), images, inputs))
+        jobs.append(_Job(prepared.shard_path(folder, prepared.IMAGES, shard, len(shards)), images, inputs))
     return jobs
 
 
@@ -309,7 +309,7 @@ def _finish(
     written, content = {}, hashlib.sha256()
     parts = _batched(questions, EXAMPLES_A_SHARD)
     for shard, part in enumerate(parts):
-        path = record_files.shard_path(folder, prepared.EXAMPLES, shard, len(parts))
+        path = prepared.shard_path(folder, prepared.EXAMPLES, shard, len(parts))
         written[path] = record_files.write_shard(path, prepared.EXAMPLES, (_record(q, numbers) for q in part))
         for q in part:
             line = [q.id, [hashes[position] for position in q.images], q.texts, q.target, q.groups]

@@ -10,43 +10,16 @@ import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from winobench.base import files as whole_files
 from winobench.base.errors import InputError
 from winobench.data import prepared
 
 
 @functools.cache
-def features(kind: str):
-    import tensorflow_datasets as tfds
-
-    text, texts = tfds.features.Text, lambda doc: tfds.features.Sequence(tfds.features.Text(), doc=doc)
-    if kind == prepared.IMAGES:
-        return tfds.features.FeaturesDict(
-            {
-                "image": tfds.features.Image(doc="JPEG or PNG, RGB."),
-                "name": text(doc="The published file, and the box that was cut out."),
-                "sha256": text(doc="Of the decoded pixels and their shape."),
-            }
-        )
-    return tfds.features.FeaturesDict(
-        {
-            "id": text(doc="Unique within the task."),
-            "images": tfds.features.Sequence(np.int64, doc="Record numbers in the set of images."),
-            "texts": texts("The candidate texts, or the one text."),
-            "target": tfds.features.Scalar(np.int64, doc="The right candidate; -1 for none."),
-            "groups": texts("Sub-tasks or tags."),
-            "ratings": texts("What people gave each image, as decimals. None where nobody rated them."),
-        }
-    )
-
-
-@functools.cache
 def _serializer(kind: str):
     from tensorflow_datasets.core import example_serializer
 
-    return example_serializer.ExampleSerializer(features(kind).get_serialized_info())
+    return example_serializer.ExampleSerializer(prepared.features(kind).get_serialized_info())
 
 
 def write_shard(path: pathlib.Path, kind: str, records: Iterable[dict[str, Any]]) -> dict[str, Any]:
@@ -59,7 +32,7 @@ def write_shard(path: pathlib.Path, kind: str, records: Iterable[dict[str, Any]]
         writer = array_record_module.ArrayRecordWriter(str(temporary), "group_size:1")
         try:
             for record in records:
-                example = _serializer(kind).get_tf_example(features(kind).encode_example(record))
+                example = _serializer(kind).get_tf_example(prepared.features(kind).encode_example(record))
                 # Otherwise the order of the features differs from process to process.
                 writer.write(example.SerializeToString(deterministic=True))
                 count += 1
@@ -72,7 +45,12 @@ def write_metadata(folder: pathlib.Path, kind: str, task: str, entries: Sequence
     """Writes what tfds reads about one of the two data sets; entries are what `write_shard` returned, in order."""
     import tensorflow_datasets as tfds
 
-    template = _template(folder, kind)
+    template = tfds.core.ShardedFileTemplate(
+        data_dir=prepared.set_folder(folder, kind),
+        dataset_name=kind,
+        split=prepared.SPLIT,
+        filetype_suffix="array_record",
+    )
     split = tfds.core.SplitInfo(
         name=prepared.SPLIT,
         shard_lengths=[entry["num_records"] for entry in entries],
@@ -81,28 +59,12 @@ def write_metadata(folder: pathlib.Path, kind: str, task: str, entries: Sequence
     )
     tfds.folder_dataset.write_metadata(
         data_dir=template.data_dir,
-        features=features(kind),
+        features=prepared.features(kind),
         split_infos=[split],
         filename_template=template,
         version=prepared.SET_VERSION,
         description=f"The {kind} of the task {task}, prepared by winobench.",
         check_data=False,  # needs TensorFlow
-    )
-
-
-def shard_path(folder: pathlib.Path, kind: str, shard: int, num_shards: int) -> pathlib.Path:
-    template = _template(folder, kind)
-    return pathlib.Path(template.sharded_filepath(shard_index=shard, num_shards=num_shards))
-
-
-def _template(folder: pathlib.Path, kind: str):
-    import tensorflow_datasets as tfds
-
-    return tfds.core.ShardedFileTemplate(
-        data_dir=prepared.set_folder(folder, kind),
-        dataset_name=kind,
-        split=prepared.SPLIT,
-        filetype_suffix="array_record",
     )
 
 
