@@ -33,7 +33,7 @@ class FakePipeline:
     def check_image_size(self, image_size=None):
         return image_size or self.size
 
-    def drawing_identity(self, guidance_scale, sampler):
+    def drawing_identity(self, guidance_scale, sampler, image_size):
         return {}
 
     def generate(self, texts, *, num_steps, guidance_scale, sampler, seed, numbers, batch_size, image_size):

@@ -245,7 +245,7 @@ def test_a_folder_of_another_run_is_refused(run, tmp_path):
     other, later = fakes.FakePipeline(), fakes.FakePipeline()
     other.fingerprint = "0" * 64
     # Images of an earlier version, which did not do what the folder of the model says.
-    later.drawing_identity = lambda guidance_scale, sampler: {"zero_empty_text": True}
+    later.drawing_identity = lambda guidance_scale, sampler, image_size: {"zero_empty_text": True}
     for pipeline in (other, later):
         with raises("another-run", "'the fake'", "settings"):
             draw(tmp_path / "run", pipeline)

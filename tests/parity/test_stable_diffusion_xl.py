@@ -101,12 +101,14 @@ def test_the_two_uses_of_the_empty_text_have_identities_of_their_own(ours):
     assert ours.zero_empty_text is None
     assert ours.fingerprint == ours.replace(zero_empty_text=False).fingerprint
     assert ours.fingerprint == ours.replace(force_zeros_for_empty_prompt=False).fingerprint
-    assert ours.drawing_identity(3.0, None) == {"zero_empty_text": True}
+    assert ours.drawing_identity(3.0, None, SIZE) == {"zero_empty_text": True}
     without = [ours.replace(zero_empty_text=value) for value in (True, False)]
     without.append(ours.replace(force_zeros_for_empty_prompt=False))
-    assert [one.drawing_identity(3.0, None) for one in without] == [{}] * 3
-    assert ours.drawing_identity(1.0, None) == {}
-    assert ours.drawing_identity(0.0, None) == {"guided": False}
+    assert [one.drawing_identity(3.0, None, SIZE) for one in without] == [{}] * 3
+    assert ours.drawing_identity(1.0, None, SIZE) == {}
+    assert ours.drawing_identity(0.0, None, SIZE) == {"guided": False}
+    # Earlier versions gave the UNet the model's own size for an image of another one.
+    assert ours.drawing_identity(1.0, None, 2 * SIZE) == {"conditioned_size": 2 * SIZE}
 
 
 def test_a_setting_of_the_folder_is_kept(ours, tmp_path):

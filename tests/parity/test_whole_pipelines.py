@@ -91,6 +91,27 @@ def test_generation(kind, steps, guidance, heeds, whole):
         assert (difference(0.0 if kind == "z_image" else 1.0) > 2 / 255) == heeds
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [24, 48])
+@pytest.mark.parametrize("kind", ["sdxl", "sd3", "flux", "klein", "z_image"])
+@pytest.mark.usefixtures("single_device")
+def test_generation_at_another_size(kind, size, whole):
+    """Images are square. All values within 1 of 255, and SDXL's UNet heeds the size that it is told."""
+    case, texts, guidance = whole(kind), ["a red cube", "a photo"], 3.0
+    noise = np.random.default_rng(5).standard_normal((2, *case.ours.latent_shape(size)), np.float32)
+    asked = {"num_inference_steps": 3, "guidance_scale": guidance, "output_type": "np", "height": size, "width": size}
+
+    def theirs(**more):
+        return case.theirs(prompt=texts, **asked, **case.kind.start(to_nchw(noise)), **more).images
+
+    found = case.ours.generate(texts, num_steps=3, guidance_scale=guidance, latents=noise, image_size=size) / 255
+    with torch.inference_mode():
+        assert np.abs(found - theirs()).max() < 1.01 / 255
+        if kind == "sdxl":
+            sizes = dict.fromkeys(("original_size", "target_size"), (SIZE, SIZE))
+            assert np.abs(found - theirs(**sizes)).max() > 5 / 255
+
+
 WRONG_SETTINGS = {
     "klein": [
         ({"text_encoder_out_layers": (1, 2, 5)}, ("text_encoder_out_layers", "5", "4 layers")),

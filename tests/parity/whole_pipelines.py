@@ -98,8 +98,8 @@ def errors_of_sd3(pipeline, noise, levels=LEVELS, *, text_tokens=256, images=Non
 
 
 def pack(latents):
-    """[n, 16, 8, 8] -> the patches that FLUX.1's transformer takes."""
-    return FluxPipeline._pack_latents(latents, len(latents), 16, 8, 8)
+    """[n, 16, h, w] -> the patches that FLUX.1's transformer takes."""
+    return FluxPipeline._pack_latents(latents, *latents.shape)
 
 
 @torch.inference_mode()

@@ -151,8 +151,9 @@ class Drawing:
         if isinstance(params[0], np.ndarray):
             pipeline._copies.pop("denoiser", None)  # off the devices while texts are encoded
         conditioned, guidance_scale = pipeline.guided(run.guidance_scale)
-        states = conditioned.encode_texts(texts, batch_size=run.batch_size)
-        empty = pipeline.unconditional().encode_texts([""], batch_size=run.batch_size) if guidance_scale != 1 else None
+        encoding = {"image_size": size, "batch_size": run.batch_size}
+        states = conditioned.encode_texts(texts, **encoding)
+        empty = pipeline.unconditional().encode_texts([""], **encoding) if guidance_scale != 1 else None
         rows = Rows(noise, states, clean, jax.random.key_data(keys) if found.is_random else None)
         whole = jax.tree.map(lambda leaf: parallel.put(leaf, parallel.replicated(run.mesh)), (plan, empty))
         shared = Shared(self._copied("denoiser", params, run.mesh), *whole, guidance_scale)

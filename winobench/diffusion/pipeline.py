@@ -166,7 +166,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
         """A pipeline that encodes the empty text as guidance needs it."""
         return self
 
-    def drawing_identity(self, guidance_scale: float, sampler: str | None) -> dict[str, Any]:
+    def drawing_identity(self, guidance_scale: float, sampler: str | None, image_size: int) -> dict[str, Any]:
         """What decides generated images besides the fingerprint and the arguments, as JSON values."""
         of_sampler = samplers.find_sampler(sampler, self.schedule).identity(self.schedule)
         # Where the scale counts from 1, earlier versions guided below it, too.
@@ -467,11 +467,13 @@ class Pipeline(drawing.Drawing, abc.ABC):
 
     # For users ----------------------------------------------------------------------------------------------------
 
-    def encode_texts(self, texts: Sequence[str], *, batch_size: int = 16) -> Tree:
+    def encode_texts(self, texts: Sequence[str], *, image_size: int | None = None, batch_size: int = 16) -> Tree:
         """Encodes texts into what the denoiser is given of them.
 
         Args:
           texts: strings.
+          image_size: height and width of the images, in pixels. The model's own when None. SDXL's UNet takes it as a
+            condition. Other families ignore it.
           batch_size: texts that are encoded at once.
 
         Returns:
@@ -483,7 +485,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
         """
         function, params = self.text_function()
         params = jax.device_put(params)  # once for all batches, where they are in the host's memory
-        ids = self.tokenize(checked_texts(texts))
+        ids = self.tokenize(checked_texts(texts), image_size=image_size)
         encode = functools.partial(pure_functions.call, function, params)
         return pure_functions.in_batches(encode, ids, batch_size=batch_size)
 

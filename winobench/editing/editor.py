@@ -93,9 +93,10 @@ class EditDistance(Holder):
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything that can change a distance, as JSON values; ``model`` is the pipeline's fingerprint."""
-        drawn = self.pipeline.drawing_identity(self._guidance_scale, self._sampler)
+        drawn = self.pipeline.drawing_identity(self._guidance_scale, self._sampler, self.image_size)
+        size = {name: drawn[name] for name in ("conditioned_size",) if name in drawn}
         of_method = {
-            "optimize": {"learning_rate": self._learning_rate, "timesteps": self._timesteps},
+            "optimize": {"learning_rate": self._learning_rate, "timesteps": self._timesteps, **size},
             "denoise": {"strength": self._strength, "guidance_scale": self._guidance_scale, **drawn},
         }
         held = self.held()
@@ -151,7 +152,7 @@ class EditDistance(Holder):
     def _edit(self, before: np.ndarray, texts: list[str], count: int) -> tuple[np.ndarray, ...]:
         """(images after, distances, errors before, errors after) of the first ``count`` rows of a whole batch."""
         latents = self.pipeline.encode_images(before, batch_size=self._batch_size)
-        conditions = self.pipeline.encode_texts(texts, batch_size=self._batch_size)
+        conditions = self.pipeline.encode_texts(texts, image_size=self.image_size, batch_size=self._batch_size)
         moved = self._optimized(latents, conditions) if self._method == "optimize" else self._denoised(latents, texts)
         distances = jnp.sqrt(jnp.sum(jnp.square(moved - latents), axis=(1, 2, 3)))
         errors = [self._mean_errors(some, conditions) for some in (latents, moved)]

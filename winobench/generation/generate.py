@@ -170,7 +170,7 @@ class _Run:
     def _settle(self, drawer: Generator, pipeline: Pipeline, files: str | None) -> dict[str, Any]:
         """Records the fingerprint and settings of a loaded model. Refuses another model than before."""
         size = pipeline.check_image_size(self.settings.image_size)
-        own = pipeline.drawing_identity(self.settings.guidance_scale, self.settings.sampler)
+        own = pipeline.drawing_identity(self.settings.guidance_scale, self.settings.sampler, size)
         found = samplers.find_sampler(self.settings.sampler, pipeline.schedule)
         sampler = next(known for known, one in samplers.SAMPLERS.items() if one is found)
         resolved = {"sampler": sampler, "image_size": size, "dtype": drawer.dtype}

@@ -222,7 +222,7 @@ def make_generator(
     chosen = samplers.find_sampler(sampler, pipeline.schedule)
     text_function, text_params = guided.text_function()
     image_function, image_params = pipeline.image_function()
-    ids = jax.tree.map(np.asarray, guided.tokenize([""]))
+    ids = jax.tree.map(np.asarray, guided.tokenize([""], image_size=size))
     keys = jax.eval_shape(lambda: jax.random.key_data(random_numbers.seed_key(0)))
     plan = chosen.plan(pipeline.schedule_at(size), num_steps, evenly=pipeline.EVEN_LEVELS)
     # Shapes for one image.

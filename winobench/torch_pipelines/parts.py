@@ -9,6 +9,7 @@ import logging
 import math
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -77,8 +78,7 @@ def classes(source: Source, index: Mapping[str, Any], family: Family) -> dict[st
             continue
         if not _is_known(library):
             refuse_code(path, part, [library, name])
-        module = getattr(bridge, library, None) or getattr(bridge.diffusers.pipelines, library)
-        kind = getattr(module, name, None) if isinstance(name, str) else None
+        kind = _class_of(pipeline, library, name) if isinstance(name, str) else None
         if not isinstance(kind, type) or not hasattr(kind, "from_pretrained"):
             raise InputError(
                 f"{path} takes its {part} from {library}.{options.quote(name)}, which the installed {library} lacks:"
@@ -105,6 +105,17 @@ def classes(source: Source, index: Mapping[str, Any], family: Family) -> dict[st
             code="missing-part",
         )
     return found
+
+
+def _class_of(pipeline: type, library: str, name: str) -> Any:
+    """A class of a library, or None. Packages of diffusers have their own subclasses of a few of transformers."""
+    from winobench.torch_pipelines import bridge
+
+    package = sys.modules[pipeline.__module__.rpartition(".")[0]]
+    if library == "transformers" and name in vars(package):
+        return vars(package)[name]
+    module = getattr(bridge, library, None) or getattr(bridge.diffusers.pipelines, library)
+    return getattr(module, name, None)
 
 
 def _refuse_auto_map(source: Source, part: str, name: str) -> None:
@@ -201,9 +212,9 @@ def load_network(
         if is_ours:
             config.pop("quantization_config", None)
             return _filled(kind, config, tensors, **how)
+        # From the part's own folder: some classes read their config before they look at subfolder.
         network, report = kind.from_pretrained(
-            folder,
-            subfolder=part,
+            os.path.join(folder, part),
             variant=variant,
             use_safetensors=True,
             local_files_only=True,

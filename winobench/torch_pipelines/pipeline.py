@@ -247,8 +247,8 @@ class TorchPipeline(Pipeline):
         identity = {"class": self.diffusers_class, "dtype": jnp.dtype(dtype).name, "texts": self._texts_identity}
         return encoding, shapes, identity, self.texts.batch_size
 
-    def encode_texts(self, texts: Sequence[str], *, batch_size: int = 16) -> Tree:
-        """See `Pipeline`. ``batch_size`` has no effect."""
+    def encode_texts(self, texts: Sequence[str], *, image_size: int | None = None, batch_size: int = 16) -> Tree:
+        """See `Pipeline`. ``image_size`` and ``batch_size`` have no effect."""
         return jax.tree.map(jnp.asarray, self.texts.encode_all(checked_texts(texts)))
 
     @property
@@ -290,7 +290,7 @@ class TorchPipeline(Pipeline):
                 code="unsupported-option",
             )
 
-    def drawing_identity(self, guidance_scale: float, sampler: str | None) -> dict[str, Any]:
+    def drawing_identity(self, guidance_scale: float, sampler: str | None, image_size: int) -> dict[str, Any]:
         """See `Pipeline`. Has the scheduler and its options instead of a sampler."""
         from winobench.torch_pipelines import drawing
 
