@@ -24,7 +24,12 @@ _REASONS = {
 _ENDINGS = {reason: ending for ending, reasons in _REASONS.items() for reason in reasons.split()}
 
 _THOUGHTS = re.compile(r"<(think|thinking|thought)>.*?(?:</\1>|\Z)|\[THINK\].*?(?:\[/THINK\]|\Z)", re.DOTALL | re.I)
-_END_OF_THOUGHTS = re.compile(r"</(?:think|thinking|thought)>|\[/THINK\]", re.IGNORECASE)
+_END_OF_THOUGHTS = re.compile(
+    r"</(?:think|thinking|thought)>|\[/THINK\]|<\|channel\|>final<\|message\|>", re.IGNORECASE
+)
+# Harmony's thoughts without an answer behind them, and the marks that end a turn.
+_OTHER_CHANNELS = re.compile(r"<\|channel\|>(?:analysis|commentary)\b.*", re.DOTALL)
+_ENDS_OF_TURNS = re.compile(r"(?:<\|(?:end|return|im_end|eot_id)\|>|</s>)\s*\Z")
 
 # The status of each name of an error (Anthropic's and OpenAI's references of errors).
 _STATUSES = {
@@ -57,11 +62,13 @@ class Error:
 
 def spoken(text: str) -> str:
     """A text without thoughts. Thoughts that were cut off have nothing behind them."""
-    return _END_OF_THOUGHTS.split(_THOUGHTS.sub(" ", text))[-1]
+    answer = _END_OF_THOUGHTS.split(_THOUGHTS.sub(" ", text))[-1]
+    return _ENDS_OF_TURNS.sub("", _OTHER_CHANNELS.sub("", answer))
 
 
 def begins_with_thoughts(text: str) -> bool:
-    return _THOUGHTS.match(text.lstrip()) is not None
+    begun = text.lstrip()
+    return (_THOUGHTS.match(begun) or _OTHER_CHANNELS.match(begun)) is not None
 
 
 def ending(reason: Any, text: str, *, refused: bool = False, calls_tool: bool = False) -> str:
