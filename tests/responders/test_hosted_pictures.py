@@ -203,3 +203,27 @@ def test_who_votes(server):
         make(server, "anthropic", logprobs=True)
     assert not HostedModel("openai:gpt-5-mini", base_url=server.address)._logprobs
     assert HostedModel("openai:gpt-4o", base_url=server.address)._logprobs
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("<think>No, wait.</think>\n\nYes", "Yes"),
+        ("No, wait.</think>Yes", "Yes"),
+        ("[THINK]No[/THINK] Yes", "Yes"),
+        ("<|channel|>analysis<|message|>No.<|end|><|start|>assistant<|channel|>final<|message|>Yes<|return|>", "Yes"),
+        ("No", "No"),
+        (" No <b>", " No <b>"),
+    ],
+)
+def test_thoughts_are_no_part_of_an_answer_about_an_image(server, picture, text, answer):
+    server.answer = lambda prompt: text
+    (response,) = answers(make(server), [PictureText(picture, "Is there a dog?")])
+    assert response.text == answer
+
+
+@pytest.mark.parametrize("text", ["<think>Yes", "<|channel|>analysis<|message|>Yes"])
+def test_thoughts_alone_are_an_incomplete_answer(server, picture, text):
+    server.answer = lambda prompt: text
+    (response,) = answers(make(server), [PictureText(picture, "Is there a dog?")])
+    assert (response.text, response.ending) == (None, "empty")
