@@ -212,6 +212,11 @@ def _refused_backend(error: Exception) -> str | None:
     return f"MPLBACKEND={os.environ.get('MPLBACKEND')} is not a backend of Matplotlib: unset it."
 
 
+def print_skipped(error: BaseException) -> None:
+    """Writes to stderr why one of several folders is left out."""
+    output.print_stderr(f"skipped: {in_one_line(error)}")
+
+
 def in_one_line(error: BaseException | str) -> str:
     """An error's sentence, without the middle of very long words: names that are data by mistake."""
     line = " ".join(_shortened(word, _LONGEST_WORD, "[...]") for word in str(error).split())
