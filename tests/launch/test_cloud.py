@@ -504,6 +504,8 @@ def test_a_secret_that_is_not_set_is_told_of_ahead(programs):
     assert status == 5, err
     words = ("--target=slurm", "--secrets=OPENAI_API_KEY,NOT_SET_HERE")
     launching.refuse("launch.cloud", *words, named=["NOT_SET_HERE is not in the environment"], **environment)
+    environment["NOT_SET_HERE"] = ""
+    launching.refuse("launch.cloud", *words, named=["NOT_SET_HERE"], **environment)
 
 
 SBATCH_HERE = """#!/bin/bash

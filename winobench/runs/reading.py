@@ -93,7 +93,8 @@ def _read(path: str | os.PathLike[str], with_tables: bool) -> Run:
     except Exception as error:  # such as a text where a number should be
         said = " ".join(str(error).split())[:_MOST_LETTERS_OF_REASONS]
         raise InputError(
-            f"the files in {path} do not fit together ({type(error).__name__}: {said}): restore them, or evaluate again.",
+            f"the files in {path} do not fit together ({type(error).__name__}: {said}): restore them, or evaluate"
+            " again.",
             code="damaged-file",
         ) from error
 

@@ -39,11 +39,11 @@ def write(
       InputError: the folder holds other files (``not-empty``), it cannot be written, or no run was found.
     """
     target = pathlib.Path(os.path.abspath(files.user_path(folder)))
-    _check(target)
     found = library.Library(paths)
     if not found.places():
         raise InputError("these folders hold no run: name others", code="nothing-named")
     with files.writing(target):
+        _check(target)
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as temporary:
             new = pathlib.Path(temporary) / "new"
@@ -186,7 +186,8 @@ class _Bundle:
             value = json_files.parse(content, constants=True, largest=len(content))
         except json_files.NotJSON:
             return False
-        self._file(address, json.dumps(self._without_paths(value), ensure_ascii=False).encode())
+        public = self._without_paths(value)
+        self._file(address, content if public == value else json.dumps(public, ensure_ascii=False).encode())
         return True
 
     def _json(self, address: str, value: Any) -> None:
