@@ -349,7 +349,7 @@ def single_file(name: str | os.PathLike[str]) -> tuple[str, str | None] | None:
 
 
 def refuse_address(name: str) -> None:
-    """Raises InputError for an address of the web in the place of a model. Names what to write instead."""
+    """Raises InputError for a web address that is given as a model. The message has the name to write."""
     if (address := _ADDRESS.match(name)) is None:
         return
     said = f"model {options.quote(name)} is an address"

@@ -181,7 +181,7 @@ class _Bundle:
         return True
 
     def _copy_json(self, address: str, content: bytes) -> bool:
-        """Copies JSON without the paths in it. What is not JSON stays behind."""
+        """Copies JSON without the paths in it. Damaged JSON is left out."""
         try:
             value = json_files.parse(content, constants=True, largest=len(content))
         except json_files.NotJSON:
