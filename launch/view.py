@@ -46,6 +46,8 @@ def main(words: list[str]) -> None:
         if not os.path.isdir(user_path(word)):
             problem, code = ("is a file", "is-a-file") if os.path.exists(word) else ("does not exist", "no-such-folder")
             raise InputError(f"{word} {problem}: name a folder of a run, or one that holds runs", code=code)
+    if _BUNDLE.value == "":
+        raise InputError("--bundle names no folder: name a new one", code="nothing-named")
     if _BUNDLE.value:
         _write(words, _BUNDLE.value)
     else:

@@ -146,6 +146,9 @@ def test_a_wrong_config_is_told_of_as_by_the_launcher_itself(config, overrides):
     ("target", "options", "message"),
     [
         ("skypilot", {"store": None, "spot": False}, "one that all machines must see: name a store with --store="),
+        ("slurm", {"nodes": 10**11}, "--nodes=100000000000"),
+        ("slurm", {"workdir": ""}, "--workdir="),
+        ("skypilot", {"workdir": "runs/mine"}, "--workdir=runs/mine"),
         ("skypilot", {"store": None, "nodes": 1}, "one that outlives a machine that is taken away"),
         ("skypilot", {"workdir": "runs/here"}, "--workdir=runs/here is a folder on the machines"),
         ("slurm", {"accelerator": "v5litepod-8"}, "is a TPU, which Slurm has not"),
