@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import functools
 import importlib.util
 import inspect
@@ -196,6 +197,7 @@ def _guarded(function: Callable[..., Any], *arguments: Any) -> Any:
     except Exception as error:
         sentence = error if isinstance(error, InputError) else None
         sentence = sentence or missing_package(error) or refused_environment(error) or _refused_backend(error)
+        sentence = sentence or _refused_path(error)
         if sentence is None:
             raise
         output.print_stderr(f"error: {in_one_line(sentence)}")
@@ -210,6 +212,18 @@ def _refused_backend(error: Exception) -> str | None:
     if not isinstance(error, ValueError) or not str(error).startswith("Key backend:"):
         return None
     return f"MPLBACKEND={os.environ.get('MPLBACKEND')} is not a backend of Matplotlib: unset it."
+
+
+def _refused_path(error: Exception) -> str | None:
+    """One sentence on a path that no file system takes; None for other errors."""
+    if not isinstance(error, OSError) or error.errno not in (errno.ENAMETOOLONG, errno.ELOOP):
+        return None
+    return f"{error.filename} cannot be used ({error.strerror}): name another path."
+
+
+def print_skipped(error: BaseException) -> None:
+    """Writes to stderr why one of several folders is left out."""
+    output.print_stderr(f"skipped: {in_one_line(error)}")
 
 
 def in_one_line(error: BaseException | str) -> str:

@@ -21,6 +21,8 @@ have recorded, without a model or a device. Texts go to the terminal where no --
   winobench export runs/a --format=eval-results               metadata for a model card on the Hugging Face hub
   winobench export runs/a --format=inspect --out=logs         a log a task for inspect_ai: inspect view --log-dir=logs
 
+Of several folders, those that hold no finished run are skipped with a line each.
+
 docs/howto/share_results.md describes each format. winobench report makes pages and figures.
 """
 
@@ -41,7 +43,7 @@ def main(words: list[str]) -> None:
     from winobench.runs import reading
 
     text = exports.export(
-        reading.read_runs(words),
+        reading.read_runs(words, configuration.print_skipped),
         _FORMAT.value,
         _OUT.value,
         groups=_GROUPS.value,

@@ -57,6 +57,8 @@ _OUTPUT = flags.DEFINE_string("output", None, "Write everything as JSON to this 
 def main(config: ml_collections.ConfigDict) -> None:
     from winobench.planning import topologies
 
+    if not _ACCELERATOR.value:
+        raise InputError("--accelerator names none: name one, such as h100:8", code="nothing-named")
     for text in _ACCELERATOR.value:
         topologies.parse(text)  # what is wrong shows before minutes of compilation
     devices = _numbers(_DEVICES.value)

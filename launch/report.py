@@ -8,7 +8,7 @@ from absl import flags
 
 from winobench.base import text_tables
 
-from . import configuration, output, reproduce
+from . import configuration, reproduce
 
 USAGE = """
 Makes one HTML page on finished runs of winobench eval, which opens anywhere without a network. Next to it are a PNG
@@ -68,7 +68,7 @@ def main(words: list[str]) -> None:
         reproduce=reproduce.eval_command,
         command=["winobench", "report", *sys.argv[1:]],
         table_format=_FORMAT.value,
-        skip=lambda error: output.print_stderr(f"skipped: {configuration.in_one_line(error)}"),
+        skip=configuration.print_skipped,
     )
     files = sorted(other.name for other in path.parent.iterdir() if other.suffix in (".csv", ".md", ".png", ".tex"))
     print(f"{path} ({path.stat().st_size / 2**20:.1f} MB)")

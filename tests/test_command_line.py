@@ -41,3 +41,17 @@ def test_the_script_runs_a_launcher(words, status, out, err):
     assert out in found[1]
     assert err in found[2]
     assert "Traceback" not in found[2]
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["eval", "--help"]])
+def test_a_reader_that_leaves_sees_no_traceback(words):
+    """The reader has gone before the first line, as head may."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "winobench", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=launching.environment(),
+    )
+    process.stdout.close()
+    assert (process.stderr.read(), process.wait()) == (b"", 141)
+    process.stderr.close()

@@ -33,11 +33,9 @@ COMMANDS = {
 def main() -> None:
     """Runs the launcher that the first word names, with the other words."""
     name, words = (sys.argv[1] if len(sys.argv) > 1 else "--help"), sys.argv[2:]
-    if name in ("--help", "-h", "help"):
-        print(usage())
-        return
-    if name == "--version":
-        print(f"winobench {winobench.__version__}")
+    if name in ("--help", "-h", "help", "--version"):
+        with importlib.import_module(f"{launchers()}.output").watched():
+            print(f"winobench {winobench.__version__}" if name == "--version" else usage())
         return
     if name not in (*COMMANDS, "generate"):
         advice = near_names.did_you_mean(name, COMMANDS, f"choose one of {', '.join(COMMANDS)}.")

@@ -110,9 +110,9 @@ def main(overrides: Sequence[tuple[str, str]]) -> None:
         print(job.text, end="")
         _print_notes([*job.notes, f"nothing is submitted. With this in FILE: {job.submit}"])
         return
-    missing = [name for name in _SECRETS.value if name not in os.environ]
+    missing = [name for name in _SECRETS.value if not os.environ.get(name)]
     if missing:
-        raise InputError(f"{missing[0]} is not in the environment: set it, or take it out of --secrets.")
+        raise InputError(f"{missing[0]} is not in the environment, or is empty: set it, or take it out of --secrets.")
     tool = job.command[0]
     if shutil.which(tool) is None:
         raise InputError(

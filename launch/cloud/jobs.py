@@ -46,6 +46,7 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _PORT = 8901
 _NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 _MAX_NAME = 40
+_MOST_NODES = 100_000
 _WORD = re.compile(r"[\w.,:@%+/-]+")
 _SECRET = re.compile(r"[A-Z_][A-Z0-9_]*")
 # As sbatch reads it: minutes, minutes:seconds, hours:minutes:seconds, and the same behind "days-" from the hours on.
@@ -225,8 +226,8 @@ def _faults(request: Request) -> Iterator[str]:
         # A line break would end a comment or a line of options, wherever it is quoted.
         if isinstance(text, str) and not text.isprintable():
             yield f"--{flag}={text!r} holds a character that cannot be printed: leave it out."
-    if request.nodes < 1:
-        yield f"--nodes={request.nodes} is not a number of machines: it is 1 or more."
+    if not 1 <= request.nodes <= _MOST_NODES:
+        yield f"--nodes={request.nodes} is not a number of machines: it is 1 to {_MOST_NODES:,}."
     if request.name is not None and not (_NAME.fullmatch(request.name) and len(request.name) <= _MAX_NAME):
         form = f"up to {_MAX_NAME} small letters, digits and inner dashes"
         yield f"--name={request.name} is not a job's name: take {form}."
@@ -243,8 +244,10 @@ def _faults(request: Request) -> Iterator[str]:
     ):
         yield f"--package={package} is not a file here: build it with python -m build, or name it from / on."
     for flag in ("workdir", "data_dir"):
-        if given[flag] is not None and request.target != "slurm" and not given[flag].startswith("/"):
-            yield f"--{flag}={given[flag]} is a folder on the machines: give its path from / on."
+        path = given[flag]
+        # Under Slurm, the machines share this one's folders.
+        if path is not None and (not path or (request.target != "slurm" and not path.startswith("/"))):
+            yield f"--{flag}={path} is a folder on the machines: give its path from / on."
 
 
 def _check_accelerator(request: Request, accelerator: accelerators.Gpus | accelerators.Slice | None) -> None:

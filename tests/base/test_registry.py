@@ -94,3 +94,21 @@ def test_the_embedded_models_are_checked(tmp_path, monkeypatch, name, change):
     registry.check_embedded.cache_clear()
     with pytest.raises(InputError, match=names("diffusion_pytorch_model.safetensors")):
         sources.resolve(copy / model)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("https://huggingface.co/o/r/blob/main/sub/a.safetensors", ("hf download o/r sub/a.safetensors",)),
+        ("https://hf.co/o/r/resolve/v1/a.gguf?download=true", ("hf download o/r a.gguf",)),
+        ("hf://models/o/r@v1/a.safetensors", ("hf download o/r a.safetensors",)),
+        ("huggingface.co/o/r/tree/main", ("o/r",)),
+        ("sdxl+https://huggingface.co/o/r/blob/main/a.safetensors", ("hf download o/r a.safetensors",)),
+        ("https://huggingface.co/datasets/o/r", ("address",)),
+        ("https://example.org/a.safetensors", ("address",)),
+    ],
+)
+def test_an_address_has_the_name_to_write_instead(name, said):
+    for resolve in (registry.resolve, sources.resolve):
+        with raises("no-such-model", *said):
+            resolve(name)

@@ -62,6 +62,13 @@ def test_a_file_is_refused(tmp_path):
         sources.resolve(path)
 
 
+def test_a_folder_that_holds_one_file_has_its_path(tmp_path):
+    (tmp_path / "mine.safetensors").touch()
+    for read in (checkpoint_kind, lambda folder: sources.resolve(folder).require("model_index.json", "so it is none")):
+        with raises("no-such-file", str(tmp_path / "mine.safetensors")):
+            read(tmp_path)
+
+
 def test_local_files(tmp_path):
     (tmp_path / "unet").mkdir()
     (tmp_path / "unet" / "config.json").write_text("{}")

@@ -146,6 +146,9 @@ def test_a_wrong_config_is_told_of_as_by_the_launcher_itself(config, overrides):
     ("target", "options", "message"),
     [
         ("skypilot", {"store": None, "spot": False}, "one that all machines must see: name a store with --store="),
+        ("slurm", {"nodes": 10**11}, "--nodes=100000000000"),
+        ("slurm", {"workdir": ""}, "--workdir="),
+        ("skypilot", {"workdir": "runs/mine"}, "--workdir=runs/mine"),
         ("skypilot", {"store": None, "nodes": 1}, "one that outlives a machine that is taken away"),
         ("skypilot", {"workdir": "runs/here"}, "--workdir=runs/here is a folder on the machines"),
         ("slurm", {"accelerator": "v5litepod-8"}, "is a TPU, which Slurm has not"),
@@ -504,6 +507,8 @@ def test_a_secret_that_is_not_set_is_told_of_ahead(programs):
     assert status == 5, err
     words = ("--target=slurm", "--secrets=OPENAI_API_KEY,NOT_SET_HERE")
     launching.refuse("launch.cloud", *words, named=["NOT_SET_HERE is not in the environment"], **environment)
+    environment["NOT_SET_HERE"] = ""
+    launching.refuse("launch.cloud", *words, named=["NOT_SET_HERE"], **environment)
 
 
 SBATCH_HERE = """#!/bin/bash

@@ -45,3 +45,10 @@ def test_text_goes_to_the_terminal_or_to_a_file(folder, tmp_path):
 def test_bad_input_is_one_sentence_and_status_2(folder, tmp_path, words, said):
     words = [folder if word == "RUN" else word for word in words]
     launching.refuse("launch.export", *words, named=[said], cwd=tmp_path)
+
+
+def test_a_folder_that_is_not_a_run_is_named_and_the_others_are_written(folder, tmp_path):
+    (tmp_path / "other").mkdir()
+    status, out, err = launch(tmp_path / "other", folder)
+    assert (status, out) == (0, winobench.read_run(folder).table("csv"))
+    assert (err.count("\n"), str(tmp_path / "other") in err) == (1, True)

@@ -16,7 +16,7 @@ def test_it_prints_its_address_and_ends_quietly(tmp_path):
         assert said == ["shows", "runs"]
         assert "Ctrl-C" in process.stdout.readline()
         status, _, headers = ask_for_all(Address.parse(address), "GET", "/")
-        assert (status, headers["Location"]) == (303, "/")
+        assert (status, headers["Location"]) == (303, "./")
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
     finally:
@@ -30,7 +30,8 @@ def test_it_prints_its_address_and_ends_quietly(tmp_path):
         ([], "no folder is named"),
         (["absent"], "absent does not exist: name a folder"),
         (["file"], "file is a file: name a folder"),
-        ([".", "--port=1", "--bundle=site"], "leave out --port and --open"),
+        ([".", "--port=1", "--bundle=site"], "leave out --port"),
+        ([".", "--bundle="], "--bundle"),
         ([".", "--prot=1"], "did you mean --port?"),
         ([".", "--bundle=site"], "hold no run"),
     ],

@@ -208,3 +208,62 @@ def test_what_takes_too_long_has_a_sentence(viewed, tmp_path, monkeypatch):
     assert load(tmp_path / "site" / "data" / "report" / "weak.json") == {"error": "It took too long."}
     with pytest.raises(InputError):
         bundle.write([tmp_path / "nothing"], tmp_path / "another")
+
+
+def _copied(viewed, folder, name, **settings):
+    shutil.copytree(viewed[0], folder / name)
+    path = folder / name / "config.json"
+    path.write_text(json.dumps({**load(path), **settings}))
+    return folder / name
+
+
+def test_no_path_of_the_computer_is_published(viewed, tmp_path, monkeypatch):
+    """Neither in files nor in the tables and archives among them. Files have the mode of the user's umask."""
+    home, private = tmp_path / "unique-home", tmp_path / "unique-data"
+    monkeypatch.setenv("HOME", str(home))
+    settings = {**load(viewed[0] / "config.json")["config"], "data_dir": f"{private}/sets"}
+    _copied(viewed, home / "runs", "one", config=settings)
+    _copied(viewed, home / "runs", "two", config=settings, status=f"failed: {private}/x is not there")
+    before = os.umask(0o027)
+    try:
+        bundle.write([home / "runs"], tmp_path / "site")
+    finally:
+        os.umask(before)
+    assert load(tmp_path / "site/data/runs/one/config.json")["config"]["data_dir"] == "sets"
+    for path in (tmp_path / "site").rglob("*"):
+        assert path.stat().st_mode & 0o777 == (0o750 if path.is_dir() else 0o640)
+        if path.is_dir():
+            continue
+        content = path.read_bytes()
+        if path.suffix == ".parquet":
+            table = pq.read_table(path)
+            content += repr((table.schema.metadata, table.to_pylist())).encode()
+        assert b"unique-" not in content, path
+
+
+@pytest.mark.parametrize("started", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "soon"])
+def test_an_odd_date_keeps_no_run_from_the_bundle(viewed, tmp_path, started):
+    for name, settings in (("good", {}), ("odd", {"started": started})):
+        _copied(viewed, tmp_path / "runs", name, **settings)
+    bundle.write([tmp_path / "runs"], tmp_path / "site")
+    for name in ("good", "odd"):
+        assert "error" not in load(tmp_path / f"site/data/report/{name}.json")
+
+
+def test_what_fails_has_a_sentence_and_the_others_are_there(viewed, tmp_path, monkeypatch):
+    for name in ("bad", "good"):
+        _copied(viewed, tmp_path / "runs", name)
+    run = tasks.run
+
+    def fails(path, *arguments):
+        return 1 / 0 if path.endswith("bad") else run(path, *arguments)
+
+    monkeypatch.setattr(tasks, "run", fails)
+    bundle.write([tmp_path / "runs"], tmp_path / "site")
+    status = {run["slug"]: run["status"] for run in load(tmp_path / "site/data/runs.json")["runs"]}
+    assert status == {"bad": library.UNREADABLE, "good": library.FINISHED}
+
+
+def test_a_name_that_is_too_long_is_refused(viewed, tmp_path):
+    with raises("cannot-write"):
+        bundle.write([viewed[0]], tmp_path / ("a" * 300))

@@ -125,19 +125,19 @@ def test_a_header_twice_is_refused(server, name):
 def test_without_a_cookie_every_address_needs_the_token(server):
     for token in ("", "wrong", "%00", "x" * 5_000, f"{server.token}&token={server.token}"):
         assert ask_for_all(server, "GET", "/file", token=token)[0] == 403
-    assert plain(server, "/file", {"Cookie": f"winobench_{server.server_port}={server.token}"})[0] == 403
+    assert plain(server, "/file", {"Cookie": f"{server.cookie}={server.token}"})[0] == 403
 
 
 def test_the_printed_address_gives_a_cookie(with_cookie):
     server = with_cookie
     status, _, headers = ask_for_all(server, "GET", "/")
-    assert (status, headers["Location"]) == (303, "/")
+    assert (status, headers["Location"]) == (303, "./")
     cookie, *rules = headers["Set-Cookie"].split("; ")
     assert {rule.lower() for rule in rules} == {"httponly", "path=/", "samesite=strict"}
     assert plain(server, "/", {"Cookie": cookie})[:2] == (200, b"page")
     assert plain(server, "/file", {"Cookie": cookie})[1] == CONTENT
     assert ask_for_all(server, "GET", "/file")[0] == 200
-    for other in ("", "winobench=1", f"winobench_{server.server_port}=wrong", f"winobench_1={server.token}"):
+    for other in ("", "winobench=1", f"{server.cookie}=wrong", f"winobench_1={server.token}"):
         assert plain(server, "/file", {"Cookie": other})[0] == 403
     assert ask_for_all(server, "GET", "/file", headers={"Cookie": cookie}, token="wrong")[0] == 403
 
@@ -146,7 +146,7 @@ def test_the_printed_address_gives_a_cookie(with_cookie):
     ("site", "status"), [("same-origin", 200), ("none", 200), ("same-site", 403), ("cross-site", 403)]
 )
 def test_a_cookie_does_not_help_other_servers_of_this_computer(with_cookie, site, status):
-    cookie = f"winobench_{with_cookie.server_port}={with_cookie.token}"
+    cookie = f"{with_cookie.cookie}={with_cookie.token}"
     found = plain(with_cookie, "/file", {"Cookie": cookie, "Sec-Fetch-Site": site})[0]
     assert found == (200 if site in ("same-origin", "none") else 403)
 
@@ -334,3 +334,58 @@ def test_a_port_that_is_taken(server, place, monkeypatch):
     monkeypatch.setattr(web.server, "PORT", server.server_port)
     with web.serve([]) as other:
         assert other.server_port != server.server_port
+
+
+def test_a_host_that_is_allowed(place):
+    """Under its own name alone, by HTTP and HTTPS, and with the token."""
+    with serving(place, cookie=True, hosts=["Hub.example", "hub.example:8443"]) as server:
+        path = f"/?token={server.token}"
+        for host in ("hub.example", "HUB.example", "hub.example:8443", "localhost"):
+            assert plain(server, path, {"Host": host})[0] == 303
+            assert plain(server, "/file", {"Host": host})[0] == 403
+        kept = {"Host": "hub.example", "Cookie": f"{server.cookie}={server.token}"}
+        for origin, status in (
+            ("https://hub.example", 200),
+            ("http://hub.example", 200),
+            ("https://localhost", 403),
+            ("https://evil.example", 403),
+            ("null", 403),
+        ):
+            assert plain(server, "/file", {**kept, "Origin": origin})[0] == status
+        assert plain(server, "/file", {**kept, "Sec-Fetch-Site": "same-site"})[0] == 403
+        for host in ("hub.example:1", "x.hub.example", "hub.example.evil", "evil.example", "x@hub.example", ""):
+            assert plain(server, path, {"Host": host})[0] == 403
+
+
+@pytest.mark.parametrize("host", ["*", "", "https://hub.example", "hub.example/x", ".example", "a b", "hub:port"])
+def test_a_host_that_cannot_be(place, host):
+    with raises("bad-name"), serving(place, hosts=[host]):
+        pass
+
+
+def test_two_servers_have_cookies_of_their_own(place, with_cookie):
+    """Also where both have one port for the browser, because it reaches them by other computers' tunnels."""
+    with serving(place, cookie=True) as other:
+        assert other.cookie != with_cookie.cookie
+        both = {"Cookie": "; ".join(f"{one.cookie}={one.token}" for one in (other, with_cookie))}
+        for server in (other, with_cookie):
+            assert plain(server, "/file", both)[0] == 200
+
+
+def test_refused_requests_have_the_same_headers(with_cookie):
+    kept = {"Cookie": f"{with_cookie.cookie}={with_cookie.token}"}
+    granted = plain(with_cookie, "/value", kept)[2]
+    names = [name for name in granted if name.lower() not in ("date", "content-length", "content-type", "etag")]
+    assert "content-security-policy" in {name.lower() for name in names}
+    for path, headers in (
+        ("/value", {}),
+        ("/value", {**kept, "Host": "evil.example"}),
+        ("/nothing", kept),
+        ("/sent", kept),
+    ):
+        status, _, found = plain(with_cookie, path, headers)
+        assert status in (403, 404, 405)
+        assert {name: found[name] for name in names} == {name: granted[name] for name in names}
+    broken = raw(with_cookie, b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\nbad header\r\n\r\n").decode()
+    assert broken.startswith("HTTP/1.1 400 ")
+    assert all(f"{name}: {granted[name]}".lower() in broken.lower() for name in names)

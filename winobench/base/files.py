@@ -226,9 +226,7 @@ def atomic_path(path: str | os.PathLike) -> Iterator[str]:
     try:
         yield temporary
         # mkstemp makes files that only their owner may read. A checkpoint has the usual rights.
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
+        os.chmod(temporary, 0o666 & ~umask())
         sync(temporary)
         os.replace(temporary, path)
         sync(folder)  # makes the rename itself durable
@@ -236,6 +234,13 @@ def atomic_path(path: str | os.PathLike) -> Iterator[str]:
         with contextlib.suppress(FileNotFoundError):
             os.remove(temporary)
         raise
+
+
+def umask() -> int:
+    """The mode bits that this process's new files lack."""
+    bits = os.umask(0)
+    os.umask(bits)
+    return bits
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:

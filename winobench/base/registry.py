@@ -30,6 +30,13 @@ _LONGEST_REASON = 300
 
 # Owner and name. The hub checks the details, and takes 96 characters in all.
 HUB_ID = re.compile(r"(?=.{1,200}\Z)[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*")
+SINGLE_FILES = (".safetensors", ".gguf")
+"""Endings of diffusion models in one file."""
+
+_ADDRESS = re.compile(r"(?i:(?:https?:/+(?:www\.)?)?(?:huggingface\.co|hf\.co)/|hf:/+|https?:/+)")
+_OF_HUB = re.compile(
+    r"(?!datasets/|spaces/)(?:models/)?(?P<repository>[\w.-]+/[\w.-]+)(?:@[^/]+)?(?:/(?:blob|resolve|raw|tree)/[^/?#]+)?/?(?P<file>[^?#]*)"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -300,6 +307,7 @@ def resolve(name: str | ModelRef, revision: str | None = None) -> ModelRef:
         return ModelRef(name, PLUGGED_IN, name, revision)
     if single_file(name) is not None:
         return ModelRef(name, None, name, revision)
+    refuse_address(name)
     # os.path, unlike pathlib, takes a name that is too long for a path as one that is not there.
     path = user_path(name)
     if name and os.path.isdir(path):
@@ -325,7 +333,7 @@ def resolve(name: str | ModelRef, revision: str | None = None) -> ModelRef:
 def single_file(name: str | os.PathLike[str]) -> tuple[str, str | None] | None:
     """(path, base) of ``FILE.safetensors``, ``FILE.gguf`` or ``BASE+FILE``. None for other names."""
     name = os.fspath(name)
-    if not isinstance(name, str) or not name.endswith((".safetensors", ".gguf")):
+    if not isinstance(name, str) or not name.endswith(SINGLE_FILES):
         return None
     path = user_path(name)
     if os.path.isfile(path):
@@ -335,8 +343,24 @@ def single_file(name: str | os.PathLike[str]) -> tuple[str, str | None] | None:
         return None
     path = user_path(file)
     if not os.path.isfile(path):
+        refuse_address(file)
         raise InputError(f"{path}, named with the base {base}, is not a file", code="no-such-file")
     return path, base
+
+
+def refuse_address(name: str) -> None:
+    """Raises InputError for a web address that is given as a model. The message has the name to write."""
+    if (address := _ADDRESS.match(name)) is None:
+        return
+    said = f"model {options.quote(name)} is an address"
+    is_of_hub = any(host in address[0].lower() for host in ("hf:", "hf.co", "huggingface.co"))
+    if not is_of_hub or (parts := _OF_HUB.match(name, address.end())) is None:
+        raise InputError(f"{said}: download the model, and name its folder or file", code="no-such-model")
+    repository, file = parts["repository"], parts["file"]
+    advice = f"name the hub repository, {repository}"
+    if file.endswith(SINGLE_FILES):
+        advice = f"download the file (hf download {repository} {file} --local-dir=DIR), and name DIR/{file}"
+    raise InputError(f"{said}: {advice}", code="no-such-model")
 
 
 def not_a_file(name: str) -> str:

@@ -103,6 +103,9 @@ class SingleFile(sources.Source):
     def hint(self) -> str:
         return self.base.hint()
 
+    def way_to(self, file: str) -> str:
+        return self.base.way_to(file)
+
     def paths(self) -> list[pathlib.Path]:
         of_base = self.base.paths()
         return of_base and [pathlib.Path(self.path).absolute(), *of_base]

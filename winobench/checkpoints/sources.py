@@ -63,14 +63,26 @@ class Source(abc.ABC):
     def hint(self) -> str:
         """Returns why a file is missing although it may well exist, or an empty text."""
 
-    def refuse_adapter(self) -> None:
-        """Raises InputError where there is an adapter of peft's, but no model."""
-        if not any(map(self.find, ("config.json", "model_index.json"))) and self.find(ADAPTER_CONFIG) is not None:
+    def refuse_without_config(self) -> None:
+        """Raises InputError where there is an adapter of peft's or a file in one piece, but no model's folder."""
+        if any(map(self.find, ("config.json", "model_index.json", "open_clip_config.json"))):
+            return
+        if self.find(ADAPTER_CONFIG) is not None:
             raise InputError(
                 f"{self} holds an adapter ({ADAPTER_CONFIG}), but no model: name the model it was made for, with the"
                 " adapter merged into its weights or, for a diffusion model, as its LoRA",
                 code="wrong-kind-of-model",
             )
+        if files := [name for name in self.names("") if name.endswith(registry.SINGLE_FILES)]:
+            raise InputError(
+                f"{self} has no config of a model, but {shorten(files)}: for a diffusion model in one file,"
+                f" {self.way_to(files[0])}",
+                code="no-such-file",
+            )
+
+    @abc.abstractmethod
+    def way_to(self, file: str) -> str:
+        """Returns how a user names a file in one piece, such as "name FOLDER/FILE"."""
 
     def require(self, name: str, purpose: str) -> str:
         """Returns the local path of a file that cannot be missing."""
@@ -78,7 +90,7 @@ class Source(abc.ABC):
         if path is None:
             if hint := self.hint():
                 raise InputError(f"{name} of {self} is not at hand: {hint}", code="hub-not-reached")
-            self.refuse_adapter()
+            self.refuse_without_config()
             raise InputError(f"{self} has no {name}, {purpose}", code="no-such-file")
         return path
 
@@ -102,6 +114,9 @@ class LocalFolder(Source):
 
     def hint(self) -> str:
         return ""
+
+    def way_to(self, file: str) -> str:
+        return f"name {self.path / file}"
 
     def paths(self) -> list[pathlib.Path]:
         return sorted(self.path.absolute().rglob("*"))
@@ -181,6 +196,9 @@ class HubRepository(Source):
             return "it is not in the local hub cache and HF_HUB_OFFLINE is set, so download it first"
         return "it is not in the local hub cache and the hub cannot be reached, so check the connection"
 
+    def way_to(self, file: str) -> str:
+        return f"download it (hf download {self.repo_id} {file} --local-dir=DIR), and name DIR/{file}"
+
     def paths(self) -> list[pathlib.Path]:
         path = next(filter(None, map(self.find, ("model_index.json", "config.json"))), None)
         return [] if path is None else sorted(pathlib.Path(path).parent.rglob("*"))
@@ -209,6 +227,7 @@ def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) 
         from winobench.checkpoints import single_file
 
         return single_file.SingleFile(*found, revision=revision)
+    registry.refuse_address(name)
     path = user_path(name)
     if os.path.isdir(path):
         registry.check_embedded(os.fspath(path))

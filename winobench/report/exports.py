@@ -42,6 +42,9 @@ def export(
         what = "a folder" if format == INSPECT else "a file"
         raise InputError(f"{format} is not text: name {what} with --out.", code="nothing-named")
     path = None if out is None else pathlib.Path(files.user_path(out))
+    from winobench.runs.private_paths import without_paths
+
+    runs = [without_paths(run) for run in runs]
     if format == INSPECT:
         from winobench.report.inspect_logs import inspect_log
 

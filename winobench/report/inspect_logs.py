@@ -145,7 +145,7 @@ def _header(run: Run, task: str) -> EvalLog:
 def _moment(text: Any) -> datetime.datetime:
     try:
         return datetime.datetime.fromisoformat(str(text)).astimezone(datetime.UTC)
-    except ValueError:
+    except (ValueError, OverflowError):  # the first year in another zone may be none here
         return datetime.datetime.fromtimestamp(0, datetime.UTC)
 
 

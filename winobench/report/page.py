@@ -48,6 +48,7 @@ from winobench.report.sections.gallery import Gallery
 from winobench.report.sections.shared import ReportData, Section
 from winobench.runs.image_runs import read_pictures
 from winobench.runs.labels import task_label
+from winobench.runs.private_paths import remover, without_paths
 from winobench.runs.reading import read_runs
 from winobench.runs.run import Run
 
@@ -121,9 +122,8 @@ def write_report(
     seed = options.SEED.check("the seed", seed)
     ratings = read_ratings(*raters) if raters else None
     pictures = [read_pictures(folder) for folder in drawn]
-    report_data = ReportData(
-        read_runs(paths, skip), resamples, seed, ratings, gallery_examples, fit_timesteps, pictures
-    )
+    runs = [without_paths(run) for run in read_runs(paths, skip)]
+    report_data = ReportData(runs, resamples, seed, ratings, gallery_examples, fit_timesteps, pictures)
     _check_fit(report_data)
     first = pathlib.Path(user_path(paths[0]))
     folder = first / "report" if len(paths) == 1 else pathlib.Path("report")
@@ -143,7 +143,7 @@ def write_report(
             if table_format != text_tables.FILE_FORMATS[0]:
                 files[section.key] += section.write_tables(folder, table_format, labels)
         content = contents(report_data, sections, galleries, reproduce)
-        page = render(content, files, drawings, command=command)
+        page = render(content, files, drawings, command=remover(paths)(list(command)))
         path = folder / PAGE
         temporary = folder / f".{PAGE}.tmp"
         temporary.write_text(page, encoding="utf-8")

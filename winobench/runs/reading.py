@@ -25,6 +25,7 @@ from winobench.runs.run import BIAS_METRIC, OTHER_METRIC, TEXT_METRIC, Run, Task
 
 # Lengths of a model's name and of a difference between runs of one model that fit tables and legends.
 _MOST_LETTERS, _MOST_LETTERS_MORE = 32, 26
+_MOST_LETTERS_OF_REASONS = 200
 
 # By which runs are known that do not name their metrics.
 _ROWS_OF_OLD_RUNS = {
@@ -85,6 +86,20 @@ def read_numbers(path: str | os.PathLike[str]) -> Run:
 
 def _read(path: str | os.PathLike[str], with_tables: bool) -> Run:
     path = pathlib.Path(user_path(path))
+    try:
+        return _read_folder(path, with_tables)
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:  # such as a text where a number should be
+        said = " ".join(str(error).split())[:_MOST_LETTERS_OF_REASONS]
+        raise InputError(
+            f"the files in {path} do not fit together ({type(error).__name__}: {said}): restore them, or evaluate"
+            " again.",
+            code="damaged-file",
+        ) from error
+
+
+def _read_folder(path: pathlib.Path, with_tables: bool) -> Run:
     config_path, results_path = path / "config.json", path / "results.json"
     config = _read_config(path, config_path)
     if not results_path.is_file():

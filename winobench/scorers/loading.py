@@ -207,7 +207,7 @@ def checkpoint_kind(source: str, revision: str | None = None) -> str:
     hint = place.hint()
     if config is None and hint:
         raise InputError(f"model_index.json of {place} is not at hand: {hint}", code="hub-not-reached")
-    place.refuse_adapter()
+    place.refuse_without_config()
     if config is not None:
         from winobench.checkpoints import vision_language
 

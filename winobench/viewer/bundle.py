@@ -14,6 +14,7 @@ from typing import Any
 
 from winobench.base import files, json_files, progress
 from winobench.base.errors import InputError
+from winobench.runs import private_paths
 from winobench.viewer import library, site
 from winobench.viewer.server import APP
 from winobench.viewer.worker import Crash, Worker
@@ -38,11 +39,11 @@ def write(
       InputError: the folder holds other files (``not-empty``), it cannot be written, or no run was found.
     """
     target = pathlib.Path(os.path.abspath(files.user_path(folder)))
-    _check(target)
     found = library.Library(paths)
     if not found.places():
         raise InputError("these folders hold no run: name others", code="nothing-named")
     with files.writing(target):
+        _check(target)
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as temporary:
             new = pathlib.Path(temporary) / "new"
@@ -79,9 +80,13 @@ class _Bundle:
 
     def write(self) -> None:
         _copy_app(self._folder)
+        for folder, *_ in os.walk(self._folder):  # the installed application may be its owner's alone
+            os.chmod(folder, 0o777 & ~files.umask())
         (self._folder / ".nojekyll").touch()  # GitHub's pages would leave out names that begin with _
         places = {place.slug: place for place in self._library.places()}
         runs = [run for run in self._library.runs() if run["slug"] in places]
+        settings = [_settings(place) for place in places.values()]
+        self._without_paths = private_paths.remover([place.folder for place in places.values()], settings)
         finished = [run for run in runs if run["status"] == library.FINISHED and run["kind"] != library.GENERATED]
         documents = [*_reports(finished), *_pairs(finished)]
         with progress.counting(len(runs) + len(documents), label="writing", unit="runs and comparisons") as advance:
@@ -123,7 +128,7 @@ class _Bundle:
         """Whether a task's errors are there."""
         try:
             content = self._made("errors", {"path": place.root, "task": task}, library.stamps(place.root))
-        except (InputError, Crash) as error:
+        except Exception as error:
             self._say(address, error)
             return False
         if content:
@@ -139,18 +144,22 @@ class _Bundle:
         try:
             found = self._site.find(address)
             if isinstance(found, site.Document):
-                content = json.dumps(found.value, ensure_ascii=False, allow_nan=False).encode()
+                value = found.value
             else:
                 content = self._made(found.function, found.arguments, found.version)
-            self._file(address, content)
-        except (site.Missing, InputError, Crash, OSError, ValueError) as error:
+                value = json_files.parse(content, largest=len(content)) if is_json else None
+            if not is_json:
+                self._file(address, content)
+                return True
+            self._json(address, value)
+            return value
+        except Exception as error:  # one run that cannot be shown keeps no other from it
             said = self._say(address, error)
             if not is_json:
                 return False
-            content = json.dumps({"error": said}).encode()
             with contextlib.suppress(OSError):
-                self._file(address, content)
-        return json_files.parse(content, largest=len(content)) if is_json else True
+                self._json(address, {"error": said})
+            return {"error": said}
 
     def _made(self, function: str, arguments: Any, version: Any) -> bytes:
         path = self._worker.find(function, arguments, version, wait=_SECONDS)
@@ -164,12 +173,25 @@ class _Bundle:
             descriptor = site.open_file(self._site.find(address))
         except (site.Missing, InputError):
             return False
-        with open(descriptor, "rb") as source, self._place(address).open("wb") as file:
-            shutil.copyfileobj(source, file, 2**20)
+        with open(descriptor, "rb") as source:
+            if address.endswith(".json"):
+                return self._copy_json(address, source.read())
+            with self._place(address).open("wb") as file:
+                shutil.copyfileobj(source, file, 2**20)
+        return True
+
+    def _copy_json(self, address: str, content: bytes) -> bool:
+        """Copies JSON without the paths in it. Damaged JSON is left out."""
+        try:
+            value = json_files.parse(content, constants=True, largest=len(content))
+        except json_files.NotJSON:
+            return False
+        public = self._without_paths(value)
+        self._file(address, content if public == value else json.dumps(public, ensure_ascii=False).encode())
         return True
 
     def _json(self, address: str, value: Any) -> None:
-        self._file(address, json.dumps(value, ensure_ascii=False, allow_nan=False).encode())
+        self._file(address, json.dumps(self._without_paths(value), ensure_ascii=False, allow_nan=False).encode())
 
     def _file(self, address: str, content: bytes) -> None:
         self._place(address).write_bytes(content)
@@ -187,6 +209,15 @@ class _Bundle:
         path = self._folder / _DATA / address
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
+
+
+def _settings(place: library.Place) -> Any:
+    """The content of a run's config.json, where it can be read."""
+    try:
+        with open(library.opened(place.root, "config.json"), "rb") as file:
+            return json_files.parse(file.read(library.LARGEST["config.json"]), constants=True)
+    except (OSError, ValueError):
+        return None
 
 
 def _copy_app(folder: pathlib.Path) -> None:

@@ -31,6 +31,7 @@ from winobench.runs.examples import TERM_COLUMNS, terms_of
 from winobench.runs.image_runs import read_pictures
 from winobench.runs.judgements import read_all, rows_of
 from winobench.runs.labels import task_label
+from winobench.runs.private_paths import without_paths
 from winobench.runs.reading import read_numbers, read_run, read_runs
 from winobench.runs.run import OTHER_METRIC, Run, TaskRun
 from winobench.runs.verdicts import generation_accuracy, read_verdicts
@@ -146,7 +147,7 @@ def drawn_document(path: str | os.PathLike, slug: str) -> dict[str, Any]:
 
 def export(path: str | os.PathLike, name: str, reproduce: Reproduce = lambda run: None) -> str | bytes:
     """A run as a file for others, by the file's name, one of `winobench.viewer.site.EXPORTS`."""
-    run = read_run(path)
+    run = without_paths(read_run(path))
     match name:
         case "results.csv":
             return run.table("csv", groups=True)
@@ -157,7 +158,7 @@ def export(path: str | os.PathLike, name: str, reproduce: Reproduce = lambda run
         case "eval_results.yaml":
             return exports.eval_results(run)
         case "report.html":
-            report_data = _report_data([path], None, page.GALLERY_EXAMPLES)
+            report_data = ReportData([run], resamples=NUM_RESAMPLES, seed=0, examples=page.GALLERY_EXAMPLES)
             sections, galleries, _ = page.make_sections(report_data)
             return page.render(page.contents(report_data, sections, galleries, reproduce), {}, {}, command=())
         case "inspect.zip":

@@ -41,7 +41,10 @@ _SECONDS_TO_WAIT, _SECONDS_TO_WAIT_LONG = 1.0, 300.0
 
 @contextlib.contextmanager
 def serve(
-    paths: Sequence[str | os.PathLike[str]], port: int | None = None, reproduce: str | None = None
+    paths: Sequence[str | os.PathLike[str]],
+    port: int | None = None,
+    reproduce: str | None = None,
+    hosts: Sequence[str] = (),
 ) -> Iterator[web.Server]:
     """A server for the runs in some folders. It is running within the block.
 
@@ -49,14 +52,15 @@ def serve(
       paths: folders of runs, or ones that hold runs.
       port: of the page; `winobench.web.PORT` or another free one without.
       reproduce: a function, as ``module:name``, from a run to the command by which it is made again.
+      hosts: names under which a proxy serves the page, besides this computer's own.
 
     Raises:
-      InputError: the port cannot be used.
+      InputError: the port cannot be used, or a host is not a name.
     """
     with Worker("winobench.viewer.tasks") as worker:
         pages = _Pages(site.Site(library.Library(paths), reproduce), worker)
         routes = [Route("/data/{address:path}", pages.data), Route("/{name:path}", pages.app)]
-        with web.serve(routes, port, cookie=True) as server:
+        with web.serve(routes, port, cookie=True, hosts=hosts) as server:
             # The first page needs none of it, and the second one does not wait.
             threading.Thread(target=site.preload, daemon=True).start()
             yield server

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import hmac
 import json
 import logging
@@ -39,6 +40,7 @@ _TRIED = 20  # ports after the usual one, before any free one is taken
 
 # What a browser on this computer sends. Nothing else, such as a user's name before the address, is a host.
 _LOCAL = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,250}[A-Za-z0-9])?(:\d{1,5})?")  # as allowed by its user
 _LARGEST_BODY = 10_000
 _LONGEST_LENGTH = 6  # digits
 _SECONDS_OF_SILENCE = 30
@@ -67,26 +69,39 @@ class Server:
         return self.server_address[1]
 
     @property
+    def cookie(self) -> str:
+        """The cookie's name. Ports of one host share cookies, and two forwarded servers may have the same port."""
+        return f"winobench_{hashlib.sha256(self.token.encode()).hexdigest()[:16]}"
+
+    @property
     def address(self) -> str:
         """The first page's, token included."""
         return f"http://127.0.0.1:{self.server_port}/?token={self.token}"
 
 
 @contextlib.contextmanager
-def serve(routes: Sequence[BaseRoute], port: int | None = None, *, cookie: bool = False) -> Iterator[Server]:
+def serve(
+    routes: Sequence[BaseRoute], port: int | None = None, *, cookie: bool = False, hosts: Sequence[str] = ()
+) -> Iterator[Server]:
     """A server on this computer's own address alone. It is running within the block.
 
     Every request must have the token in its address. With ``cookie``, opening the printed address keeps the token in a
-    cookie, and other addresses need none.
+    cookie, and other addresses need none. Requests under one of the ``hosts``, NAME or NAME:PORT, come from a proxy.
 
     Raises:
-      InputError: the port cannot be used. Without one, `PORT` or another free one is taken.
+      InputError: a host is not a name, or the port cannot be used. Without one, `PORT` or another free one is taken.
     """
+    for host in hosts:
+        if not _HOST.fullmatch(host):
+            raise InputError(
+                f"{host!r:.100} is not a host: write its name alone, or NAME:PORT, such as hub.example.org",
+                code="bad-name",
+            )
     with _listener(port) as listener:
         server = Server(listener)
-        name = f"winobench_{server.server_port}" if cookie else None  # ports of one host share cookies
+        name = server.cookie if cookie else None
         config = uvicorn.Config(
-            _Guard(Router(routes, redirect_slashes=False, default=_missing), server.token, name),
+            _Guard(Router(routes, redirect_slashes=False, default=_missing), server.token, name, hosts),
             http=_Protocol,
             ws="none",
             loop="asyncio",
@@ -163,8 +178,9 @@ async def _missing(scope: Scope, receive: Receive, send: Send) -> None:
 class _Guard:
     """Refuses what other pages ask, and what lacks the token. Adds the headers, and tells errors in one line."""
 
-    def __init__(self, app: ASGIApp, token: str, cookie: str | None):
+    def __init__(self, app: ASGIApp, token: str, cookie: str | None, hosts: Sequence[str]):
         self._app, self._token, self._cookie = app, token.encode(), cookie
+        self._hosts = {host.lower() for host in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         has_begun = False
@@ -191,7 +207,11 @@ class _Guard:
     def _answer(self, request: Request) -> Response | None:
         """The answer to a request that is refused, or that brings the token; None for others."""
         hosts, origins = request.headers.getlist("host"), request.headers.getlist("origin")
-        if len(hosts) != 1 or not _LOCAL.fullmatch(hosts[0]) or not set(origins) <= {f"http://{hosts[0]}"}:
+        host = hosts[0] if len(hosts) == 1 else ""
+        is_proxy = host.lower() in self._hosts
+        # A proxy may take requests by HTTPS and pass them on by HTTP.
+        allowed = {f"{scheme}://{host}" for scheme in (("http", "https") if is_proxy else ("http",))}
+        if not (is_proxy or _LOCAL.fullmatch(host)) or not set(origins) <= allowed:
             return json_answer({"error": "this page is for this computer alone"}, 403)
         query = urllib.parse.parse_qs(request.scope["query_string"].decode("latin-1"))
         tokens, is_kept = query.get("token", []), False
@@ -203,7 +223,8 @@ class _Guard:
             return json_answer({"error": "open the address as it was printed, with its token"}, 403)
         if self._cookie is None or is_kept or request.url.path != "/":
             return None
-        answer = RedirectResponse("/", 303)  # relative, and without the token: a browser keeps the part behind #
+        # Relative: a proxy may serve this under a folder. Without the token: a browser keeps the part after #.
+        answer = RedirectResponse("./", 303)
         answer.set_cookie(self._cookie, self._token.decode(), path="/", httponly=True, samesite="strict")
         return answer
 
@@ -228,6 +249,13 @@ class _Protocol(H11Protocol):
             super().data_received(data)
         except Exception:
             self.transport.abort()
+
+    def send_400_response(self, msg: str) -> None:
+        content = msg.encode()
+        lines = ["HTTP/1.1 400 Bad Request", "Content-Type: text/plain; charset=utf-8", "Connection: close"]
+        lines += [f"Content-Length: {len(content)}", *(f"{name}: {value}" for name, value in _HEADERS.items())]
+        self.transport.write("\r\n".join([*lines, "", ""]).encode() + content)
+        self.transport.close()
 
     def pause_writing(self) -> None:
         self._moved()

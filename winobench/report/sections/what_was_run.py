@@ -67,7 +67,7 @@ def run_facts(run: Run) -> list[tuple[str, str]]:
         facts.append(("libraries", ", ".join([f"Python {versions.get('python')}", *shown])))
     if run.config.get("status") != "finished":
         facts.append(("status", str(run.config.get("status"))))
-    facts.append(("folder", str(run.path)))
+    facts.append(("folder", run.path.resolve().name))
     return facts
 
 
@@ -167,8 +167,8 @@ def _date(text: str | None) -> str:
         return "unknown"
     try:
         moment = datetime.datetime.fromisoformat(text).astimezone(datetime.UTC)
-    except ValueError:
-        return text
+    except (ValueError, OverflowError, TypeError):  # the first year in another zone may be none here
+        return str(text)
     return f"{moment.day} {moment:%B %Y, %H:%M} UTC"
 
 
