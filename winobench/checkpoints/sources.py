@@ -65,19 +65,30 @@ class Source(abc.ABC):
 
     def refuse_without_config(self) -> None:
         """Raises InputError where there is an adapter of peft's or a file in one piece, but no model's folder."""
-        if any(map(self.find, ("config.json", "model_index.json", "open_clip_config.json"))):
-            return
-        if self.find(ADAPTER_CONFIG) is not None:
+        self.refuse_adapter()
+        if files := self._files_without_config():
+            raise InputError(
+                f"{self} has no config of a model, but {shorten(files)}{self._way(files)}", code="no-such-file"
+            )
+
+    def _has_config(self) -> bool:
+        return any(map(self.find, ("config.json", "model_index.json", "open_clip_config.json")))
+
+    def _files_without_config(self) -> list[str]:
+        if self._has_config():
+            return []
+        return [name for name in self.names("") if name.endswith(registry.SINGLE_FILES)]
+
+    def _way(self, files: list[str]) -> str:
+        return f": for a diffusion model in one file, {self.way_to(files[0])}" if files else ""
+
+    def refuse_adapter(self) -> None:
+        """Raises InputError where there is an adapter of peft's, but no model."""
+        if not self._has_config() and self.find(ADAPTER_CONFIG) is not None:
             raise InputError(
                 f"{self} holds an adapter ({ADAPTER_CONFIG}), but no model: name the model it was made for, with the"
                 " adapter merged into its weights or, for a diffusion model, as its LoRA",
                 code="wrong-kind-of-model",
-            )
-        if files := [name for name in self.names("") if name.endswith(registry.SINGLE_FILES)]:
-            raise InputError(
-                f"{self} has no config of a model, but {shorten(files)}: for a diffusion model in one file,"
-                f" {self.way_to(files[0])}",
-                code="no-such-file",
             )
 
     @abc.abstractmethod
@@ -90,8 +101,9 @@ class Source(abc.ABC):
         if path is None:
             if hint := self.hint():
                 raise InputError(f"{name} of {self} is not at hand: {hint}", code="hub-not-reached")
-            self.refuse_without_config()
-            raise InputError(f"{self} has no {name}, {purpose}", code="no-such-file")
+            self.refuse_adapter()
+            way = self._way(self._files_without_config())
+            raise InputError(f"{self} has no {name}, {purpose}{way}", code="no-such-file")
         return path
 
 
