@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from winobench.metrics.intervals import reaches, raised_third
+from winobench.metrics.intervals import raised_third, reaches
 
 _NEAR_END = 1e-12  # of a range: nearer to its ends no number is transformed
 
