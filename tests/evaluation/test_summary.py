@@ -126,6 +126,29 @@ def test_macro_mean_weighs_groups_alike():
     assert found["small/accuracy"]["chance"] == 0.4
 
 
+def test_chance_is_over_the_questions_of_a_row():
+    # Two, three and four candidates: the mean of 1/2, 1/3 and 1/4, and of each group's own.
+    groups, sizes = (("two", "few"), ("few",), ("four",)), (2, 3, 4)
+    questions = [_question(number, groups=some) for number, some in enumerate(groups)]
+    scores = [np.eye(1, size) for size in sizes]
+    task = fakes.text_task(metric="macro_accuracy", chance={"accuracy": 0.4}, chance_by_question=True)
+    found = summary.task_results(task, questions, scores)
+    assert {name: entry["chance"] for name, entry in found.items()} == pytest.approx(
+        {
+            "accuracy": 13 / 36,
+            "macro_accuracy": (1 / 2 + 5 / 12 + 1 / 4) / 3,
+            "two/accuracy": 1 / 2,
+            "few/accuracy": 5 / 12,
+            "four/accuracy": 1 / 4,
+        },
+        abs=1e-12,
+    )
+    # A subset has its own. A level that a task states holds for all rows.
+    assert summary.task_results(task, questions[:1], scores[:1])["accuracy"]["chance"] == 1 / 2
+    stated = summary.task_results(dataclasses.replace(task, chance_by_question=False), questions, scores)
+    assert {entry["chance"] for entry in stated.values()} == {0.4}
+
+
 @pytest.mark.parametrize(("given", "chance"), [({"accuracy": None}, None), ({}, 0.5)])
 def test_a_chance_level_may_be_unknown_or_that_of_guessing(given, chance):
     found = summary.task_results(fakes.text_task(chance=given), [_question(0)], _matrices(1))

@@ -1,11 +1,13 @@
 """Published sets of prompts with questions: DPG-Bench, OneIG-Bench, TIIF-Bench, and what is wrong with their files."""
 
 import json
+import warnings
 
 import pytest
 
 from tests.expectations import names
 from tests.prompts import question_layouts as layouts
+from winobench.base import files
 from winobench.base.errors import InputError
 from winobench.prompts import dpg_bench, oneig, tiif
 from winobench.prompts.named_sets import read_prompts
@@ -66,6 +68,25 @@ def test_tiif_has_each_prompt_short_and_long(tmp_path):
         "style-0-short",
         "style-0-long",
     ]
+
+
+def test_questions_of_other_prompts_are_refused_or_named(tmp_path, monkeypatch):
+    nouns = ("dogs", "cats", "cars", "trees", "boats")
+    lines = [(f"Two {one}.", f"A scene with two {one}.", [f"Are there {one}?"], ["yes"]) for one in nouns]
+    moved = [(*line[:2], *other[2:]) for line, other in zip(lines, lines[1:] + lines[:1], strict=True)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(read_prompts(f"tiif:{layouts.write_tiif(tmp_path / 'right', {'comparison': lines})}")) == 10
+        foreign = [("两只狗", "有两只狗的画面", *line[2:]) for line in lines]
+        assert len(read_prompts(f"tiif:{layouts.write_tiif(tmp_path / 'foreign', {'comparison': foreign})}")) == 10
+    folder = layouts.write_tiif(tmp_path / "moved", {"comparison": moved})
+    with pytest.warns(UserWarning, match=names("5 of the 5", "comparison_eval_prompts.jsonl")):
+        read_prompts(f"tiif:{folder}")
+    texts, questions = [list(line[:2]) for line in moved], [line[2] for line in moved]
+    monkeypatch.setattr(tiif, "_SHIFTED", files.digest([texts, questions]))
+    with pytest.raises(InputError, match=names("comparison_eval_prompts.jsonl", "3aae750", "d875cd8")) as error:
+        read_prompts(f"tiif:{folder}")
+    assert error.value.code == "mismatched-parts"
 
 
 def test_each_set_is_told_from_the_others(tmp_path):

@@ -152,7 +152,8 @@ def _metric_results(
         )
     metric = judge_of(task, threshold)
     outcomes = metric(scores, [question.target for question in questions])
-    chances = {**metric.chance(task.shape), **task.chance}
+    shapes = [matrix.shape for matrix in scores]
+    stated = {} if task.chance_by_question else task.chance
     dependence = image_dependence(questions)
     members = members_of([question.groups for question in questions])
     results = {}
@@ -163,7 +164,9 @@ def _metric_results(
         correct = np.concatenate([outcomes[name].correct[rows] for name in names])
         tie = np.concatenate([outcomes[name].tie[rows] for name in names])
         interval = metrics.clustered(correct, dependence, strata=strata)
-        chance = chances.get(key, chances.get(key.rpartition("/")[2].removeprefix("macro_")))
+        outcome = key.rpartition("/")[2].removeprefix("macro_")
+        known = next((name for name in (key, outcome) if name in stated), None)
+        chance = metric.mean_chance(outcome, [shapes[row] for row in rows], strata) if known is None else stated[known]
         results[key] = {
             **{end: float(value) for end, value in interval._asdict().items()},
             "chance": None if chance is None else float(chance),
@@ -177,7 +180,7 @@ def _metric_results(
             add(f"{prefix}{row}", names, rows, dependence.take(np.tile(rows, len(names))))
 
     for name in outcomes:
-        add(name, (name,), slice(None), dependence)
+        add(name, (name,), np.arange(len(questions)), dependence)
         if metric.averages_groups and members:
             # An example counts once for each of its groups.
             rows = np.concatenate(list(members.values()))

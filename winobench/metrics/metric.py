@@ -130,6 +130,18 @@ class Metric:
                 whole.correct[indices], whole.tie[indices] = outcome
         return found
 
+    def mean_chance(
+        self, outcome: str, shapes: Sequence[tuple[int, int]], strata: np.ndarray | None = None
+    ) -> float | None:
+        """The chance of an outcome over questions of these shapes, or the mean over strata. None where one has none."""
+        levels = {shape: self.chance(shape).get(outcome) for shape in dict.fromkeys(shapes)}
+        if not levels or None in levels.values():
+            return None
+        of_each = np.array([levels[shape] for shape in shapes], np.float64)
+        if strata is None:
+            return float(of_each.mean())
+        return float((np.bincount(strata, of_each) / np.bincount(strata)).mean())
+
     def at(self, threshold: float | None) -> Metric:
         """The metric that also judges pairs alone, or the same one without a threshold."""
         if threshold is None or self.alone is None:

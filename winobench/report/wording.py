@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from winobench.base import text_tables
@@ -31,10 +31,9 @@ def readable(name: str) -> str:
     return name.replace("_", " ")
 
 
-def spread_of(values: set[int]) -> str:
-    """One number, or the least and the most where runs differ."""
-    low, high = min(values), max(values)
-    return f"{low:,}" if low == high else f"{low:,}{DASH}{high:,}"
+def spread_of(values: Collection[float], written: Callable[[float], str] = "{:,}".format) -> str:
+    """One number, or the least and the most where runs differ. Nothing without any."""
+    return DASH.join(dict.fromkeys(written(end) for end in (min(values), max(values)))) if values else ""
 
 
 def above_chance(value: float, chance: float, best: float = 1.0) -> float:

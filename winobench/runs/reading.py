@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import pathlib
 import re
@@ -21,6 +22,7 @@ from winobench.runs import consistency, image_runs, records
 from winobench.runs import schema as schemas
 from winobench.runs.examples import Examples, read_examples, read_questions
 from winobench.runs.labels import model_label, shortened
+from winobench.runs.rows import rows_of
 from winobench.runs.run import BIAS_METRIC, OTHER_METRIC, TEXT_METRIC, Run, TaskRun
 
 # Lengths of a model's name and of a difference between runs of one model that fit tables and legends.
@@ -143,6 +145,7 @@ def _read_folder(path: pathlib.Path, with_tables: bool) -> Run:
         task = _task_run(name, entries, recorded, sample_groups.get(name), config["identity"], examples)
         tasks[name] = task
         consistency.check_task(task, results_path)
+        _mend_chance(task)
         if not table.is_file():
             notes.append(f"The run has no table of the examples of {name}: only its numbers are shown.")
         elif task.has_answers and task.metric != TEXT_METRIC and task.judge is None:
@@ -153,6 +156,21 @@ def _read_folder(path: pathlib.Path, with_tables: bool) -> Run:
     run = Run(path, "", config, results, tasks, dict(results.get("failed") or {}), notes)
     run.label = short_label(run)
     return run
+
+
+def _mend_chance(task: TaskRun) -> None:
+    """Gives groups the chance of their own questions, where an earlier version gave them the whole task's mean."""
+    if task.examples is None or task.judge is None or task.is_rated:
+        return
+    shapes = [np.shape(matrix) for matrix in task.examples.scores]
+    if len(set(shapes)) < 2:
+        return
+    for row in rows_of(task):
+        outcome = row.name.rpartition("/")[2].removeprefix("macro_")
+        whole, entry = task.results.get(outcome, {}).get("chance"), task.results.get(row.name)
+        mean = task.judge.mean_chance(outcome, shapes)
+        if None not in (whole, mean, entry) and math.isclose(whole, mean) and entry["chance"] == whole:
+            entry["chance"] = task.judge.mean_chance(outcome, [shapes[index] for index in row.members], row.strata)
 
 
 def recorded_metric(entries: Mapping[str, Mapping[str, Any]], recorded: schemas.Metric | None) -> schemas.Metric:

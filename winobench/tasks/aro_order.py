@@ -96,6 +96,7 @@ def _task(name: str, candidates: str):
         description=f"ARO: a caption of a photograph of {photographs} against four shuffles of its words{of_theirs}.",
         shape=(1, _NUM_CANDIDATES),
         chance={"accuracy": 1 / _NUM_CANDIDATES if is_ours else published_chance},
+        chance_by_question=True,
         skills=("order",),
         when_named=not is_ours,
         read=functools.partial(read, file=file, candidates=candidates),

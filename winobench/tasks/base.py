@@ -121,7 +121,8 @@ class Task:
       shape: (images, texts) of an example, for listings. The most, where examples differ. The fewest, for the metric
         ``average_precision``.
       chance: row of the results -> chance level in [0, 1], or None where nobody knows it. Of rows that it lacks it is
-        the metric's, of guessing among ``shape``.
+        the metric's, of guessing among each question's own candidates.
+      chance_by_question: True where the metric gives all chance levels in this way. ``chance`` is for listings alone.
       load: ``load(data_dir, limit) -> iterable of Example``; ``limit`` counts scenes or items (or images of each group,
         for a bias task), None means all.
       ready: ``ready(data_dir) -> None`` or one sentence on how to get the data.
@@ -158,6 +159,7 @@ class Task:
     judged_alone: bool = False
     prompt_of: Callable[[str], str] = str
     skills: tuple[str, ...] = ()
+    chance_by_question: bool = False
 
     def __post_init__(self) -> None:
         unknown = set(self.skills) - SKILLS.keys()

@@ -93,8 +93,9 @@ def _task(kind: str):
         description=f"CREPE, {kind.partition('_')[0]}: which caption is true of an image; {KINDS[kind]}.",
         metric="recall_1_3_5_10",
         shape=(1, 6),
-        # Rows of systematicity differ in their number of captions.
+        # Rows of systematicity differ in their number of captions, so that listings have no level.
         chance={} if is_productivity else {f"recall@{k}": None for k in (1, 3, 5, 10)},
+        chance_by_question=True,
         skills=("compositional",),
         read=functools.partial(read, kind=kind),
         how_to_get=(

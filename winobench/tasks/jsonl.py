@@ -69,6 +69,7 @@ def task_from_jsonl(path: str | os.PathLike[str], name: str | None = None, metri
         metric=judge.name,
         shape=shape,
         chance=chance,
+        chance_by_question=True,
         load=lambda data_dir, limit: examples[:limit],
         ready=lambda data_dir: None,
         images_compete=shape[0] > 1,

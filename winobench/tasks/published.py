@@ -24,7 +24,8 @@ def published_task(*, source: PublishedData | None = None, **fields: Any) -> Tas
     fields = {"version": 1, "metric": "accuracy", **fields}
     metric, shape = METRICS.data.get(fields["metric"]), fields["shape"]
     chance = dict(metric.chance(shape)) if metric is not None else {}
-    fields = {"chance": chance, "images_compete": shape[0] > 1, **fields}
+    by_question = fields.get("chance_by_question", "chance" not in fields)
+    fields = {"chance": chance, "images_compete": shape[0] > 1, **fields, "chance_by_question": by_question}
     name, version = fields["name"], fields["version"]
 
     def prepared(data_dir: str | None):

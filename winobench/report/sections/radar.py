@@ -41,22 +41,25 @@ def radar_section(report_data: ReportData) -> Section | None:
     chances = np.array([chance for *_, chance, _ in axes])
     best = np.array([report_data.best(task) for _, task, *_ in axes])
 
-    def above(values: Sequence[float | None]) -> np.ndarray:
+    def above(values: Sequence[float | None], levels: np.ndarray) -> np.ndarray:
         found = np.array([np.nan if value is None else value for value in values], np.float64)
-        return above_chance(found, chances, best)
+        return above_chance(found, levels, best)
 
     series, rows = [], []
     for place, (run, mark) in enumerate(zip(report_data.runs, report_data.marks, strict=True)):
         raw = [entries[place]["value"] if entries[place] else None for *_, entries in axes]
-        series.append((mark, above(raw)))
-        rows += _radar_rows(run.label, axes, raw, series[-1][1])
+        # Runs may have asked different questions of a task.
+        own = [entries[place]["chance"] if entries[place] else None for *_, entries in axes]
+        levels = np.array([chance if one is None else one for one, chance in zip(own, chances, strict=True)])
+        series.append((mark, above(raw, levels)))
+        rows += _radar_rows(run.label, axes, levels, raw, series[-1][1])
     quoted = []
     for model, name in published.RADAR_MODELS.items():
         raw = [published.value_of(task, metric, model) for _, task, metric, *_ in axes]
         if sum(value is not None for value in raw) >= _FEWEST_AXES:
             mark = Mark(f"{name} (paper)", figures.MUTED, "os^D"[len(quoted) % 4], figures.DASHES[1 + len(quoted) % 3])
-            quoted.append((mark, above(raw)))
-            rows += _radar_rows(mark.label, axes, raw, quoted[-1][1])
+            quoted.append((mark, above(raw, chances)))
+            rows += _radar_rows(mark.label, axes, chances, raw, quoted[-1][1])
     everyone = [mark for mark, _ in series] + [mark for mark, _ in quoted]
     description = "Radar chart: how far each run is above chance, task by task"
     panel = radar_panel("Tasks", [label for label, *_ in axes], [*quoted, *series], description)
@@ -77,9 +80,11 @@ def radar_section(report_data: ReportData) -> Section | None:
     )
 
 
-def _radar_rows(label: str, axes: Sequence[tuple], raw: Sequence[float | None], radii: np.ndarray) -> list[dict]:
+def _radar_rows(
+    label: str, axes: Sequence[tuple], levels: np.ndarray, raw: Sequence[float | None], radii: np.ndarray
+) -> list[dict]:
     return [
         {"series": label, "task": task, "metric": metric, "value": value, "chance": chance, "radius": float(radius)}
-        for (_, task, metric, chance, _), value, radius in zip(axes, raw, radii, strict=True)
+        for (_, task, metric, *_), chance, value, radius in zip(axes, levels.tolist(), raw, radii, strict=True)
         if value is not None
     ]

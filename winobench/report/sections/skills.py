@@ -37,9 +37,9 @@ def skill_means(report_data: ReportData) -> list[SkillMean]:
         if len(tasks) < _FEWEST_TASKS:
             continue
         values = np.array([[entry["value"] for entry in entries[task]] for task in tasks])
-        chances = np.array([entries[task][0]["chance"] for task in tasks])
+        chances = np.array([[entry["chance"] for entry in entries[task]] for task in tasks])
         best = np.array([report_data.best(task) for task in tasks])
-        above = above_chance(values, chances[:, None], best[:, None])
+        above = above_chance(values, chances, best[:, None])
         found.append(SkillMean(skill, tasks, values.mean(axis=0), above.mean(axis=0)))
     return found
 

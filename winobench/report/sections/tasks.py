@@ -69,11 +69,11 @@ def _cells(report_data: ReportData, task: str, name: str) -> list[Cell]:
     group, _, metric = name.rpartition("/")
     entries = report_data.entries(task, name)
     known = [entry for entry in entries if entry]
-    chance, ties = known[0]["chance"], {entry["ties"] for entry in known}
+    chances, ties = ({entry[key] for entry in known if entry[key] is not None} for key in ("chance", "ties"))
     return [
         Cell(readable(group or metric), readable(metric) if group and metric != "accuracy" else ""),
         *(proportion_cell(entry, run) for run, entry in enumerate(entries)),
-        Cell("" if chance is None else percent(chance)),
+        Cell(spread_of(chances, percent)),
         Cell(spread_of({entry["n"] for entry in known}), f"{spread_of(ties)} tied" if any(ties) else ""),
     ]
 
