@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from winobench.metrics.intervals import raised_third, reaches
+from winobench.metrics.intervals import reaches, unbiased_third
 
 _NEAR_END = 1e-12  # of a range: nearer to its ends no number is transformed
 
@@ -90,7 +90,7 @@ def skewed(
         of_set = float(np.sum(influence**2)) / (size * (size - 1))
         variance += of_set
         spread += of_set**2 / (size - 1)
-        third += raised_third(size) * float(np.sum(influence**3)) / size**3
+        third += unbiased_third(size) * float(np.sum(influence**3)) / size**3
     if not (math.isfinite(variance) and variance > 0):
         return None
     student = scipy.special.stdtrit(variance**2 / spread, 0.5 + level / 2)

@@ -34,7 +34,6 @@ _FEWEST = 2.0  # degrees of freedom. With less, Student's distribution has no va
 # much more often.
 _MOST_MISSES, _MORE_MISSES = 1.4, 0.02
 _HALVINGS = 55  # of [-1, 1]: to the last bit
-_SHARES = np.linspace(0.02, 1, 50)  # of a skewness, from which the reach is the longest
 
 
 class Interval(NamedTuple):
@@ -244,7 +243,7 @@ class Design:
         effect = self._correction * np.sum(parts * tied, axis=0)
         variance = np.maximum(np.sum(parts**2, axis=0), effect) * len(values) / max(1, len(values) - 1)
         student = scipy.special.stdtrit(max(1.0, self._num_clusters - 1), 0.5 + level / 2)
-        third = raised_third(self._num_clusters) * np.sum(parts * tied**2, axis=0)
+        third = unbiased_third(self._num_clusters) * np.sum(parts * tied**2, axis=0)
         below, above = reaches(third, variance, student)
         return means, means - below * np.sqrt(variance), means + above * np.sqrt(variance)
 
@@ -343,32 +342,23 @@ def family_wise(p_values: Iterable[float]) -> list[float]:
 def reaches(third, variance, student) -> tuple[np.ndarray, np.ndarray]:
     """How many standard errors an interval reaches below and above an estimate.
 
-    Student's quantile is too short to the side to which data are skewed. There Hall's transformation (JRSS B 54, 1992)
-    takes its place where it reaches further. More skewness never makes it reach less far, which the bare formula does.
+    Student's quantile is too short to the side to which data are skewed: of 20 lognormal values a 95% interval of the
+    mean covers 87%, and with Hall's transformation (JRSS B 54, 1992) where that reaches further 93%.
     """
-    skewness = skewness_of(third, variance)[..., None] * _SHARES
+    variance = np.asarray(variance, np.float64)
+    skewness = np.divide(third, variance**1.5, out=np.zeros_like(variance), where=variance > 0)
     near_zero = np.abs(skewness) < 1e-6
     divisor = np.where(near_zero, 1.0, skewness)
 
     def inverse(quantile):
         return np.where(near_zero, quantile, 3 / divisor * (np.cbrt(1 + skewness * (quantile - skewness / 6)) - 1))
 
-    return tuple(np.maximum(student, np.max(sign * inverse(sign * student), axis=-1)) for sign in (1, -1))
+    return np.maximum(student, inverse(student)), np.maximum(student, -inverse(-student))
 
 
-def skewness_of(third, variance) -> np.ndarray:
-    """Skewness from the third central moment and the variance; 0 where nothing varies."""
-    variance = np.asarray(variance, np.float64)
-    return np.divide(third, variance**1.5, out=np.zeros_like(variance), where=variance > 0)
-
-
-def raised_third(number: float) -> float:
-    """The factor of the third central moment of so many values; 0 where they are too few.
-
-    The first part makes the moment unbiased. The second is for the skewness, which is too low in small samples: that of
-    20 lognormal values is 2.3 on average instead of 6.2.
-    """
-    return number**2 / ((number - 1) * (number - 2)) * (1 + number**-0.5) if number > 2 else 0.0
+def unbiased_third(number: float) -> float:
+    """The factor of the third central moment of so many values; 0 where they are too few."""
+    return number**2 / ((number - 1) * (number - 2)) if number > 2 else 0.0
 
 
 def _shrunk(counts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
