@@ -45,7 +45,7 @@ PASSING = (408, 425, 429, 500, 502, 503, 504)
 _ATTEMPTS_TO_REACH = 3
 # Annotations as JSON shrink to a tenth, black images perhaps to a hundredth. What unpacks to more is a bomb.
 _LARGEST_RATIO, _UNPACKED_AT_LEAST, _MOST_FILES = 100, 2**30, 3_000_000
-# Ends of the names of notes on downloads: which archives are unpacked, and what has come so far.
+# Endings of notes on downloads: the mark of an unpacked archive, and the parts of an unfinished file.
 _UNPACKED = ".unpacked"
 _NOTES = (_UNPACKED, ".part", ".part.json")
 # Errors of the system where a sound archive cannot be written: a full disk, no permission, or a limit of the process.
@@ -92,7 +92,7 @@ def fetch(
             archive = target
         if download.unpack:
             display.say(f"unpacking {target.name}")
-            names = {pathlib.Path(folder) / name for name in (*others, download.to)}
+            names = {_folded(pathlib.Path(folder) / name) for name in (*others, download.to)}
             _unpack(archive, target.parent, names, is_own=archive == target)
             unpacked.touch()
             target.unlink(missing_ok=True)
@@ -352,10 +352,10 @@ def _from_hub(download: Download, target: pathlib.Path) -> pathlib.Path:
     return found
 
 
-def _unpack(archive: pathlib.Path, folder: pathlib.Path, reserved: Collection[pathlib.Path], *, is_own: bool) -> None:
+def _unpack(archive: pathlib.Path, folder: pathlib.Path, reserved: Collection[str], *, is_own: bool) -> None:
     """Unpacks a zip or tar archive. Nothing is written outside of the folder, and no more than there is room for.
 
-    It makes folders and regular files alone. ``reserved`` are the paths of downloads, which no archive may hold.
+    It makes folders and regular files alone. No member may have one of the ``reserved`` paths (`_folded`).
     """
     try:
         if zipfile.is_zipfile(archive):
@@ -404,7 +404,12 @@ def _no_file(archive: pathlib.Path, name: str) -> InputError:
     )
 
 
-def _check_place(archive: pathlib.Path, folder: pathlib.Path, name: str, reserved: Collection[pathlib.Path]) -> None:
+def _folded(path: pathlib.Path) -> str:
+    """The path in one form for all spellings that a file system may take for the same file."""
+    return os.path.normpath(path).casefold()
+
+
+def _check_place(archive: pathlib.Path, folder: pathlib.Path, name: str, reserved: Collection[str]) -> None:
     """Refuses a member that would lie outside of the folder, or take the name of a download or of its notes."""
     path = pathlib.Path(os.path.normpath(folder / name))
     real = pathlib.Path(os.path.realpath(path.parent)) / path.name
@@ -414,9 +419,7 @@ def _check_place(archive: pathlib.Path, folder: pathlib.Path, name: str, reserve
             " publisher",
             code="damaged-file",
         )
-    names = {os.path.normcase(os.path.normpath(one)).casefold() for one in reserved}
-    own = os.path.normcase(path).casefold()
-    if own in names or own.endswith(_NOTES):
+    if _folded(path) in reserved or _folded(path).endswith(_NOTES):
         raise InputError(
             f"the archive {archive} holds {options.quote(name)}, the name of another download: get it from its"
             " publisher",

@@ -19,7 +19,7 @@ from winobench.prompts.prompt_files import Prompt, make_prompt
 
 LENGTHS = ("short", "long")
 _PROMPTS, _QUESTIONS = "_prompts", "_eval_prompts"  # ends of names of files and of folders
-# The prompts and questions on comparison in test_prompts of 3aae750: those of 40 of the 75 pairs are of other pairs.
+# The prompts and questions on comparison in test_prompts of 3aae750: 40 of the 75 pairs have another pair's questions.
 _SHIFTED = "3a20c1823e0198c29c323c3fbad27fe3a72e942bc814d667149d72175be71def"
 _COMMON_WORDS = frozenset(("and", "any", "are", "does", "for", "from", "has", "have", "image", "into", "more", "than"))
 _COMMON_WORDS |= {"that", "the", "there", "this", "with"}
