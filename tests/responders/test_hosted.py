@@ -175,7 +175,7 @@ def test_what_fails_for_good_is_no_answer(server, name):
     server.script += [(503, {"x-should-retry": "false"}, openai_error("gone"))]
     raws = ask(make(name, concurrency=1, attempts=3), questions(4))
     assert raws[0] == {"error": {"kind": "server", "message": "broken", "attempts": 3}}
-    assert raws[1] == {"error": {"kind": "refused", "message": "prompt is too long", "attempts": 1}}
+    assert raws[1] == {"error": {"kind": "blocked", "message": "prompt is too long", "attempts": 1}}
     assert raws[2] == {"error": {"kind": "server", "message": "gone", "attempts": 1}}
     assert "error" not in raws[3]
     assert len(server.calls) == 6
@@ -263,13 +263,22 @@ def test_a_malformed_body_is_handed_on_as_it_is(server, name, form):
 
 
 def test_an_incomplete_answer_is_asked_for_again_a_few_times(server, name):
-    server.script = ["refusal"] * 4
+    server.script = [(200, {}, openai_body("") if name.startswith("openai") else anthropic_body())] * 4
+    model, requests = make(name, concurrency=1), questions(2)
+    raws = ask(model, requests)
+    response = model.read(requests[0], raws[0])
+    assert (response.text, response.ending, response.output_tokens) == (None, "empty", 5)
+    assert [raws[index]["attempts"] for index in (0, 1)] == [3, 2]
+    assert len({headers["idempotency-key"] for _, headers, _ in server.calls}) == 5  # else a server may repeat itself
+
+
+def test_a_text_that_a_model_refuses_is_an_answer_which_is_not_asked_for_again(server, name):
+    server.script = ["refusal"]
     model, requests = make(name, concurrency=1), questions(2)
     raws = ask(model, requests)
     response = model.read(requests[0], raws[0])
     assert (response.text, response.ending, response.output_tokens) == (None, "filtered", 5)
-    assert [raws[index]["attempts"] for index in (0, 1)] == [3, 2]
-    assert len({headers["idempotency-key"] for _, headers, _ in server.calls}) == 5  # else a server may repeat itself
+    assert [raws[index]["attempts"] for index in (0, 1)] == [1, 1]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from tests.expectations import raises
-from tests.responders.api_server import likely_body, openai_error
+from tests.responders.api_server import anthropic_error, likely_body, openai_body, openai_error
 from winobench.responders.hosted import HostedModel, choices, images
 from winobench.responders.hosted.providers import anthropic
 from winobench.runs import asking, responses
@@ -78,7 +78,81 @@ def test_a_text_only_model_ends_the_run(server, picture):
     with raises("wrong-kind-of-model"):
         list(make(server).ask([PictureText(picture)]))
     server.script = [(400, {}, openai_error("You uploaded an unsupported image."))]
-    assert dict(make(server).ask([PictureText(picture)]))[0]["error"]["kind"] == "refused"
+    assert dict(make(server).ask([PictureText(picture)]))[0]["error"]["kind"] == "blocked"
+
+
+AZURE = "The response was filtered due to the prompt triggering Azure OpenAI's content management policy."
+GEMINI = {"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {"promptTokenCount": 9}}
+BLOCKED = {
+    "azure": (400, openai_error(AZURE, "content_filter")),
+    "azure, inside": (403, {"error": {"message": "no", "innererror": {"code": "ResponsibleAIPolicyViolation"}}}),
+    "policy": (400, openai_error("Your request was rejected.", "content_policy_violation")),
+    "moderation": (403, openai_error("Request blocked.", "moderation_blocked")),
+    "flagged": (403, {"error": {"code": 403, "message": 'Your input was flagged for "violence".'}}),
+    "guidelines": (403, {"error": "Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO"}),
+    "inspection": (400, openai_error("Input data may contain inappropriate content.", "data_inspection_failed")),
+    "risk": (400, openai_error("Content Exists Risk")),
+    "gateway": (500, openai_error("ContentPolicyViolationError: rejected", None)),
+    "of 200": (200, openai_error("Output blocked by content filtering policy")),
+    "image": (400, openai_error("Could not process image")),
+    "image, named": (400, openai_error("Invalid.", "image_parse_error")),
+    "image, 500": (500, openai_error("cannot identify image file <_io.BytesIO object>")),
+    "image, size": (413, openai_error("image exceeds 5 MB maximum: 6 MB > 5 MB")),
+    "gemini": (200, GEMINI),
+    "gemini, ended": (200, {"candidates": [{"finishReason": "PROHIBITED_CONTENT", "index": 0}]}),
+    "finish": (200, openai_body("A d", "content_filter")),
+    "two names": (200, openai_body(None, "content_filter: PROHIBITED_CONTENT")),
+    "gemini's name": (200, openai_body(None, "FinishReason.RECITATION")),
+    "refusal": (200, openai_body(None, refusal="I can't help with that.")),
+    "refusal, part": (200, openai_body([{"type": "refusal", "refusal": "I can't help."}])),
+}
+
+
+@pytest.mark.parametrize("case", BLOCKED)
+def test_what_a_filter_holds_back_is_one_failed_call(server, picture, case):
+    status, body = BLOCKED[case]
+    server.script = [(status, {}, body)] * 3
+    server.answer = lambda _: "Yes"
+    model, requests = make(server, concurrency=1, attempts=3, failures_in_a_row=2), [PictureText(picture, "?")] * 4
+    raws = dict(model.ask(requests))
+    assert [raws[index]["error"]["kind"] for index in range(3)] == ["blocked"] * 3
+    assert [raws[index]["error"]["attempts"] for index in range(3)] == [1] * 3
+    assert model.read(requests[3], raws[3]).text == "Yes"
+    assert len(server.calls) == 4
+
+
+def test_a_refusal_of_another_protocol_is_blocked(server, picture):
+    server.script = ["refusal", (400, {}, anthropic_error("Output blocked by content filtering policy"))]
+    raws = dict(make(server, "anthropic", concurrency=1).ask([PictureText(picture, "?")] * 2))
+    assert [raws[index]["error"]["kind"] for index in range(2)] == ["blocked"] * 2
+    assert len(server.calls) == 2
+
+
+def test_a_blocked_vote_blocks_the_question(server, picture, tmp_path):
+    model = make(server, votes=3, logprobs=False, concurrency=1)
+    request = PictureOptions(picture, YES_OR_NO, ("yes", "no"))
+    key = responses.key(model.fingerprint(), request)
+    server.script = ["ok", "refusal", "ok"]
+    server.answer = lambda _: "Yes"
+    found = asking.Answers()
+    with responses.ResponseStore(tmp_path / "responses") as store:
+        asking.ask(model, store, {key: request}, found, progress=False)
+    assert (set(found.failed), found.blocked, found.read.keys() & {key}) == ({key}, {key}, set())
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "code"),
+    [
+        (403, "Your account was flagged for violations of our usage policies.", "account-refused"),
+        (403, "Your organization must be verified.", "account-refused"),
+        (403, "not in your country", "account-refused"),
+        (400, "Unsupported parameter: 'temperature' is not supported by the moderation model.", "field-refused"),
+    ],
+)
+def test_what_every_call_would_meet_is_not_blocked(server, picture, status, words, code):
+    server.script = [(status, {}, openai_error(words))]
+    with raises(code):
+        list(make(server).ask([PictureText(picture, "?")]))
 
 
 def test_files_are_written_anew_only_where_they_must_be(tmp_path):

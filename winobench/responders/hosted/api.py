@@ -13,9 +13,21 @@ from winobench.base import json_files, options
 from winobench.base.errors import InputError
 from winobench.responders.hosted import bodies, bounded
 from winobench.responders.hosted.waits import requested_wait
-from winobench.runs.requests import CUT_OFF, EMPTY, FINISHED, Generation, PictureOptions, PictureText, Response
+from winobench.runs.requests import (
+    BLOCKED,
+    CUT_OFF,
+    EMPTY,
+    FILTERED,
+    FINISHED,
+    Generation,
+    PictureOptions,
+    PictureText,
+    Response,
+)
 
 _RETRIED = (408, 409, 429)
+# A request that one of these refuses would be refused again.
+_OF_REQUEST = (400, 413, 415, 422, 451)
 _NO_CREDIT = {"insufficient_quota", "billing_hard_limit_reached", "billing_error"}
 _SECONDS_TO_CONNECT = 20.0
 LARGEST_ANSWER = 4 * 2**20
@@ -199,11 +211,18 @@ class Api(abc.ABC):
             content = json_files.parse(text, foreign=True)
             if (error := bodies.error(content)) is not None:
                 return self._refusal(error.status, one_line(error.message), error.codes, headers, sent)
-            ending = self.parse(content).ending
+            if (reason := bodies.withheld(content)) is not None:
+                return Failure(BLOCKED, f"held back by a filter ({one_line(reason)})", status=200)
+            response = self.parse(content)
         except (ValueError, AttributeError):  # `read` reports the fault
             return None
-        # At the limit, the next attempt would end there, too. Log-probabilities may come with a token of white space.
-        if ending in (FINISHED, CUT_OFF) or (ending == EMPTY and sent.get("logprobs")):
+        ending = response.ending
+        # Tasks of texts count a refusal as a wrong answer. A judge that refuses says nothing about an image.
+        if ending == FILTERED and _shows_image(sent):
+            words = f": {one_line(response.partial)}" if response.partial else ""
+            return Failure(BLOCKED, f"held back by a filter, or refused{words}", status=200)
+        # The next attempt would end so, too. Log-probabilities may come with a token of white space.
+        if ending in (FINISHED, CUT_OFF, FILTERED) or (ending == EMPTY and sent.get("logprobs")):
             return None
         return Failure(INCOMPLETE, ending, status=200, passing=True)
 
@@ -219,12 +238,17 @@ class Api(abc.ABC):
         if status == 401:  # the server's words quote the key, or the part of it that it does not hide
             message = "the key is not accepted"
         known = {"message": message, "status": status, "codes": tuple(codes), "request_id": request_id(headers)}
+        is_held_back = bodies.is_held_back(message, codes)
+        if is_held_back and (status in (None, 403) or status >= 500):
+            return Failure(BLOCKED, **known)
         if status is None:
             return Failure("server", passing=True, wait=requested_wait(headers, 0), **known)
         if (fatal := self._fatal(status, message, codes, sent)) is not None:
             return Failure("refused", fatal=fatal, **known)
         passing = (status in _RETRIED or status >= 500) and headers.get("x-should-retry") != "false"
         kind = "rate limit" if status == 429 else "server" if status >= 500 or passing else "refused"
+        if status in _OF_REQUEST and not passing:
+            kind = BLOCKED
         return Failure(kind, passing=passing, wait=requested_wait(headers, status), **known)
 
     def _fatal(self, status: int, message: str, codes: Sequence[str], sent: Mapping[str, Any]) -> InputError | None:
@@ -261,6 +285,10 @@ class Api(abc.ABC):
                 f"the model takes no images {said}: name a vision-language model.", code="wrong-kind-of-model"
             )
         return None
+
+
+def _shows_image(sent: Mapping[str, Any]) -> bool:
+    return isinstance(sent["messages"][-1]["content"], list)
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:

@@ -108,9 +108,10 @@ class OpenAI(Api, provider="openai"):
     def parse(content: dict[str, Any]) -> Response:
         choice, message = _first_choice(content)
         text = message.get("content")
-        refused = bool(message.get("refusal"))
+        refusal = message.get("refusal")
         if isinstance(text, list):  # some servers write parts
-            refused |= any(isinstance(part, dict) and part.get("type") == "refusal" for part in text)
+            parts = [part for part in text if isinstance(part, dict) and part.get("type") == "refusal"]
+            refusal = refusal or (parts[0].get("refusal") or "no words" if parts else None)
             text = join(text)
         if text is not None and not isinstance(text, str):
             raise ValueError("the message's content is not text")
@@ -120,9 +121,10 @@ class OpenAI(Api, provider="openai"):
             choice.get("finish_reason"),
             bool(message.get("tool_calls") or message.get("function_call")),
         )
+        ending = bodies.ending(reason, text or "", refused=bool(refusal), calls_tool=calls_tool)
         return ended(
-            text or "",
-            bodies.ending(reason, text or "", refused=refused, calls_tool=calls_tool),
+            text or (str(refusal) if refusal else ""),
+            ending,
             is_told=reason is not None,
             input_tokens=count(usage.get("prompt_tokens")),
             output_tokens=count(usage.get("completion_tokens")),
