@@ -214,11 +214,9 @@ class HostedVQAScore:
                 if rows:
                     yield start + np.asarray(rows), np.asarray(scores, np.float32)
         if failed:
-            advice = "give the same command again, which asks only for what is missing"
-            if blocked >= failed.keys():
-                advice = "leave these images out, or name another model"
             raise InputError(
-                f"{len(failed):,} questions got no answer (first: {next(iter(failed.values()))}): {advice}",
+                f"{len(failed):,} questions got no answer (first: {next(iter(failed.values()))}):"
+                f" {endings.again(len(failed), len(blocked))}",
                 code="calls-failed",
             )
 
