@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from winobench.base import json_files, options
+from winobench.base import answer_texts, json_files, options
 from winobench.base.errors import InputError
 from winobench.responders.hosted import bodies, bounded
 from winobench.responders.hosted.waits import requested_wait
@@ -55,12 +55,16 @@ _ADVICE = {
 }
 # The names that OpenAI's protocol has for the limit of tokens.
 LIMITS = ("max_tokens", "max_completion_tokens")
+ROOM = 4096
+"""Tokens that a model which thinks may write on top of a request's limit, which is for the answer alone."""
 APIS: dict[str, type[Api]] = {}
 """Provider, as models' names begin with it -> its class. The only list of providers: classes enter themselves."""
 
 INCOMPLETE = "incomplete"
 """The kind of failure of a call that brought an answer which is not whole."""
 
+# Servers' words for a limit of tokens that is above their own.
+_TOO_LONG = re.compile(r"max_(?:completion_)?tokens|context|too (?:large|long|many)", re.IGNORECASE)
 # No call has so many. More is a mistake, which must not end in the costs.
 _MOST_TOKENS = 10**9
 
@@ -104,6 +108,7 @@ class Api(abc.ABC):
     options: frozenset[str] = frozenset()
     own_limit = "max_tokens"
     may_adapt = True  # whether `adapt` may choose another field
+    thinks = False  # whether an answer has shown thoughts, so that calls get room for them
 
     def __init_subclass__(cls, provider: str, **options: Any):
         super().__init_subclass__(**options)
@@ -121,6 +126,12 @@ class Api(abc.ABC):
             ) from error
         self.timeout = timeout
         self._model, self._settings = model, settings
+        extra = settings["extra_body"]
+        thinking = extra.get("thinking")
+        budget = count(thinking.get("budget_tokens")) if isinstance(thinking, dict) else None
+        # The server takes no limit below the budget.
+        self.thinks = budget is not None
+        self.room = 0 if any(name in extra for name in LIMITS) else max(ROOM, budget or 0)
         self._url, self._key = url, key
         try:
             self.open()
@@ -152,13 +163,36 @@ class Api(abc.ABC):
     def body(self, request: Generation | PictureText | PictureOptions) -> dict[str, Any]:
         """The fields of a request. An image's file is read."""
 
-    def adapted(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The fields in this server's form."""
-        return body
+    def adapted(self, body: dict[str, Any], room: int = 0) -> dict[str, Any]:
+        """The fields in this server's form, with room for thoughts."""
+        if not self.thinks or "logprobs" in body:
+            return body
+        return {name: value + room if name in LIMITS else value for name, value in body.items()}
 
     def adapt(self, sent: dict[str, Any], failure: Failure) -> bool:
         """Whether the call that failed is to be sent again as `adapted` makes it from now on."""
         return False
+
+    def needs_room(self, body: Mapping[str, Any], sent: Mapping[str, Any], room: int, text: str) -> bool:
+        """Whether thoughts have taken the tokens of an answer that has had less room than this. It is remembered."""
+        if limit(sent) - limit(body) >= room or "logprobs" in sent:
+            return False
+        try:
+            content = json_files.parse(text, foreign=True)
+            response = cut_at(self.parse(content), limit(sent))
+        except (ValueError, AttributeError):
+            return False
+        written = response.output_tokens
+        at_limit = response.ending == EMPTY and (written is None or written >= limit(sent))
+        needs = (response.ending == CUT_OFF or at_limit) and self.shows_thoughts(content, response)
+        self.thinks |= needs
+        return needs
+
+    def shows_thoughts(self, content: dict[str, Any], response: Response) -> bool:
+        """Whether an answer has thoughts, or has taken more tokens than its text can have."""
+        text = response.text or response.partial or ""
+        is_text = bool(text.strip()) and answer_texts.spoken(text) == text
+        return not is_text or (response.output_tokens or 0) > len(text)
 
     def advice(self, field: str) -> str:
         """Advice on a field that the server refuses in every call."""
@@ -300,6 +334,24 @@ def refuses(field: str, message: str, codes: Sequence[str]) -> bool:
     if not re.search(rf"\b{field}\b", message):
         return False
     return bool({"unsupported_parameter", "unsupported_value"} & set(codes) or _NOT_TAKEN.search(message))
+
+
+def limit(body: Mapping[str, Any]) -> int:
+    """The limit of tokens in a request's fields."""
+    return next(body[name] for name in LIMITS if name in body)
+
+
+def is_too_long(failure: Failure) -> bool:
+    """Whether a server may take the request with a lower limit of tokens."""
+    return failure.status in (400, 422) and _TOO_LONG.search(failure.message) is not None
+
+
+def cut_at(response: Response, limit: int | None) -> Response:
+    """An answer, which is cut off where it has all tokens of its limit and the server does not say how it ended."""
+    written = response.output_tokens or 0
+    if response.ending != FINISHED or response.finish is not None or limit is None or written < limit:
+        return response
+    return ended(response.text, CUT_OFF, input_tokens=response.input_tokens, output_tokens=written)
 
 
 def ended(text: str, ending: str, *, is_told: bool = True, **tokens: int | None) -> Response:

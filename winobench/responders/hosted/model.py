@@ -17,7 +17,7 @@ from absl import logging
 from winobench.base import json_files
 from winobench.base.errors import InputError
 from winobench.responders.hosted import bodies, calls, choices, settings
-from winobench.responders.hosted.api import ended, one_line
+from winobench.responders.hosted.api import cut_at, one_line
 from winobench.responders.hosted.prices import cost
 from winobench.responders.hosted.providers import APIS
 from winobench.runs.requests import (
@@ -256,9 +256,11 @@ class HostedModel:
         if isinstance(request, PictureOptions) and response.ending in (FINISHED, CUT_OFF, EMPTY):
             scores = choices.from_tokens(self._server.likely_tokens(content), choices.put(request)[1])
             return dataclasses.replace(response, text=None, partial=None, ending=FINISHED, scores=scores)
-        limit, written = getattr(request, "max_tokens", None), response.output_tokens or 0
-        if response.ending == FINISHED and response.finish is None and limit is not None and written >= limit:
-            response = ended(response.text, CUT_OFF, input_tokens=response.input_tokens, output_tokens=written)
+        own_limit = getattr(request, "max_tokens", None)
+        response = cut_at(response, raw.get("max_tokens", own_limit))
+        # The room was for thoughts. What another call's luck has given to this answer is taken away.
+        if "max_tokens" in raw and response.ending == FINISHED and not self._server.shows_thoughts(content, response):
+            response = cut_at(dataclasses.replace(response, finish=None), own_limit + 1)
         return dataclasses.replace(response, text=self._blank(response.text), partial=self._blank(response.partial))
 
     def _blank(self, text: str | None) -> str | None:

@@ -80,10 +80,10 @@ class OpenAI(Api, provider="openai"):
             return super().advice(field)
         return f"set max_tokens_field to {_other(field)} (--config.api.max_tokens_field={_other(field)})"
 
-    def adapted(self, body: dict[str, Any]) -> dict[str, Any]:
+    def adapted(self, body: dict[str, Any], room: int = 0) -> dict[str, Any]:
         own = self._settings["max_tokens_field"]
         field = _other(own) if self.switched else own
-        return {field if name == own else name: value for name, value in body.items()}
+        return {field if name == own else name: value for name, value in super().adapted(body, room).items()}
 
     def adapt(self, sent: dict[str, Any], failure: Failure) -> bool:
         if not self.may_adapt or failure.status not in (400, 422):
@@ -130,6 +130,13 @@ class OpenAI(Api, provider="openai"):
             input_tokens=count(usage.get("prompt_tokens")),
             output_tokens=count(usage.get("completion_tokens")),
         )
+
+    def shows_thoughts(self, content: dict[str, Any], response: Response) -> bool:
+        usage = content.get("usage")
+        details = usage.get("completion_tokens_details") if isinstance(usage, dict) else None
+        spent = [part.get("reasoning_tokens") for part in (usage, details) if isinstance(part, dict)]
+        has_thoughts = any(map(_first_choice(content)[1].get, _THOUGHTS)) or any(map(count, spent))
+        return has_thoughts or super().shows_thoughts(content, response)
 
     @staticmethod
     def likely_tokens(content: dict[str, Any]) -> list[tuple[str, list[tuple[str, float]]]]:
