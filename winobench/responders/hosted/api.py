@@ -11,7 +11,7 @@ from typing import Any
 
 from winobench.base import answer_texts, json_files, options
 from winobench.base.errors import InputError
-from winobench.responders.hosted import bodies, bounded
+from winobench.responders.hosted import bodies, bounded, choices
 from winobench.responders.hosted.waits import requested_wait
 from winobench.runs.requests import (
     BLOCKED,
@@ -21,6 +21,7 @@ from winobench.runs.requests import (
     FINISHED,
     Generation,
     PictureOptions,
+    PictureStarts,
     PictureText,
     Response,
 )
@@ -47,11 +48,12 @@ _NOT_TAKEN = re.compile(
     r"|unrecogni[sz]ed|(?:unknown|invalid|unexpected) (?:request )?(?:parameter|field|argument|name|key|property)",
     re.IGNORECASE,
 )
+WITHOUT_LOGPROBS = "set logprobs to False (--config.api.logprobs=false, or --api=logprobs=false of winobench judge)"
 # Advice on a field that is not taken.
 _ADVICE = {
     "temperature": "set send_temperature to False (--config.api.send_temperature=false)",
-    "logprobs": "set logprobs to False (--config.api.logprobs=false)",
-    "top_logprobs": "set logprobs to False (--config.api.logprobs=false)",
+    "logprobs": WITHOUT_LOGPROBS,
+    "top_logprobs": WITHOUT_LOGPROBS,
 }
 # The names that OpenAI's protocol has for the limit of tokens.
 LIMITS = ("max_tokens", "max_completion_tokens")
@@ -156,11 +158,11 @@ class Api(abc.ABC):
 
     @classmethod
     def tells_likelihoods(cls, model: str) -> bool:
-        """Whether a model's answers come with log-probabilities. Only then ``body`` gets `PictureOptions`."""
+        """Whether answers come with log-probabilities. Only then ``body`` gets `PictureOptions` and `PictureStarts`."""
         return False
 
     @abc.abstractmethod
-    def body(self, request: Generation | PictureText | PictureOptions) -> dict[str, Any]:
+    def body(self, request: Generation | PictureText | PictureOptions | PictureStarts) -> dict[str, Any]:
         """The fields of a request. An image's file is read."""
 
     def adapted(self, body: dict[str, Any], room: int = 0) -> dict[str, Any]:
@@ -208,8 +210,8 @@ class Api(abc.ABC):
         """Reads the body of an answer."""
 
     @staticmethod
-    def likely_tokens(content: dict[str, Any]) -> list[tuple[str, list[tuple[str, float]]]]:
-        """The tokens of an answer to `PictureOptions`, each with the likeliest ones and their log-probabilities."""
+    def likely_tokens(content: dict[str, Any]) -> list[choices.Place]:
+        """The tokens of an answer whose log-probabilities were requested. Raises ValueError for odd ones."""
         raise ValueError("the protocol tells no log-probabilities")
 
     def failure(self, error: Exception, sent: Mapping[str, Any]) -> Failure:
@@ -255,6 +257,11 @@ class Api(abc.ABC):
         if ending == FILTERED and _shows_image(sent):
             words = f": {one_line(response.partial)}" if response.partial else ""
             return Failure(BLOCKED, f"held back by a filter, or refused{words}", status=200)
+        if sent.get("logprobs") and ending in (FINISHED, CUT_OFF, EMPTY):
+            try:
+                self.likely_tokens(content)
+            except ValueError as error:
+                return Failure("unusable", f"{error}: {WITHOUT_LOGPROBS}", status=200)
         # The next attempt would end so, too. Log-probabilities may come with a token of white space.
         if ending in (FINISHED, CUT_OFF, FILTERED) or (ending == EMPTY and sent.get("logprobs")):
             return None
@@ -309,8 +316,10 @@ class Api(abc.ABC):
             return InputError(
                 f"the account has no credit left {said}: see to that and give the same command again.", code="no-credit"
             )
+        if not refused and fields and sent.get("top_logprobs") == 1 and speaks_of_logprobs(message, codes):
+            refused = ["top_logprobs"]
         if refused:
-            field = min(refused, key=message.index)
+            field = min(refused, key=message.find)
             return InputError(
                 f"the model refuses the field {field} {said}: {self.advice(field)}.", code="field-refused"
             )
@@ -334,6 +343,10 @@ def refuses(field: str, message: str, codes: Sequence[str]) -> bool:
     if not re.search(rf"\b{field}\b", message):
         return False
     return bool({"unsupported_parameter", "unsupported_value"} & set(codes) or _NOT_TAKEN.search(message))
+
+
+def speaks_of_logprobs(message: str, codes: Sequence[str]) -> bool:
+    return re.search("log.?prob", " ".join((message, *codes)), re.IGNORECASE) is not None
 
 
 def limit(body: Mapping[str, Any]) -> int:

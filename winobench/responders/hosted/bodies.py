@@ -63,7 +63,7 @@ _STATUSES = {
 
 
 # The fields of an error that hold a name or a number.
-_CODES = ("code", "type", "status_code", "status", "error_code")
+_CODES = ("code", "type", "status_code", "status", "error_code", "param")
 
 
 @dataclasses.dataclass(frozen=True)

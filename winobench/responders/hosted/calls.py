@@ -35,11 +35,12 @@ _SECONDS_TO_CLOSE = 1.0
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """Of a call. Empty for one that was not made because the run ends. ``error`` ends the run, also with an answer."""
+    """Of a call. Empty for one that was not made because the run ends. ``error`` ends the run, also with an answer.
+    ``in_row``: many such failures in a row end it, too."""
 
     raw: Raw | None = None
     error: BaseException | None = None
-    passing: bool = False
+    in_row: bool = False
 
 
 Results = queue.SimpleQueue[tuple[int, Outcome] | None]
@@ -193,7 +194,7 @@ class Caller:
             return Outcome(error=InputError(f"{self._name}: {words}", code="rate-limited"))
         if wait is None:
             error = {"kind": failure.kind, "message": message, "attempts": attempt.number}
-            return Outcome(raw={"error": error}, passing=failure.passing)
+            return Outcome(raw={"error": error}, in_row=failure.passing or failure.kind == "unusable")
         if failure.kind == "rate limit":
             self._pause(asked)  # the others would meet the same
         return wait
