@@ -95,7 +95,7 @@ def asked(model, request, folder):
 
 
 def test_texts(model, tmp_path):
-    request = Generation((Turn("user", "What is the capital of France?"),), max_tokens=24)
+    request = Generation((Turn("user", "What is the capital of France?"),), max_tokens=200)
     found = asked(model(), request, tmp_path / "responses")
     assert "Paris" in found.text
     assert (found.ending, found.finish) == ("finished", "stop")
@@ -138,5 +138,6 @@ def test_a_benchmark_of_texts(address, monkeypatch, tmp_path):
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert results["failed_calls"] is None
     counts = results["endings"]["winoviz_mini_single"]
-    assert sum(count for ending, count in counts.items() if ending != "max_tokens") == results["requests"] > 0
+    # Questions may share a request.
+    assert sum(count for ending, count in counts.items() if ending != "max_tokens") >= results["requests"] > 0
     assert counts["finished"] > 0
