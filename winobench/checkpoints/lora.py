@@ -68,7 +68,7 @@ class LoRAWeights:
 
 def read_lora(source: str | os.PathLike, *, revision: str | None = None, allow_pickle: bool = False) -> LoRAWeights:
     """Reads a LoRA file, or the files of a folder or hub id, in any of the forms that this module lists."""
-    paths = _locate(source, revision, allow_pickle)
+    paths = locate(source, revision, allow_pickle)
     parts: dict[str, dict[str, Adapter | Change]] = {}
     for path in paths:
         for part, adapters in _read(path).items():
@@ -237,7 +237,8 @@ def save_lora(folder: str | os.PathLike, *, negatives: str | None = None, **netw
     return path
 
 
-def _locate(source: str | os.PathLike, revision: str | None, allow_pickle: bool) -> list[str]:
+def locate(source: str | os.PathLike, revision: str | None, allow_pickle: bool) -> list[str]:
+    """The files of a LoRA: one, or one for each network."""
     path = user_path(source)
     paths = [path]
     if not os.path.isfile(path):
