@@ -625,7 +625,9 @@ def test_text_encoders_are_adapted_as_well(tmp_path):
 
 
 def _other_network(path):
-    change(path, lambda tensors: {name.replace("transformer.", "text_encoder_2."): one for name, one in tensors.items()})
+    change(
+        path, lambda tensors: {name.replace("transformer.", "text_encoder_2."): one for name, one in tensors.items()}
+    )
 
 
 def _one_layer_of_another(path):
