@@ -206,7 +206,7 @@ def _statements(metadata: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
     """All entries of a file's metadata, and of configs in JSON among them, with networks' names in front."""
     for key, text in metadata.items():
         value = _value(text)
-        if not isinstance(value, Mapping):
+        if not isinstance(value, Mapping) or key.rpartition(".")[2] in _PATTERNS:
             yield key, value
         elif _CONFIG.search(key):
             split = lora_keys.split_prefix(key)

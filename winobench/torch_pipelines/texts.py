@@ -247,9 +247,10 @@ def _log_truncated(total: int) -> Iterator[None]:
 
     def counted(self: Any, text: Any = None, *others: Any, **keywords: Any) -> Any:
         encoded = call(self, text, *others, **keywords)
-        for one, encoding in zip([text] if isinstance(text, str) else text or [], encoded.encodings or []):
+        given = [text] if isinstance(text, str) else text
+        for place, encoding in enumerate(encoded.encodings or ()):
             if encoding.overflowing:
-                cut[len(encoding.ids)].add(str(one))
+                cut[len(encoding.ids)].add(str(given[place]))
         return encoded
 
     with bridge.replaced(kind, "__call__", counted):
