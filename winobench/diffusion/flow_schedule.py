@@ -40,7 +40,7 @@ _FIELDS = {
 }
 # Keys that would make another path or other levels of it: accepted only with the value that leaves them alone.
 _NEUTRAL_VALUES = {"invert_sigmas": (False, None)}
-# Ways to space the levels of a run anew between its highest and its lowest one: at most one of them.
+# Spacings of a run's levels between the highest and the lowest level. A run uses at most one.
 _CONVERSIONS = {
     "use_karras_sigmas": lambda high, low, steps: np.linspace(high ** (1 / RHO), low ** (1 / RHO), steps) ** RHO,
     "use_exponential_sigmas": lambda high, low, steps: np.exp(np.linspace(math.log(high), math.log(low), steps)),
