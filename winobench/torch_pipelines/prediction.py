@@ -81,6 +81,7 @@ def predict(
 ) -> Any:
     """The prediction for noisy latents [n, c, h, w], times [n] and results of `encode_prompt`, all tensors."""
     height, width = (side * family.pixels(pipe) for side in latents.shape[2:])
+    taken = inspect.signature(type(pipe).__call__).parameters
     keywords = {
         "prompt": [""] * len(latents),
         "latents": latents if family.pack is None else family.pack(pipe, latents),
@@ -90,7 +91,7 @@ def predict(
         "output_type": "latent",
         **({} if family.guidance is None else {family.guidance: 1.0}),
         **family.call,
-        **call,
+        **{name: value for name, value in call.items() if name in taken},
     }
     changes = family.during(pipe, latents, results) if family.during else contextlib.nullcontext()
     results = family.restore(results) if family.restore else results

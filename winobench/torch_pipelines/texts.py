@@ -5,6 +5,7 @@ Tokenizers run on the host. GPUs and TPUs hold the text encoders only while they
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import hashlib
@@ -24,6 +25,7 @@ from jax.sharding import Mesh
 from winobench import parallel
 from winobench.base import files
 from winobench.base.errors import InputError
+from winobench.base.texts import log_truncated
 from winobench.models import holding
 from winobench.torch_pipelines import compiled
 from winobench.torch_pipelines.families import Family
@@ -101,7 +103,10 @@ class TextEncoding:
     @property
     def tokens(self) -> int | None:
         """The most tokens of a text."""
-        return self._keywords.get(self._family.tokens)
+        return {**self._keywords, **self._family.encode, **self.call}.get(self._family.tokens)
+
+    def _limited(self) -> contextlib.AbstractContextManager[None]:
+        return self._family.limit(self.pipe, self.tokens) if self._family.limit else contextlib.nullcontext()
 
     def results(self, texts: Sequence[str]) -> tuple[Any, ...]:
         """Results of `encode_prompt` for at most a batch of texts: tensors [n, ...] of fixed shapes, or None."""
@@ -118,7 +123,8 @@ class TextEncoding:
         if "batch_size" in inspect.signature(encode).parameters:
             keywords["batch_size"] = len(texts)
         # A pipeline would take its denoiser's device, which is another one.
-        with torch.no_grad(), self.placed(), replaced(type(self.pipe), "device", torch.device("cpu")):
+        on_host = replaced(type(self.pipe), "device", torch.device("cpu"))
+        with torch.no_grad(), self.placed(), self._limited(), on_host:
             calls = [encode(**{**keywords, **more}) for more in ({}, *self._family.further)]
         return tuple(itertools.chain(*(call if isinstance(call, tuple) else (call,) for call in calls)))
 
@@ -129,7 +135,7 @@ class TextEncoding:
     def as_called(self, mesh: Mesh, make_room: Callable[[], None], *arguments: Any, **keywords: Any) -> Any:
         """Results of `encode_prompt` for the pipeline's arguments, with fixed shapes."""
         encode = type(self.pipe).encode_prompt
-        with self.placed(mesh, make_room):
+        with self.placed(mesh, make_room), self._limited() if self._fills_as_called else contextlib.nullcontext():
             results = encode(self.pipe, *arguments, **keywords)
         if not self._fills_as_called:
             return results
@@ -215,7 +221,7 @@ class TextEncoding:
     def encode_all(self, texts: Sequence[str], dtype: Any = None) -> Conditions:
         """Conditions of any number of texts. Floats are rounded to ``dtype`` unless it is None."""
         starts = range(0, len(texts), self.batch_size)
-        with self.placed():
+        with self.placed(), _log_truncated(len(texts)):
             batches = [self.encode(texts[start : start + self.batch_size]) for start in starts]
         whole = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
         return whole if dtype is None else rounded(whole, dtype)
@@ -229,6 +235,28 @@ class TextEncoding:
             "files": self._files,
             "keywords": {name: str(value) for name, value in self._keywords.items()},
         }
+
+
+@contextlib.contextmanager
+def _log_truncated(total: int) -> Iterator[None]:
+    """Logs how many of the texts the tokenizers cut off, in a line for each length."""
+    from winobench.torch_pipelines import bridge
+
+    kind = bridge.transformers.PreTrainedTokenizerBase
+    call, cut = kind.__call__, collections.defaultdict(set)
+
+    def counted(self: Any, text: Any = None, *others: Any, **keywords: Any) -> Any:
+        encoded = call(self, text, *others, **keywords)
+        given = [text] if isinstance(text, str) else text
+        for place, encoding in enumerate(encoded.encodings or ()):
+            if encoding.overflowing:
+                cut[len(encoding.ids)].add(str(given[place]))
+        return encoded
+
+    with bridge.replaced(kind, "__call__", counted):
+        yield
+    for longest, texts in sorted(cut.items()):
+        log_truncated(len(texts), total, longest)
 
 
 def rounded(conditions: Conditions, dtype: Any) -> Conditions:
