@@ -23,7 +23,7 @@ _LARGE = 4096
 # Objects of these packages are read. Others are known by their class and place in memory.
 _PACKAGES = ("diffusers", "peft", "transformers")
 _CONFIGS = ("config", "_internal_dict")
-# What adapters and hooks are. Other private attributes of modules keep results of earlier calls.
+# Other private attributes of modules keep results of earlier calls.
 _ADAPTERS = ("_active_adapter", "_disable_adapters", "merged_adapters", "scaling")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 # Attributes without an effect on results: places, messages, and records of earlier calls.
@@ -31,7 +31,7 @@ _IDLE = frozenset(
     {
         *("name_or_path", "_name_or_path", "_commit_hash", "transformers_version", "_merges", "_vocab", "vocab_file"),
         *("verbose", "files_loaded", "deprecation_warnings", "_in_target_context_manager", "folder"),
-        *("_should_update_post_processor", "max_seq_len_cached", "peft_config"),
+        *("_should_update_post_processor", "max_seq_len_cached", "peft_config", "num_timesteps"),
     }
 )
 # Of a scheduler. Its other attributes are of one run.
@@ -47,8 +47,8 @@ class State:
     Attributes:
       tensors: the weights in a ``state_dict``. Each attribute has names with entries.
       saved: configs, and what the files of a tokenizer hold.
-      options: attributes of objects and of their modules, and tensors that no file holds.
-      added: adapters and hooks.
+      options: attributes of objects and of their modules, hooks, and tensors that no file holds.
+      adapters: scales of LoRA layers, and which of them are used.
     """
 
     def __init__(self, *, with_tensors: bool = True) -> None:
@@ -56,7 +56,7 @@ class State:
         self.tensors: dict[str, Entry] = {}
         self.saved: dict[str, Entry] = {}
         self.options: dict[str, Entry] = {}
-        self.added: dict[str, Entry] = {}
+        self.adapters: dict[str, Entry] = {}
         self._seen: set[int] = set()
 
     def __eq__(self, other: object) -> bool:
@@ -66,7 +66,7 @@ class State:
 
     @property
     def _parts(self) -> tuple[dict[str, Entry], ...]:
-        return self.tensors, self.saved, self.options, self.added
+        return self.tensors, self.saved, self.options, self.adapters
 
     @property
     def values(self) -> list[dict[str, Any]]:
@@ -81,8 +81,8 @@ class State:
         ]
 
     def changed(self, before: State) -> dict[str, str]:
-        """Digests of the adapters and hooks, and of the options that are others than before."""
-        values = {name: value for name, (value, _) in self.added.items()}
+        """Digests of the adapters, and of the options that are others than before."""
+        values = {name: value for name, (value, _) in self.adapters.items()}
         for name, (value, _) in self.options.items():
             if name in before.options and before.options[name][0] != value:
                 values[name] = value
@@ -110,12 +110,11 @@ class State:
         for prefix, part in module.named_modules():
             place, own = f"{name}.{prefix}", vars(part)
             self.saved |= {f"{place}.{one}": self._entry(own[one]) for one in _CONFIGS if one in own}
-            if hooks := [list(own[one].values()) for one in _HOOKS if own[one]]:
-                self.added[f"{place} hooks"] = self._entry(hooks)
             if type(part).__module__.startswith("peft"):
-                self.added[f"{place} adapters"] = self._entry([own.get(one) for one in _ADAPTERS])
+                self.adapters[place] = self._entry([own.get(one) for one in _ADAPTERS])
                 continue
             options = {one: value for one, value in own.items() if one[0] != "_" and one not in _CONFIGS}
+            options |= {one: list(own[one].values()) for one in _HOOKS}
             options |= {one: part._buffers[one] for one in part._non_persistent_buffers_set if one in part._buffers}
             self.options[place] = self._entry([type(part), options])
 

@@ -13,7 +13,6 @@ import itertools
 import os
 import pathlib
 import tempfile
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -70,10 +69,10 @@ class TextEncoding:
         for network in self._networks.values():
             network.eval()
         rest = {name: part for name, part in parts.items() if name not in self._networks}
-        # Tokenizers also save settings of their last call: those at first sight are kept.
-        self._settings = weakref.WeakKeyDictionary() if before is None else before._settings
+        # Tokenizers also save settings of their last call. Those at first sight stand for them.
+        self._settings = {} if before is None else before._settings
         saved = {name: part for name, part in rest.items() if hasattr(part, "save_pretrained")}
-        self._files = {name: _files(part, self._settings) for name, part in saved.items()}
+        self._files = {name: _files(part, self._settings.setdefault(name, _lengths(part))) for name, part in saved.items()}
 
     def take_state(self, before: TextEncoding | None = None) -> None:
         """Reads the state, once the denoiser and the autoencoder have no weights."""
@@ -323,21 +322,29 @@ def _weights(module: Any) -> str:
     return digest.hexdigest()
 
 
-def _files(part: Any, settings: weakref.WeakKeyDictionary[Any, Any]) -> str:
-    """A hash of the files that a tokenizer or processor saves, with a tokenizer's settings at first sight."""
-    tokenizer = getattr(part, "tokenizer", part)
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    now = None if backend is None else (backend.truncation, backend.padding)
+def _files(part: Any, lengths: Any) -> str:
+    """A hash of the files that a tokenizer or processor saves, with these lengths."""
+    before = _lengths(part)
     with tempfile.TemporaryDirectory() as folder:
-        if backend is not None:
-            _set_lengths(backend, *settings.setdefault(tokenizer, now))
+        _set_lengths(part, lengths)
         part.save_pretrained(folder)
-        if backend is not None:
-            _set_lengths(backend, *now)
+        _set_lengths(part, before)
         names = sorted(path for path in pathlib.Path(folder).rglob("*") if path.is_file())
         return files.digest([[os.path.relpath(path, folder), path.read_bytes().hex()] for path in names])
 
 
-def _set_lengths(backend: Any, truncation: Mapping[str, Any] | None, padding: Mapping[str, Any] | None) -> None:
-    backend.no_truncation() if truncation is None else backend.enable_truncation(**truncation)
-    backend.no_padding() if padding is None else backend.enable_padding(**padding)
+def _backend(part: Any) -> Any:
+    return getattr(getattr(part, "tokenizer", part), "backend_tokenizer", None)
+
+
+def _lengths(part: Any) -> tuple[Any, Any]:
+    """Truncation and padding of a tokenizer's last call."""
+    backend = _backend(part)
+    return (None, None) if backend is None else (backend.truncation, backend.padding)
+
+
+def _set_lengths(part: Any, lengths: tuple[Any, Any]) -> None:
+    backend, (truncation, padding) = _backend(part), lengths
+    if backend is not None:
+        backend.no_truncation() if truncation is None else backend.enable_truncation(**truncation)
+        backend.no_padding() if padding is None else backend.enable_padding(**padding)
