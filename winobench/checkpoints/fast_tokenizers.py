@@ -17,6 +17,7 @@ from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.base.texts import check_texts, count_truncated, log_truncated
 from winobench.checkpoints import sources
+from winobench.models import states
 
 _NEEDED = ("spiece.model", "vocab.json", "tokenizer.json")
 _OTHERS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt", "chat_template.jinja")
@@ -87,6 +88,14 @@ def check_kind(tokenizer: Any, path: str | None) -> None:
         " take the tokenizer_config.json that was published with the model",
         code="wrong-kind-of-tokenizer",
     )
+
+
+def check_ids(tokenizer: Any, vocab_size: int, place: str) -> None:
+    """Refuses a tokenizer with tokens that its network lacks. The padding token may be one of them."""
+    ids, pad = tokenizer.get_vocab(), tokenizer.pad_token_id
+    if beyond := sorted(token for token, number in ids.items() if number >= vocab_size and number != pad):
+        found = f"{len(beyond)} tokens ({sources.shorten(beyond)}) beyond the model's vocabulary of {vocab_size}"
+        raise sources.mismatch(f"the tokenizer {place} has {found}")
 
 
 def read_fast_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder: str | None = None) -> Any:
@@ -160,4 +169,5 @@ def fast_identity(tokenizer: Any) -> list[Any]:
             backend.enable_truncation(**truncation)
         if padding is not None:
             backend.enable_padding(**padding)
-    return [digest, tokenizer.pad_token_id, getattr(tokenizer, "chat_template", None)]
+    template = getattr(tokenizer, "chat_template", None)
+    return [digest, tokenizer.pad_token_id, template, *states.changes_of_tokenizer(tokenizer)]

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from winobench.checkpoints import fast_tokenizers, models, tokenizer_files
-from winobench.models import lora
+from winobench.models import lora, states
 from winobench.models.any_pipeline import AnyPipeline
 
 
@@ -37,4 +37,4 @@ def tokenizer_identity(tokenizer: Any) -> list[Any]:
     if not type(tokenizer).__name__.startswith("CLIP"):
         return fast_tokenizers.fast_identity(tokenizer)
     vocabulary, merges = tokenizer_files.vocabulary_and_merges(tokenizer)
-    return [vocabulary, merges, tokenizer.pad_token_id]
+    return [vocabulary, merges, tokenizer.pad_token_id, *states.changes_of_tokenizer(tokenizer)]

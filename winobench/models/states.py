@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
+import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -129,8 +130,7 @@ class State:
             # The tables of a model never change in place. Its short text shows another model.
             content += [repr(backend.model), backend.get_vocab_size(), backend.encode_special_tokens]
             content += [repr(sorted((number, repr(one)) for number, one in backend.get_added_tokens_decoder().items()))]
-            parts = (backend.normalizer, backend.pre_tokenizer, backend.post_processor, backend.decoder)
-            content += [None if part is None else part.__getstate__() for part in parts]
+            content += _steps(backend)
         self.saved[name] = self._entry(content)
 
     def _entry(self, value: Any) -> Entry:
@@ -216,16 +216,48 @@ def of_tokenizers(tokenizers: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Values of tokenizers. Copies of them have the same ones."""
     state = State()
     for name, tokenizer in tokenizers.items():
-        if tokenizer is not None:
-            state.read(name, tokenizer)
+        state.read(name, tokenizer)
     return state.values
+
+
+# Tokenizer -> `_how` it was when it was first seen. Copies have that of their original.
+_first: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+
+def _steps(backend: Any) -> list[Any]:
+    parts = (backend.normalizer, backend.pre_tokenizer, backend.post_processor, backend.decoder)
+    return [None if part is None else part.__getstate__() for part in parts]
+
+
+def _how(tokenizer: Any) -> str:
+    """A digest of what a tokenizer does around its vocabulary."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    sides = [getattr(tokenizer, name, None) for name in ("padding_side", "truncation_side", "split_special_tokens")]
+    special = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
+    content = [sides, special, [] if backend is None else _steps(backend)]
+    return hashlib.sha256(repr(content).encode()).hexdigest()
+
+
+def see(tokenizers: Mapping[str, Any]) -> None:
+    """Remembers tokenizers as they are, unless they were seen before."""
+    for tokenizer in tokenizers.values():
+        _first.setdefault(tokenizer, _how(tokenizer))
+
+
+def changes_of_tokenizer(tokenizer: Any) -> list[str]:
+    """A digest for a tokenizer that was changed around its vocabulary. Empty for others, whose identities stay."""
+    now = _how(tokenizer)
+    return [] if _first.get(tokenizer, now) == now else [now]
 
 
 def copied(owner: Any, tokenizers: Mapping[str, Any]) -> dict[str, Any]:
     """Copies of an owner's tokenizers that nobody changes. The same ones again while the tokenizers stay the same."""
+    see(tokenizers)
     values = of_tokenizers(tokenizers)
     before, copies = vars(owner).get("_copied", (None, {}))
     if before != values:
         copies = copy.deepcopy(dict(tokenizers))
+        for name, one in copies.items():
+            _first[one] = _first[tokenizers[name]]
         vars(owner)["_copied"] = values, copies
     return copies

@@ -117,6 +117,7 @@ class Contrastive(Holder):
         self.held()
 
     def _place(self, model: CLIPModel | SiglipModel) -> None:
+        tokenizer_files.check_size(self.tokenizer, model.config.text_config.vocab_size, "of this scorer")
         self._image_encoder = self._text_encoder = None  # frees memory for the new ones
         self._texts = _TEXTS_OF[type(model)]
         self._scale, self._bias = _terms(model)
