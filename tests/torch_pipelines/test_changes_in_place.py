@@ -95,9 +95,9 @@ def _other_data(pipe):
 
 
 def _rounded(pipe):
-    back = _state(pipe)
+    before = copy.deepcopy(pipe.text_encoder)
     pipe.text_encoder.to(torch.bfloat16)
-    return lambda: (pipe.text_encoder.to(torch.float32), back())
+    return lambda: setattr(pipe, "text_encoder", before)
 
 
 def _trained(pipe):
@@ -306,7 +306,11 @@ def test_what_is_held_refuses_a_change():
     held = scorer.held()
     before = scorer.fingerprint()
     back = _written(pipe)
-    for call in (lambda: held.score(IMAGES, ["a text that is not on the disk"], num_samples=1), lambda: held.pipeline.encode_texts(TEXTS), held.pipeline.held):
+    for call in (
+        lambda: held.score(IMAGES, ["a text that is not on the disk"], num_samples=1),
+        lambda: held.pipeline.encode_texts(TEXTS),
+        held.pipeline.held,
+    ):
         with raises("scorer-changed", "SanaPipeline"):
             call()
     back()

@@ -17,7 +17,6 @@ from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.base.texts import check_texts, count_truncated, log_truncated
 from winobench.checkpoints import sources
-from winobench.models import states
 
 _NEEDED = ("spiece.model", "vocab.json", "tokenizer.json")
 _OTHERS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt", "chat_template.jinja")
@@ -169,5 +168,4 @@ def fast_identity(tokenizer: Any) -> list[Any]:
             backend.enable_truncation(**truncation)
         if padding is not None:
             backend.enable_padding(**padding)
-    template = getattr(tokenizer, "chat_template", None)
-    return [digest, tokenizer.pad_token_id, template, *states.changes_of_tokenizer(tokenizer)]
+    return [digest, tokenizer.pad_token_id, getattr(tokenizer, "chat_template", None)]

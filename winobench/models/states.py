@@ -21,7 +21,7 @@ _NUMBERS = 2**21
 _FEWEST_OF_A_TENSOR = 64
 # Larger containers are compared by a hash that only this process knows.
 _LARGE = 4096
-# Objects of these packages are read. Others are known by their class and place in memory.
+# A state reads objects of these packages. It knows others by their class and their place in memory.
 _PACKAGES = ("diffusers", "peft", "transformers")
 _CONFIGS = ("config", "_internal_dict")
 # Other private attributes of modules keep results of earlier calls.
@@ -220,7 +220,7 @@ def of_tokenizers(tokenizers: Mapping[str, Any]) -> list[dict[str, Any]]:
     return state.values
 
 
-# Tokenizer -> `_how` it was when it was first seen. Copies have that of their original.
+# Tokenizer -> its `_how` at first sight. A copy has the original's.
 _first: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
@@ -234,7 +234,12 @@ def _how(tokenizer: Any) -> str:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     sides = [getattr(tokenizer, name, None) for name in ("padding_side", "truncation_side", "split_special_tokens")]
     special = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
-    content = [sides, special, [] if backend is None else _steps(backend)]
+    content: list[Any] = [sides, special]
+    if backend is not None:
+        added = backend.get_added_tokens_decoder().values()
+        # Other added tokens are in the vocabulary that an identity has.
+        content += [sorted(repr(one) for one in added if backend.model.token_to_id(one.content) is not None)]
+        content += _steps(backend)
     return hashlib.sha256(repr(content).encode()).hexdigest()
 
 

@@ -26,7 +26,7 @@ from winobench.engine import batch_size as batch_sizes
 from winobench.engine import tables
 from winobench.engine.batch_size import BatchSize
 from winobench.engine.limits import Limit
-from winobench.models import clip_model, functional
+from winobench.models import clip_model, functional, states
 from winobench.models.clip_model import CLIPModel
 from winobench.models.holding import Holder
 from winobench.models.siglip import SiglipModel
@@ -250,10 +250,11 @@ class Contrastive(Holder):
         }
 
     def _model_fingerprint(self) -> str:
+        changes = states.changes_of_tokenizer(self.tokenizer)
         return networks.fingerprint(
             self.model,
             processor=dataclasses.asdict(self.processor),
-            tokenizer=[*self._texts.identity(self.tokenizer), self._max_text_tokens],
+            tokenizer=[*self._texts.identity(self.tokenizer), self._max_text_tokens, *changes],
         )
 
     @property

@@ -69,10 +69,12 @@ class TextEncoding:
         for network in self._networks.values():
             network.eval()
         rest = {name: part for name, part in parts.items() if name not in self._networks}
-        # Tokenizers also save settings of their last call. Those at first sight stand for them.
-        self._settings = {} if before is None else before._settings
+        # Tokenizers also save the lengths of their last call. Their files have the lengths at first sight instead.
+        self._first_lengths = {} if before is None else before._first_lengths
+        for name, part in rest.items():
+            self._first_lengths.setdefault(name, _lengths(part))
         saved = {name: part for name, part in rest.items() if hasattr(part, "save_pretrained")}
-        self._files = {name: _files(part, self._settings.setdefault(name, _lengths(part))) for name, part in saved.items()}
+        self._files = {name: _files(part, self._first_lengths[name]) for name, part in saved.items()}
 
     def take_state(self, before: TextEncoding | None = None) -> None:
         """Reads the state, once the denoiser and the autoencoder have no weights."""
