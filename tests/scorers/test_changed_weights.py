@@ -353,8 +353,9 @@ def test_tokens_without_an_embedding_are_refused(name, at):
     asked = KINDS[name].make(at)
     tokenizer = _tokenizer(asked)
     tokenizer.add_tokens([f"new{number}" for number in range(2000)])
-    with raises("mismatched-parts"):
-        KINDS[name].ask(asked)
+    for _ in range(2):
+        with raises("mismatched-parts"):
+            KINDS[name].ask(asked)
     if name == "diffusion":
         with raises("mismatched-parts"):
             asked.pipeline.encode_texts(TEXTS)

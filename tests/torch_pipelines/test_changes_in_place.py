@@ -304,13 +304,14 @@ def test_lost_weights_are_refused():
 def test_what_is_held_refuses_a_change():
     pipe, scorer = _scorer(sana_pipeline)
     held = scorer.held()
-    before = scorer.fingerprint()
+    before, new = scorer.fingerprint(), ["a text that is not on the disk"]
     back = _written(pipe)
-    for call in (
-        lambda: held.score(IMAGES, ["a text that is not on the disk"], num_samples=1),
-        lambda: held.pipeline.encode_texts(TEXTS),
+    calls = (
+        lambda: held.score(IMAGES, new, num_samples=1),
+        lambda: held.pipeline.encode_texts(new),
         held.pipeline.held,
-    ):
+    )
+    for call in calls:
         with raises("scorer-changed", "SanaPipeline"):
             call()
     back()

@@ -71,17 +71,15 @@ class Loaded:
     def held(self) -> Self:
         """The same with a network and tokenizers that stay as they are now (`winobench.models.holding`)."""
         structure, arrays = self.parts()
-        taken, reference = vars(self).get("_last_held", (None, None))
-        there = None if reference is None else reference()
-        before = vars(self).get("_copied")
         copies = states.copied(self, self.tokenizers)
-        is_same = before is not None and before[1] is copies
-        if there is not None and is_same and taken.is_of(structure, arrays):
+        taken, reference, before = vars(self).get("_last_held", (None, None, copies))
+        there = None if reference is None else reference()
+        if there is not None and before is copies and taken.is_of(structure, arrays):
             return there
-        if before is not None and not is_same:
+        if before is not copies:
             self._check_tokenizers()
         there = dataclasses.replace(self, network=nnx.split(structure.module(arrays)), **copies)
-        vars(self)["_last_held"] = holding.Taken(structure, arrays), weakref.ref(there)
+        vars(self)["_last_held"] = holding.Taken(structure, arrays), weakref.ref(there), copies
         return there
 
     def identity(self) -> str:

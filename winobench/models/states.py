@@ -182,7 +182,7 @@ def _step(total: int) -> int:
 
 
 def _tensor(tensor: Any, step: int = 1) -> Entry:
-    """A digest of spaced numbers: the version does not count what is written by ``.data`` or by NumPy."""
+    """A digest of spaced numbers: the version does not count writes by ``.data`` or by NumPy."""
     form = repr((tuple(tensor.shape), str(tensor.dtype)))
     if tensor.is_meta:
         return form, (id(tensor), tensor._version)

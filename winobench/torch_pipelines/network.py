@@ -67,7 +67,7 @@ class TorchProgram:
         self.key = type(module).__qualname__, self._options, key
 
     def check_unchanged(self) -> None:
-        """Raises InputError where the module's options are not those of the key."""
+        """Raises InputError where the module has other options than the key."""
         states.check_same(self._options, states.options_digest(self.module), type(self.module).__name__)
 
     def __hash__(self) -> int:
