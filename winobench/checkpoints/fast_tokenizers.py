@@ -89,6 +89,14 @@ def check_kind(tokenizer: Any, path: str | None) -> None:
     )
 
 
+def check_ids(tokenizer: Any, vocab_size: int, place: str) -> None:
+    """Refuses a tokenizer with tokens that its network lacks. The padding token may be one of them."""
+    ids, pad = tokenizer.get_vocab(), tokenizer.pad_token_id
+    if beyond := sorted(token for token, number in ids.items() if number >= vocab_size and number != pad):
+        found = f"{len(beyond)} tokens ({sources.shorten(beyond)}) beyond the model's vocabulary of {vocab_size}"
+        raise sources.mismatch(f"the tokenizer {place} has {found}")
+
+
 def read_fast_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder: str | None = None) -> Any:
     """Loads a tokenizer from a local folder or a hub id."""
     import transformers

@@ -18,7 +18,7 @@ from winobench.base import json_files
 from winobench.base.errors import InputError
 from winobench.checkpoints import models
 from winobench.checkpoints.loaded import Loaded
-from winobench.models import functional
+from winobench.models import functional, states
 from winobench.models.base import Network
 from winobench.models.holding import Holder
 
@@ -130,7 +130,9 @@ def tokenizer_identity(tokenizer: Any) -> dict[str, Any]:
     """What a fast tokenizer of transformers does, as JSON values."""
     content = json_files.parse(tokenizer.backend_tokenizer.to_str())
     # These two hold what the last call asked for.
-    return {key: value for key, value in content.items() if key not in ("padding", "truncation")}
+    content = {key: value for key, value in content.items() if key not in ("padding", "truncation")}
+    changes = states.changes_of_tokenizer(tokenizer)
+    return {**content, **({"changes": changes} if changes else {})}
 
 
 def check_options(cls: type, options: dict[str, Any]) -> None:
