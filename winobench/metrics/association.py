@@ -17,7 +17,7 @@ import numpy as np
 
 from winobench.base.errors import InputError
 from winobench.metrics import bootstrap
-from winobench.metrics.intervals import Design, Interval
+from winobench.metrics.intervals import Design, Interval, skewness_of, unskewed
 
 if TYPE_CHECKING:
     from winobench.tasks.base import Association, TargetPair
@@ -81,7 +81,8 @@ def permutation_test(psi_x, psi_y, *, num_permutations: int = 10_000, seed: int 
 
     Arrangements are ordered by Welch's t statistic, so that the test is about means: with differences of means, groups
     of unequal sizes whose spreads differ would be distinguished in 34% of the cases where 5% are said. A p-value of
-    groups of unequal sizes is never below that of Welch's test itself, as a small group's spread is uncertain.
+    groups of unequal sizes is never below that of Welch's test itself, as a small group's spread is uncertain. Nor is
+    it below that of Welch's test after Hall's transformation, as skewed groups look different too often.
 
     The one-sided p-value looks towards X, so that a negative effect size cannot be significant: that is what the stars
     of the paper's bias tables mark (Tables 3 and 5 star 0.23 and 0.24 but none of the negative values down to -0.78).
@@ -115,8 +116,13 @@ def permutation_test(psi_x, psi_y, *, num_permutations: int = 10_000, seed: int 
     towards_y = (np.count_nonzero(found.null_distribution <= observed) + added) / (judged + added)
     towards_x = float(found.pvalue)
     if len(x) != len(y) and min(len(x), len(y)) > 1:
-        welch = [scipy.stats.ttest_ind(x, y, equal_var=False, alternative=side).pvalue for side in ("greater", "less")]
-        towards_x, towards_y = float(max(towards_x, welch[0])), float(max(towards_y, welch[1]))
+        welch = scipy.stats.ttest_ind(x, y, equal_var=False)
+        least = most = welch.statistic
+        if np.isfinite(welch.statistic):
+            unlike = unskewed(welch.statistic, _skewness(x, y))
+            least, most = min(unlike, welch.statistic), max(unlike, welch.statistic)
+        towards_x = max(towards_x, float(scipy.stats.t.sf(least, welch.df)))
+        towards_y = max(towards_y, float(scipy.stats.t.cdf(most, welch.df)))
     return PermutationTest(towards_x, float(min(1.0, 2 * min(towards_x, towards_y))), judged, is_exact)
 
 
@@ -281,6 +287,14 @@ def _spread(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     share_x, share_y = num_x / (num_x + num_y), num_y / (num_x + num_y)
     between = share_x * share_y * (x.mean(-1) - y.mean(-1)) ** 2
     return np.sqrt(share_x * x.var(-1) + share_y * y.var(-1) + between)
+
+
+def _skewness(x: np.ndarray, y: np.ndarray) -> float:
+    """Skewness of the difference of the means of two groups."""
+    (_, variance_x, third_x), (_, variance_y, third_y) = (
+        Design(range(len(group))).moments(group[:, None]) for group in (x, y)
+    )
+    return float(skewness_of(third_x - third_y, variance_x + variance_y)[0])
 
 
 def _studentized(x: np.ndarray, y: np.ndarray) -> np.ndarray:
