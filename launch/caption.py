@@ -73,10 +73,12 @@ def main(words: list[str]) -> None:
         print(f"{found['tokens'][0]:,} tokens read, {found['tokens'][1]:,} written{cost}")
     print(f"{found['path']}, and the same as a table: {found['path'].with_suffix('.csv')}")
     if found["failed"]:
+        from winobench.runs import endings
+
         file, reason = next(iter(found["failed"].items()))
         print(
-            f"error: {len(found['failed']):,} images have no text (first: {file!r}: {reason}): give the same command"
-            " again, which requests only missing texts",
+            f"error: {len(found['failed']):,} images have no text (first: {file!r}: {reason}):"
+            f" {endings.again(len(found['failed']), found['blocked'])}",
             file=sys.stderr,
         )
         sys.exit(_INCOMPLETE)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from winobench.runs import judgements
+from winobench.base.errors import InputError
+from winobench.runs import endings, judgements
 from winobench.runs.labels import shortened
 
 from . import text
 
+_NOTED, _MOST = 0.05, 0.5  # shares of unread answers that are noted, and that are an error
 _ROOM = 200  # letters of a text that the judge reads. Results have all of them
 
 if TYPE_CHECKING:
@@ -40,15 +43,17 @@ def judge(
     for run in runs:
         check(model, run.prompts, rubric)
     responder = loading.load_responder(model, about_pictures=True, **how)
+    results = []
     for run in runs:
-        found = judged.judge_pictures(run, responder, name=text.display_name(model), label=label, rubric=rubric)
-        _print(found)
+        results.append(judged.judge_pictures(run, responder, name=text.display_name(model), label=label, rubric=rubric))
+        _print(results[-1])
         print(f"the answers and scores of each image: {run.folder / judgements.FOLDER}")
+    _end(results)
 
 
 def judge_people(folder: str, source: str, prompts: str, model: str, *, label: str | None = None, **how: Any) -> None:
     """Judges the images of GenEval's study, and prints how far the judge agrees with people."""
-    from winobench.generation import geneval_people
+    from winobench.generation import geneval_people, judged
     from winobench.prompts.named_sets import read_prompts
     from winobench.responders import loading
 
@@ -69,6 +74,25 @@ def judge_people(folder: str, source: str, prompts: str, model: str, *, label: s
     }
     print_models("images in %, kappa x 100", columns)
     print(f"the answers and the agreement: {run.folder / judgements.FOLDER}")
+    _end([judgements.read(judged.folder_of(run, geneval_people.RUBRIC, name, label))])
+
+
+def _end(results: Sequence[Judgement]) -> None:
+    """Says in the last line how much is missing from results. Fails where that is most of them."""
+    unread = max(found.unread for found in results)
+    missing = sum(found.num_missing for found in results)
+    total = missing + sum(found.num_images for found in results)
+    notes = []
+    if missing:
+        notes.append(f"{missing:,} of {total:,} images lack an answer and count nowhere")
+    if unread > _NOTED:
+        notes.append(f"{unread:.0%} of the answers could not be read (metric unread)")
+    if not notes:
+        return
+    sentence = f"{' and '.join(notes)}: look at scores.jsonl, or name another judge"
+    if unread > _MOST or missing > _MOST * total:
+        raise InputError(sentence, code="incomplete-answers")
+    print(f"warning: {sentence}", file=sys.stderr)
 
 
 def print_models(heading: str, of_models: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
@@ -102,6 +126,9 @@ def _print(found: Judgement) -> None:
         print(f"  {shortened(' '.join(wording.split()), _ROOM)}")
     if found.left_out:
         print(f"  left out: {found.left_out:,} images, about whose prompts the rubric has no question")
+    if found.missing:
+        advice = endings.missing(found.missing, option="--api=extra_body=")
+        print(f"  missing: {found.num_missing:,} images lack an answer, {advice}")
     rows = {
         label: {f"{metric}, {group}": entry for metric, groups in metrics.items() for group, entry in groups.items()}
         for label, metrics in found.models.items()

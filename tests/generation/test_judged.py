@@ -14,7 +14,7 @@ from winobench.prompts.named_sets import read_prompts
 from winobench.rubrics import Score
 from winobench.rubrics.base import Rubric
 from winobench.runs import judgements
-from winobench.runs.requests import PictureOptions, PictureStarts, Response
+from winobench.runs.requests import ENDINGS, PictureOptions, PictureStarts, Response
 from winobench.runs.verdicts import Verdict, generation_accuracy, read_verdicts, write_verdicts
 
 
@@ -23,8 +23,8 @@ class Judge:
 
     kinds = frozenset({PictureStarts.kind})
 
-    def __init__(self, name="judge", ends_after=None, fails=()):
-        self.name, self.ends_after, self.fails = name, ends_after, fails
+    def __init__(self, name="judge", ends_after=None, fails=(), kind="server"):
+        self.name, self.ends_after, self.fails, self.kind = name, ends_after, fails, kind
         self.asked = []
 
     def fingerprint(self):
@@ -36,12 +36,13 @@ class Judge:
                 raise KeyboardInterrupt
             self.asked.append(request)
             if request.question.startswith(self.fails) and self.fails:
-                yield number, {"error": {"kind": "refused", "message": "no", "attempts": 1}}
+                is_answer = self.kind in ENDINGS
+                yield number, {"ending": self.kind} if is_answer else {"error": {"kind": self.kind, "message": "no"}}
             else:
                 yield number, {"scores": [math.log((1 + request.picture.sha256.count("a")) / 65)]}
 
     def read(self, request, raw):
-        return Response(scores=tuple(raw["scores"]))
+        return Response(ending=raw["ending"]) if "ending" in raw else Response(scores=tuple(raw["scores"]))
 
 
 @pytest.fixture
@@ -127,11 +128,39 @@ def test_an_interrupted_judge_resumes_and_asks_nothing_twice(run):
 
 def test_failed_calls_leave_no_results(run):
     failing = Judge(fails="How many cows")
-    with raises("calls-failed", "4 of 20", "refused"):
+    with raises("calls-failed", "4 of 20", "server"):
         judge_pictures(run, failing, name="judge", progress=False)
     assert judgements.read_all(run) == []
     judge_pictures(run, again := Judge(), name="judge", progress=False)
     assert len(again.asked) == 4
+
+
+@pytest.mark.parametrize("ending", ["blocked", "cut_off", "empty", "filtered", "tool_call"])
+def test_images_whose_answer_is_missing_for_good_count_nowhere(run, ending):
+    """One of two prompts: the results of the other four images, and the number of those left out by the reason."""
+    judge = Judge(fails="How many cows", kind=ending)
+    found = judge_pictures(run, judge, name="judge", progress=False)
+    assert (found.num_images, found.missing, found.num_missing, found.num_questions) == (4, {ending: 4}, 4, 8)
+    assert {group for group in found.models["one"]["soft_tifa_gm"]} == {"all", "3 atoms"}
+    assert judgements.read_all(run) == [found]
+    again = Judge()
+    mended = judge_pictures(run, again, name="judge", progress=False)
+    assert (mended.num_images, mended.missing, len(again.asked)) == (8, {}, 4)
+
+
+def test_a_judge_without_any_answer_is_refused(run):
+    with raises("incomplete-answers", "all 8 images", "8 blocked"):
+        judge_pictures(run, Judge(fails=("How", "Are", "Is"), kind="blocked"), name="judge", progress=False)
+    assert judgements.read_all(run) == []
+
+
+def test_results_of_earlier_versions_are_read(run):
+    found = judge_pictures(run, Judge(), name="judge", progress=False)
+    path = run.folder / "judged" / "geneval2-judge" / "results.json"
+    written = json.loads(path.read_text())
+    del written["missing"]
+    path.write_text(json.dumps(written))
+    assert judgements.read_all(run) == [found]
 
 
 def test_another_judge_of_the_same_name_is_refused(run):

@@ -13,6 +13,7 @@ from PIL import Image
 
 from tests.expectations import raises
 from tests.responders.api_server import likely_body, openai_error
+from winobench.base import answer_texts
 from winobench.responders.hosted import HostedModel, choices, images
 from winobench.responders.hosted.providers import anthropic
 from winobench.runs import asking, responses
@@ -43,7 +44,7 @@ def make(server, api="openai", **options):
 
 
 def answers(model, requests):
-    return [model.read(requests[index], raw) for index, raw in sorted(model.ask(requests))]
+    return [asking.read(model, requests[index], raw) for index, raw in sorted(model.ask(requests))]
 
 
 def test_a_picture_goes_out_with_its_question_where_each_guide_wants_it(server, picture):
@@ -165,7 +166,7 @@ def test_how_options_are_put(picture, question, options, asked, marks):
     [("Yes.", 0), ("**no**", 1), (" yes, it does", 0), ("not sure", 2), ("nothing", None), ("It does", None)],
 )
 def test_which_option_a_text_is(text, number):
-    assert choices.chosen(text, ("yes", "no", "not sure")) == number
+    assert answer_texts.mark(text, ("yes", "no", "not sure")) == number
 
 
 def test_votes_are_kept_one_by_one(server, picture, tmp_path):

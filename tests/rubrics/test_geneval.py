@@ -53,33 +53,17 @@ def test_an_image_is_correct_if_all_answers_are_right():
     assert correct(POSITION, "Yes.", "yes", "Yes, it is") == {
         ("accuracy", "all"): 1.0,
         ("accuracy", "tag"): 1.0,
+        ("unread", "all"): 0.0,
         ("answers_read", "all"): 1.0,
     }
     assert correct(POSITION, "Yes.", "yes", "no")["accuracy", "all"] == 0.0
     found = correct(POSITION, "Yes.", "perhaps", "yes")
-    assert (found["accuracy", "all"], found["answers_read", "all"]) == (0.0, pytest.approx(2 / 3))
+    assert (found["accuracy", "all"], found["unread", "all"]) == (0.0, pytest.approx(1 / 3))
     numbers = [correct(COUNTING, answer)["accuracy", "all"] for answer in ("2", "three", "There are 3.", "4", "many")]
     assert numbers == [0.0, 1.0, 1.0, 0.0, 0.0]
     # Two or more are enough where nothing is excluded.
     assert correct(COLOR_ATTR, "yes", "5")["accuracy", "all"] == 1.0
     assert correct({"include": [], "exclude": [{"class": "dog", "count": 1}]}, "none")["accuracy", "all"] == 1.0
-
-
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("12", 12),
-        ("Twelve", 12),
-        ("no dogs", 0),
-        ("None.", 0),
-        ("zero", 0),
-        ("None of 5", 0),
-        ("some", None),
-        (None, None),
-    ],
-)
-def test_numbers_in_answers(text, number):
-    assert geneval.read_number(text) == number
 
 
 def test_what_fits():

@@ -106,12 +106,13 @@ def test_an_answer_that_cannot_be_makes_the_geometric_mean_zero(prompts):
     assert (scores[geneval2.AM, "all"], scores[geneval2.GM, "all"]) == (0.5, 0.0)
 
 
-def test_options_of_other_judges_are_shares(prompts):
-    number = Response(scores=tuple(math.log(0.4) if place == 3 else math.log(0.1) for place in range(10)))
-    yes = Response(scores=(math.log(0.3), math.log(0.1)))
-    found = [*RUBRIC.scores(prompts[0], [number, yes], PictureOptions.kind)]
-    assert found[2].value == pytest.approx(0.4 / 1.3)
-    assert found[3].value == pytest.approx(0.75)
+def test_options_of_other_judges_are_shares_of_all_answers(prompts):
+    """A judge that refuses has neither. Its answers count as unread where their shares are known to be of all."""
+    number = Response(scores=tuple(math.log(0.4 if place == 3 else 0.02) for place in range(10)), unlisted=0.1)
+    yes = Response(scores=(math.log(0.3), math.log(0.1)), unlisted=0.0)
+    *found, unread = RUBRIC.scores(prompts[0], [number, yes], PictureOptions.kind)
+    assert [score.value for score in found[2:4]] == pytest.approx([0.4, 0.3])
+    assert unread == ("unread", "all", 0.5)
 
 
 def test_unknown_rubrics_and_prompts_without_questions(prompts, tmp_path):

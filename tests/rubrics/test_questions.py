@@ -15,7 +15,7 @@ import pytest
 from tests.prompts import question_layouts as layouts
 from winobench.prompts.named_sets import read_prompts
 from winobench.prompts.prompt_files import Prompt
-from winobench.rubrics import dpg_bench, oneig, tiif, yes_no
+from winobench.rubrics import dpg_bench, oneig, tiif
 from winobench.rubrics.base import ALL, Score
 from winobench.runs.requests import Picture, Response
 
@@ -61,9 +61,10 @@ def test_dpg_bench_as_published(tmp_path):
         return Response(scores=(-1.0, -2.0) if write(request).text == "yes" else (-1.0, -1.0))
 
     found = [score for prompt in prompts[1:] for score in scores(rubric, prompt, write)]
-    assert found == [score for prompt in prompts[1:] for score in scores(rubric, prompt, choose, OPTIONS)]
-    assert found[0] == Score("score", ALL, 2 / 7)
-    values = means(found)
+    assert found[:2] == [Score("score", ALL, 2 / 7), Score("unread", ALL, 1 / 7)]
+    chosen = [score for prompt in prompts[1:] for score in scores(rubric, prompt, choose, OPTIONS)]
+    assert chosen == [score for score in found if score.metric != "unread"]
+    values = means(chosen)
     assert values.pop(("score", ALL)) == pytest.approx(0.6428571428571428, abs=1e-15)
     assert values == {
         ("level_1", "entity"): 3 / 4,
@@ -102,6 +103,7 @@ def test_oneig_as_published(tmp_path):
     assert [one[0].value for one in found[:2]] == [2 / 5, 3 / 5]
     assert means(score for one in found for score in one) == pytest.approx(
         {
+            ("unread", ALL): 0.0,
             ("alignment", ALL): 0.625,
             ("alignment", "Anime_Stylization"): 0.5,
             ("alignment", "Portrait"): 0.75,
@@ -207,19 +209,3 @@ def test_rubrics_state_what_judges_read():
         assert all(text.count("{}") == 1 for texts in rubric.wordings.values() for text in texts)
         assert not rubric.fits(Prompt("1", "A cube."))
         assert rubric.name == module.__name__.rpartition(".")[2]
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("Yes", True),
-        ("yes.", True),
-        ("**No**, none", False),
-        ("No", False),
-        ("yesterday", None),
-        ("", None),
-        (None, None),
-    ],
-)
-def test_answers_in_text(text, value):
-    assert yes_no.read(text) is value

@@ -108,5 +108,6 @@ def test_a_model_is_asked_about_all_phrases_at_once():
 def test_scores_are_read_as_published(text, value, read):
     assert [*MLLM.scores(COLOR, [Response(text=text)], "picture_text")] == [
         ("mllm", "color", pytest.approx(value)),
+        ("unread", "all", 1 - read),
         ("answers_read", "all", read),
     ]

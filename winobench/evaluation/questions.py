@@ -376,6 +376,8 @@ def _results(
     if answers.failed:
         first = next(iter(answers.failed.values()))
         results["failed_calls"] = {"requests": len(answers.failed), "questions": left_out, "first": first}
+        if answers.blocked:
+            results["failed_calls"]["blocked"] = len(answers.blocked)
     return results
 
 
@@ -407,7 +409,7 @@ def failure_line(results: Mapping[str, Any]) -> str | None:
     questions = f"{calls['questions']:,} question{'s are' if calls['questions'] != 1 else ' is'} left out"
     return (
         f"{calls['requests']:,} of {results['requests']:,} calls failed and {questions} (first: {calls['first']}): "
-        "give the same command again, which asks only for what is missing"
+        f"{endings.again(calls['requests'], calls.get('blocked', 0))}"
     )
 
 

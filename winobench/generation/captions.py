@@ -59,8 +59,9 @@ def write(
 ) -> dict[str, Any]:
     """Writes a text about each image.
 
-    Returns "texts": one an image, None where it is missing; "asked": calls made; "failed": {file: why}; "tokens" (read,
-    written) and "cost" in dollars, None where not known; "path" of the JSONL file.
+    Returns "texts": one an image, None where it is missing; "asked": calls made; "failed": {file: why}; "blocked": how
+    many of them would fail again; "tokens" (read, written) and "cost" in dollars, None where not known; "path" of the
+    JSONL file.
     """
     if PictureText.kind not in responder.kinds:
         raise InputError(
@@ -92,6 +93,7 @@ def write(
         "texts": [read[key].text if key in read and key not in failed else None for key in keys],
         "asked": answers.asked,
         "failed": {wanted[key].picture.path: reason for key, reason in failed.items()},
+        "blocked": len(answers.blocked),
         "path": lines.path,
         **_spent(responder, list(read.values())),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
 import pathlib
@@ -53,12 +54,12 @@ def judge_pictures(
       progress: show answered questions and the time left.
 
     Returns:
-      The results, which are in the run's folder, too.
+      The results, which are in the run's folder, too. Images for which an answer is missing for good count nowhere.
 
     Raises:
       InputError: the rubric is unknown or fits no prompt, the judge answers no kind of question that it needs, an image
-        has changed, the folder has results of another judge, the label cannot name a folder, or a question got no
-        answer.
+        has changed, the folder has results of another judge, the label cannot name a folder, a call failed that
+        may pass another time, or no image has all its answers.
     """
     texts.check_texts([name])
     chosen = rubrics.choose(rubric, run.prompts)
@@ -71,21 +72,33 @@ def judge_pictures(
     fitting = [record for record in run.records if chosen.fits(record.prompt)]
     wanted: dict[str, Request] = {}
     asked = [_ask_about(run, record, chosen, kind, fingerprint, wanted) for record in fitting]
-    read = _answers(responder, folder, wanted, progress)
-    answers = [[read[key] for key in one.keys] for one in asked]
-    found = [[*chosen.scores(one.record.prompt, some, kind)] for one, some in zip(asked, answers, strict=True)]
+    received = _answers(responder, folder, wanted, progress)
+    asked, missing = _answered(asked, endings.lasting(wanted, received))
+    if not asked:
+        advice = endings.missing(missing, option="--api=extra_body=")
+        first = next(iter(received.failed.values()), None)
+        raise InputError(
+            f"{name}: all {len(fitting):,} images lack an answer{f' (first: {first})' if first else ''}, {advice}",
+            code="incomplete-answers",
+        )
+    is_published = kind == chosen.kinds[0] and chosen.is_published(name)
+    answers = [[received.read[key] for key in about.keys] for about in asked]
+    found = [
+        [*chosen.scores(about.record.prompt, responses, kind, is_published)]
+        for about, responses in zip(asked, answers, strict=True)
+    ]
     judgement = Judgement(
         rubric=chosen.name,
         version=chosen.version,
         source=chosen.source,
         published_judge=chosen.judge,
         judge=name if label is None else f"{name} ({label})",
-        is_published=kind == chosen.kinds[0] and chosen.is_published(name),
+        is_published=is_published,
         fingerprint=fingerprint,
         kind=kind,
         wordings=_wordings(chosen, kind, fingerprint),
         images=judgements.images_of(run),
-        num_images=len(fitting),
+        num_images=len(asked),
         left_out=len(run.records) - len(fitting),
         num_questions=sum(len(one.keys) for one in asked),
         models={
@@ -99,6 +112,7 @@ def judge_pictures(
             )
             for model in run.models
         },
+        missing=missing,
     )
     judgements.write(folder, judgement, map(_line, asked, answers, found))
     return judgement
@@ -198,9 +212,16 @@ def _ask_about(
     return _Asked(record, keys)
 
 
+def _answered(asked: Sequence[_Asked], missing: Mapping[str, str]) -> tuple[list[_Asked], dict[str, int]]:
+    """The images with all their answers, and the number of the others by the reason of the first missing answer."""
+    reasons = [next((missing[key] for key in about.keys if key in missing), None) for about in asked]
+    whole = [about for about, reason in zip(asked, reasons, strict=True) if reason is None]
+    return whole, dict(collections.Counter(reason for reason in reasons if reason is not None))
+
+
 def _answers(
     responder: Responder, folder: pathlib.Path, wanted: Mapping[str, Request], progress: bool
-) -> Mapping[str, Response]:
+) -> asking.Answers:
     """All answers, those that are recorded already and the others. Each is on disk before it is used."""
     answers = asking.Answers()
     paid = hasattr(responder, "cost")
@@ -209,14 +230,15 @@ def _answers(
         if hasattr(responder, "log_attempts"):
             responder.log_attempts(store.folder / "attempts.jsonl")
         asking.ask(responder, store, wanted, answers, progress=progress, label="judging")
+    lasting = endings.lasting(wanted, answers)
     failed = answers.failed | endings.incomplete(wanted, answers.read)
-    if failed:
+    if passing := [reason for key, reason in failed.items() if key not in lasting]:
         raise InputError(
-            f"{len(failed):,} of {len(wanted):,} questions about images got no answer (first:"
-            f" {next(iter(failed.values()))}): give the same command again, which requests only missing answers",
+            f"{len(passing):,} of {len(wanted):,} questions about images got no answer (first: {passing[0]}):"
+            f" {endings.again(len(passing), 0)}",
             code="calls-failed",
         )
-    return answers.read
+    return answers
 
 
 def _line(asked: _Asked, answers: Sequence[Response], scores: Sequence[Score]) -> dict[str, Any]:

@@ -197,6 +197,7 @@ class HostedVQAScore:
         size = _PAIRS_A_CALL * getattr(self._responder, "concurrency", 1)
         picture = functools.cache(lambda number: self._picture(images[number]))
         failed: dict[str, str] = {}
+        blocked: set[str] = set()
         process = parallel.process_number()
         with responses.ResponseStore(self._folder, process) as store:
             if hasattr(self._responder, "log_attempts"):
@@ -207,14 +208,15 @@ class HostedVQAScore:
                 keys = [responses.key(fingerprint, request) for request in requests]
                 answers = self._answers(store, dict(zip(keys, requests, strict=True)))
                 failed |= answers.failed
+                blocked |= answers.blocked
                 rows = [row for row, key in enumerate(keys) if key not in failed]
                 scores = [self._score_of(answers.read[keys[row]].scores, asked[part[row][1]][2]) for row in rows]
                 if rows:
                     yield start + np.asarray(rows), np.asarray(scores, np.float32)
         if failed:
             raise InputError(
-                f"{len(failed):,} questions got no answer (first: {next(iter(failed.values()))}): give the same command"
-                " again, which asks only for what is missing",
+                f"{len(failed):,} questions got no answer (first: {next(iter(failed.values()))}):"
+                f" {endings.again(len(failed), len(blocked))}",
                 code="calls-failed",
             )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from winobench.base.errors import InputError
@@ -13,6 +13,9 @@ from winobench.runs.requests import Picture, PictureMatch, Request, Response
 ALL = "all"
 """The group of scores that count for the benchmark as a whole."""
 
+UNREAD = "unread"
+"""The metric of answers that cannot be read: their share of all answers about an image."""
+
 
 class Score(NamedTuple):
     """One number about one image. A result is the mean over all numbers with its metric and group."""
@@ -20,6 +23,12 @@ class Score(NamedTuple):
     metric: str
     group: str  # `ALL`, or a skill, a category, a number of atoms
     value: float
+
+
+def unread(readings: Sequence[Any], responses: Sequence[Response]) -> Iterator[Score]:
+    """The share of readings that are None. Nothing where no response can be without an answer."""
+    if any(response.scores is None or response.unlisted is not None for response in responses):
+        yield Score(UNREAD, ALL, sum(reading is None for reading in readings) / len(readings))
 
 
 def named(*names: str) -> Callable[[str], bool]:
@@ -42,7 +51,9 @@ class Rubric:
       wordings: kind of request -> the texts that the judge reads, verbatim, with ``{}`` for a question or prompt.
       fits: whether a prompt has the content that the rubric needs. Images of other prompts are left out.
       requests: ``requests(prompt, picture, kind) -> requests``: always the same ones in the same order.
-      scores: ``scores(prompt, responses, kind) -> scores`` of one image, from the responses in the requests' order.
+      scores: ``scores(prompt, responses, kind, published) -> scores`` of one image, from the responses in the requests'
+        order. With ``published``, the default, texts are read letter by letter as the published code reads them.
+        Otherwise as `winobench.base.answer_texts` does.
       macros: (metric, row) -> groups. The row's value is the plain mean of the groups' means.
       scorers: names of scorers whose scores ``picture_match`` may be, as in a fingerprint. Any where empty.
       skills: (metric, group) -> the skill of `winobench.tasks.base.SKILLS` that it measures, to compare with matching.
@@ -58,7 +69,7 @@ class Rubric:
     wordings: Mapping[str, tuple[str, ...]]
     fits: Callable[[Prompt], bool]
     requests: Callable[[Prompt, Picture, str], Sequence[Request]]
-    scores: Callable[[Prompt, Sequence[Response], str], Sequence[Score]]
+    scores: Callable[[Prompt, Sequence[Response], str, bool], Sequence[Score]]
     macros: Mapping[tuple[str, str], tuple[str, ...]] = dataclasses.field(default_factory=dict)
     scorers: tuple[str, ...] = ()
     skills: Mapping[tuple[str, str], str] = dataclasses.field(default_factory=dict)

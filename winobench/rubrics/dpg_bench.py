@@ -3,7 +3,8 @@
 Compared with TencentQQGYLab/ELLA 3c228f1, dpg_bench/compute_dpg_bench.py (Apache-2.0), for its rules see
 `winobench.prompts.dpg_bench` and here:
 
-- Only yes counts. Questions are made wrong in their order, and those that were made wrong count as such for later ones.
+- Only yes counts. ``unread`` has the share of answers without yes or no, which are wrong.
+- Questions are made wrong in their order, and those that were made wrong count as such for later ones.
 - Categories use the answers before that. Level 2 is a tuple's text up to the bracket, level 1 up to the hyphen.
 - Given four images of a prompt in a grid, the published code takes only the last one's answers for categories. Here all
   images count. Its judge reads a question alone. Here the question also requests yes or no.
@@ -17,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from winobench.prompts import dpg_bench, question_graphs
 from winobench.prompts.prompt_files import Prompt
 from winobench.rubrics import yes_no
-from winobench.rubrics.base import ALL, Rubric, Score, named
+from winobench.rubrics.base import ALL, Rubric, Score, named, unread
 from winobench.runs.requests import Picture, PictureOptions, PictureText, Request, Response
 
 SCORE, LEVEL_1, LEVEL_2 = "score", "level_1", "level_2"
@@ -38,11 +39,13 @@ def _requests(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
         yield PictureText(picture, asked) if kind == PictureText.kind else PictureOptions(picture, asked, _OPTIONS)
 
 
-def _scores(prompt: Prompt, responses: Sequence[Response], kind: str) -> Iterator[Score]:
+def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
     questions = prompt.content["questions"]
-    answers = {one["id"]: yes_no.is_yes(response) for one, response in zip(questions, responses, strict=True)}
+    read = [yes_no.read(response) for response in responses]
+    answers = {question["id"]: answer is True for question, answer in zip(questions, read, strict=True)}
     counted = yes_no.with_parents(answers, question_graphs.parents(questions), cascading=True)
     yield Score(SCORE, ALL, math.fsum(counted.values()) / len(counted))
+    yield from unread(read, responses)
     for one in questions:
         category = one["tuple"].split("(")[0].strip()
         yield Score(LEVEL_1, category.split("-")[0].strip(), float(answers[one["id"]]))
@@ -52,7 +55,7 @@ def _scores(prompt: Prompt, responses: Sequence[Response], kind: str) -> Iterato
 RUBRICS = (
     Rubric(
         name="dpg_bench",
-        version=1,
+        version=2,
         description="DPG-Bench: yes/no questions in a graph, by category",
         source="Hu et al. 2024, arXiv:2403.05135, Section 4, code github.com/TencentQQGYLab/ELLA 3c228f1",
         judge="mPLUG large (mplug_visual-question-answering_coco_large_en)",

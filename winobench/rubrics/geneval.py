@@ -2,32 +2,26 @@
 
 GenEval's published judge is Mask2Former with CLIP for colours (Ghosh et al. 2023, arXiv:2310.11513). The questions here
 and their wording are ours. The rule is the published one (djghosh13/geneval af4902f, evaluation/evaluate_images.py): an
-image is correct if all that it must include is there, and nothing that it must exclude. The overall value is the plain
+image is correct if all that it must include is there, and nothing that it must exclude. With an answer that cannot be
+read it is not, and ``unread`` has the share of such answers. The overall value is the plain
 mean over tags (evaluation/summary_scores.py).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from winobench.base import answer_texts
 from winobench.prompts.geneval import SKILLS
 from winobench.prompts.prompt_files import Prompt
-from winobench.rubrics import yes_no
-from winobench.rubrics.base import ALL, Rubric, Score
+from winobench.rubrics.base import ALL, Rubric, Score, unread
 from winobench.runs.requests import Picture, PictureText, Request, Response
 
 _IS_THERE = "Is there {} in this image? Answer yes or no."
 _HOW_MANY = "How many objects of this kind are in this image: {}? Answer with a number."
 _WHERE = "Is the {} {} the {} in this image? Answer yes or no."
 _PLACES = {"left of": "to the left of", "right of": "to the right of", "above": "above", "below": "below"}
-_UP_TO_TWENTY = """
-zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
-nineteen twenty
-"""
-_WORDS = _UP_TO_TWENTY.split()
-_NUMBER = re.compile(r"\b(\d+|no|none|" + "|".join(_WORDS) + r")\b", re.IGNORECASE)
 
 
 class Question(NamedTuple):
@@ -70,15 +64,6 @@ def questions(content: Mapping[str, Any]) -> list[Question]:
     return found
 
 
-def read_number(text: str | None) -> int | None:
-    """The first number in an answer, in digits or as a word up to twenty. None without a number."""
-    found = _NUMBER.search(text or "")
-    if found is None:
-        return None
-    word = found[1].lower()
-    return int(word[:9]) if word.isdigit() else _WORDS.index(word) if word in _WORDS else 0
-
-
 def _put(wording: str, *parts: str) -> str:
     for part in parts:
         wording = wording.replace("{}", part, 1)
@@ -118,25 +103,25 @@ def _requests(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
         yield PictureText(picture, question.text)
 
 
-def _scores(prompt: Prompt, responses: Sequence[Response], kind: str) -> Iterator[Score]:
-    correct, readable = True, []
+def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
+    correct, read = True, []
     for question, response in zip(questions(prompt.content), responses, strict=True):
         if question.least is None:
-            answer = yes_no.read(response.text)
-            correct &= answer is True
+            read.append(answer_texts.yes_no(response.text))
+            correct &= read[-1] is True
         else:
-            answer = read_number(response.text)
-            correct &= answer is not None and question.least <= answer < question.limit
-        readable.append(answer is not None)
+            read.append(answer_texts.number(response.text))
+            correct &= read[-1] is not None and question.least <= read[-1] < question.limit
     for group in (ALL, *filter(None, [prompt.category])):
         yield Score("accuracy", group, float(correct))
-    yield Score("answers_read", ALL, sum(readable) / len(readable))
+    yield from unread(read, responses)
+    yield Score("answers_read", ALL, sum(answer is not None for answer in read) / len(read))
 
 
 RUBRICS = (
     Rubric(
         name="geneval_questions",
-        version=1,
+        version=2,
         description="GenEval's prompts as questions in our words, by tag",
         source="Ghosh et al. 2023, arXiv:2310.11513, Section 3, code github.com/djghosh13/geneval af4902f",
         judge="Mask2Former and CLIP",

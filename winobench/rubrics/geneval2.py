@@ -2,7 +2,8 @@
 
 Compared with facebookresearch/GenEval2 a6e82d2, evaluation.py and soft_tifa_analysis.py. "Answer in one
 word." follows each question. Its score is the probability, among all first tokens of an answer, of the right word's
-spellings: small, capitalised, both after a blank, and digits for numbers.
+spellings: small, capitalised, both after a blank, and digits for numbers. A judge that chooses among answers gives the
+right one's share of all that it answers, so that a refusal is 0.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Iterator, Sequence
 
 from winobench.prompts import geneval2
 from winobench.prompts.prompt_files import Prompt
-from winobench.rubrics.base import ALL, Rubric, Score, named
+from winobench.rubrics import yes_no
+from winobench.rubrics.base import ALL, Rubric, Score, named, unread
 from winobench.runs.requests import Picture, PictureOptions, PictureStarts, Request, Response
 
 _WORDING = "{} Answer in one word."
@@ -52,15 +54,12 @@ def _choices(question: str) -> tuple[str, ...]:
     return geneval2.NUMBERS if geneval2.asks_number(question) else _YES_OR_NO
 
 
-def _scores(prompt: Prompt, responses: Sequence[Response], kind: str) -> Iterator[Score]:
+def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
     asked, skills = prompt.content["vqa_list"], prompt.content["skills"]
     found = []
     for (question, answer), response in zip(asked, responses, strict=True):
-        if kind == PictureStarts.kind:
-            found.append(math.exp(min(response.scores[0], 0.0)))  # rounding may lead above
-        else:
-            shares = [math.exp(score - max(response.scores)) for score in response.scores]
-            found.append(shares[_choices(question).index(answer)] / sum(shares))
+        place = 0 if kind == PictureStarts.kind else _choices(question).index(answer)
+        found.append(math.exp(min(response.scores[place], 0.0)))  # rounding may lead above
     # As the published code: 0 where one of them is 0.
     geometric = math.exp(math.fsum(map(math.log, found)) / len(found)) if all(found) else 0.0
     yield Score(AM, ALL, math.fsum(found) / len(found))
@@ -68,12 +67,13 @@ def _scores(prompt: Prompt, responses: Sequence[Response], kind: str) -> Iterato
     for skill, value in zip(skills, found, strict=True):
         yield Score(AM, skill, value)
     yield Score(GM, prompt.category, geometric)
+    yield from unread([yes_no.is_read(response) or None for response in responses], responses)
 
 
 RUBRICS = (
     Rubric(
         name="geneval2",
-        version=1,
+        version=2,
         description="GenEval 2's Soft-TIFA, by skill and number of atoms",
         source="Kamath et al. 2025, arXiv:2512.16853, Section 4, code github.com/facebookresearch/GenEval2 a6e82d2",
         judge="Qwen3-VL-8B-Instruct",

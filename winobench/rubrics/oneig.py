@@ -3,7 +3,9 @@
 Compared with OneIG-Bench/OneIG-Benchmark 41b4983, scripts/alignment/alignment_score.py (no licence there, see
 `winobench.prompts.oneig`):
 
-- Only the answer "Yes" counts, letter by letter. "Yes." is wrong. The question keeps its mark before the full stop.
+- Of the published judge, only the answer "Yes" counts, letter by letter: "Yes." is wrong. Answers of other judges are
+  read in all forms of yes. ``unread`` has the share of answers without yes or no, which are wrong.
+- The question keeps its mark before the full stop.
 - Dependencies are looked up in the original answers. A question that was made wrong makes no other one wrong.
 - Groups are the categories, and the lengths and types that fine_grained_analysis.py takes.
 - The published code leaves out images that are all black. Here all images count.
@@ -17,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from winobench.prompts import oneig, question_graphs
 from winobench.prompts.prompt_files import Prompt
 from winobench.rubrics import yes_no
-from winobench.rubrics.base import ALL, Rubric, Score, named
+from winobench.rubrics.base import ALL, Rubric, Score, named, unread
 from winobench.runs.requests import Picture, PictureOptions, PictureText, Request, Response
 
 ALIGNMENT = "alignment"
@@ -35,21 +37,23 @@ def _requests(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
             yield PictureOptions(picture, asked, (_YES, _NO))
 
 
-def _scores(prompt: Prompt, responses: Sequence[Response], kind: str) -> Iterator[Score]:
-    content = prompt.content
+def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
+    content, read = prompt.content, [yes_no.read(response) for response in responses]
+    letter_by_letter = published and kind == PictureText.kind
     answers = {
-        one["id"]: response.text == _YES if kind == PictureText.kind else yes_no.is_yes(response)
-        for one, response in zip(content["questions"], responses, strict=True)
+        question["id"]: response.text == _YES if letter_by_letter else answer is True
+        for question, response, answer in zip(content["questions"], responses, read, strict=True)
     }
     counted = yes_no.with_parents(answers, question_graphs.parents(content["questions"]), cascading=False)
     for group in (ALL, prompt.category, content["prompt_length"], content["type"]):
         yield Score(ALIGNMENT, group, math.fsum(counted.values()) / len(counted))
+    yield from unread(read, responses)
 
 
 RUBRICS = (
     Rubric(
         name="oneig",
-        version=1,
+        version=2,
         description="OneIG-Bench's alignment, by category, length and type",
         source="Chang et al. 2025, arXiv:2506.07977, code github.com/OneIG-Bench/OneIG-Benchmark 41b4983",
         judge="Qwen2.5-VL-7B-Instruct",

@@ -6,7 +6,8 @@ Compared with Karine-Huang/T2I-CompBench 1b70949:
   "<phrase>?", where no is the only other answer. The published code rounds each number to four digits.
 - ``clip_score`` for non_spatial (CLIPScore_eval): the cosine of image and prompt.
 - ``mllm`` for every category (MLLM_eval/gpt4v_eval.py): a vision-language model gives scores from 0 to 100. Their mean
-  counts, and 0 where it gives none.
+  counts, and 0 where it gives none. Of the published judge only ``"score": 80,`` is read, of others all forms. An
+  answer without one score for each question is ``unread``.
 
 Left out: UniDet for spatial, 3d_spatial and numeracy, the 3-in-1 for complex, which needs it, and ShareGPT4V's chain of
 two questions. Noun phrases: see `winobench.prompts.t2i_compbench`.
@@ -16,13 +17,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from winobench.base import answer_texts
 from winobench.base.errors import InputError
 from winobench.prompts.prompt_files import Prompt
 from winobench.prompts.t2i_compbench import ATTRIBUTES, phrases
 from winobench.rubrics import yes_no
-from winobench.rubrics.base import ALL, Rubric, Score, named
+from winobench.rubrics.base import ALL, Rubric, Score, named, unread
 from winobench.runs.requests import Picture, PictureMatch, PictureOptions, PictureText, Request, Response
 
 # gpt4v_eval.py, verbatim with its blanks. It fills in {prompt} for complex only here, and asks all categories but
@@ -108,15 +110,16 @@ def _ask_phrases(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Reques
         yield PictureOptions(picture, f"{phrase}?", ("yes", "no"))
 
 
-def _score_phrases(prompt: Prompt, responses: Sequence[Response], kind: str) -> Iterator[Score]:
+def _score_phrases(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
     yield Score("blip_vqa", prompt.category, math.prod(map(yes_no.share_of_yes, responses)))
+    yield from unread([yes_no.is_read(response) or None for response in responses], responses)
 
 
 def _ask_match(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
     yield PictureMatch(picture, (prompt.text,))
 
 
-def _score_match(prompt: Prompt, responses: Sequence[Response], kind: str) -> Iterator[Score]:
+def _score_match(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
     (cosine,) = responses[0].scores
     if not -1.001 <= cosine <= 1.001:
         raise InputError(
@@ -146,22 +149,26 @@ def _questions(prompt: Prompt) -> Iterator[str]:
         yield question.format(category=prompt.category, phrase=phrase, noun=noun, adjective=adjective)
 
 
-def _score_model(prompt: Prompt, responses: Sequence[Response], kind: str) -> Iterator[Score]:
-    found = read_scores(responses[0].text)
+def _score_model(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
+    text, wanted = responses[0].text or "", len([*_questions(prompt)])
+    found = _possible(int(digits[:4]) for digits in _SCORE.findall(text))
+    if len(found) != wanted and not published:
+        others = _possible(answer_texts.scores(text))
+        found = others if len(others) == wanted else found
     yield Score("mllm", prompt.category, sum(found) / len(found) / _MOST if found else 0.0)
-    yield Score("answers_read", ALL, float(len(found) == len([*_questions(prompt)])))
+    yield from unread([len(found) == wanted or None], responses)
+    yield Score("answers_read", ALL, float(len(found) == wanted))
 
 
-def read_scores(text: str | None) -> list[int]:
-    """The scores in an answer as published. One above 100 is not a score."""
-    numbers = [int(digits[:4]) for digits in _SCORE.findall(text or "")]
+def _possible(numbers: Iterable[float]) -> list[float]:
+    """The numbers that are scores."""
     return [number for number in numbers if number <= _MOST]
 
 
 RUBRICS = (
     Rubric(
         name="blip_vqa",
-        version=1,
+        version=2,
         description="T2I-CompBench++: P(yes) of noun phrases (ours, or a file's)",
         source=f"{_PAPER}, code {_CODE}, BLIPvqa_eval",
         judge="BLIP-VQA (base)",
@@ -189,7 +196,7 @@ RUBRICS = (
     ),
     Rubric(
         name="mllm",
-        version=1,
+        version=2,
         description="T2I-CompBench++: scores by a vision-language model",
         source=f"{_PAPER}, code {_CODE}, MLLM_eval/gpt4v_eval.py",
         judge="gpt-4-vision-preview",

@@ -6,7 +6,8 @@ Compared with A113N-W3I/TIIF-Bench 3aae750 (no licence there), eval/eval_with_vl
   no are passed over. The published code takes one of three wordings at random, at temperature 1, after a system prompt.
   Here it is always the first wording, at temperature 0, without a system prompt.
 - If there are more or fewer answers than questions, the published code asks again until the numbers agree. Here the
-  image counts in no accuracy, and the group ``all`` of ``unread`` is the share of such images.
+  image counts in no accuracy, and ``unread`` is the share of such images. Of judges other than the published one,
+  lists, JSON and words between commas are read, too.
 - A judge that does not write answers each question by itself, with the likelier one of yes and no.
 - Each type and length has the share of right answers. All other rows are means of them, and the two rows ``overall``
   of nine such means. `ALL` is the published Mean_Accuracy. The published code rounds the shares to four digits first.
@@ -18,13 +19,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from winobench.base import answer_texts
 from winobench.prompts import tiif
 from winobench.prompts.prompt_files import Prompt
 from winobench.rubrics import yes_no
-from winobench.rubrics.base import ALL, Rubric, Score
+from winobench.rubrics.base import ALL, Rubric, Score, unread
 from winobench.runs.requests import Picture, PictureOptions, PictureText, Request, Response
 
-ACCURACY, UNREAD = "accuracy", "unread"
+ACCURACY = "accuracy"
 
 _WORDING = """
 You are tasked with conducting a careful examination of the provided image. Based on the content of the image, please \
@@ -90,16 +92,22 @@ def _requests(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
             yield PictureOptions(picture, yes_no.WORDING.replace("{}", question), _OPTIONS)
 
 
-def _scores(prompt: Prompt, responses: Sequence[Response], kind: str) -> Iterator[Score]:
+def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
+    found: Sequence[bool | None]
     right = [answer.strip().lower() == "yes" for answer in prompt.content["answers"]]
     if kind == PictureText.kind:
         lines = map(_ANSWER.match, (responses[0].text or "").split("\n"))
         found = [line[1].lower() == "yes" for line in lines if line]
-        yield Score(UNREAD, ALL, float(len(found) != len(right)))
-        if len(found) != len(right):
+        if not published:  # a line may hold more than an answer, and more than lines may hold answers
+            others = answer_texts.lines(responses[0].text)
+            found = found if len(others) <= len(found) == len(right) else others
+        is_read = len(found) == len(right)
+        yield from unread([is_read or None], responses)
+        if not is_read:
             return
     else:
-        found = [yes_no.is_yes(response) for response in responses]
+        found = [yes_no.read(response) for response in responses]
+        yield from unread(found, responses)
     group = f"{prompt.content['type']}-{prompt.content['length']}"
     for one, truth in zip(found, right, strict=True):
         yield Score(ACCURACY, group, float(one == truth))
@@ -108,7 +116,7 @@ def _scores(prompt: Prompt, responses: Sequence[Response], kind: str) -> Iterato
 RUBRICS = (
     Rubric(
         name="tiif",
-        version=1,
+        version=2,
         description="TIIF-Bench: accuracy of yes/no questions, by type and length",
         source="Wei et al. 2025, arXiv:2506.02161, code github.com/A113N-W3I/TIIF-Bench 3aae750",
         judge="gpt-4o",

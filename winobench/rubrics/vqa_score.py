@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from winobench.base.errors import InputError
 from winobench.prompts import genai_bench
 from winobench.prompts.prompt_files import Prompt
-from winobench.rubrics.base import ALL, Rubric, Score, named
+from winobench.rubrics import yes_no
+from winobench.rubrics.base import ALL, Rubric, Score, named, unread
 from winobench.runs.requests import Picture, PictureMatch, PictureOptions, Request, Response
 
 _QUESTION = 'Does this figure show "{}"? Please answer yes or no.'
@@ -38,7 +39,7 @@ def _requests(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
         yield PictureOptions(picture, _QUESTION.replace("{}", prompt.text), ("yes", "no"))
 
 
-def _scores(prompt: Prompt, responses: Sequence[Response], kind: str) -> Iterator[Score]:
+def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
     (found,) = responses
     value = found.scores[0] if kind == PictureMatch.kind else math.exp(found.scores[0])
     if not 0 <= value <= 1:
@@ -49,12 +50,13 @@ def _scores(prompt: Prompt, responses: Sequence[Response], kind: str) -> Iterato
     skills = genai_bench.skills_of(prompt.content)
     groups = skills if skills is not None else filter(None, [prompt.category])
     yield from (Score(_METRIC, group, value) for group in (ALL, *groups))
+    yield from unread([yes_no.is_read(found) or None], responses)
 
 
 RUBRICS = (
     Rubric(
         name="vqa_score",
-        version=1,
+        version=2,
         description="VQAScore of the prompt, by skill (GenAI-Bench) or category",
         source="Li et al. 2024, arXiv:2406.13743, Table 2, code github.com/linzhiqiu/t2v_metrics 6ecb74f",
         judge="CLIP-FlanT5-XXL",

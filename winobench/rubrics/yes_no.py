@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 
+from winobench.base import answer_texts
 from winobench.runs.requests import Response
 
 WORDING = "{} Please answer yes or no."
 """For judges that would write something else when they read the question alone."""
-
-_FIRST_WORD = re.compile(r"\W*(\w+)")
-
-
-def read(text: str | None) -> bool | None:
-    """Whether an answer begins with yes (True) or no (False). None for any other answer."""
-    found = _FIRST_WORD.match(text or "")
-    return {"yes": True, "no": False}.get(found[1].lower()) if found else None
 
 
 def with_parents(
@@ -35,14 +27,19 @@ def with_parents(
     return found
 
 
-def is_yes(response: Response) -> bool:
-    """Whether a response is yes: by its text, or as the likelier of the two options yes and no."""
-    if response.scores is not None:
-        return response.scores[0] > response.scores[1]
-    return read(response.text) is True
+def read(response: Response) -> bool | None:
+    """Whether a response is yes: by its text, or as the likelier of the options yes and no. None for neither."""
+    if response.scores is None:
+        return answer_texts.yes_no(response.text)
+    return response.scores[0] > response.scores[1] if is_read(response) else None
+
+
+def is_read(response: Response) -> bool:
+    """Whether most of what a model may answer is one of the options. True where the scores do not tell."""
+    return response.unlisted is None or math.fsum(map(math.exp, response.scores)) >= 0.5
 
 
 def share_of_yes(response: Response) -> float:
-    """P(yes) / (P(yes) + P(no)) of a response to the options yes and no, in this order."""
+    """P(yes) / (P(yes) + P(no)) of a response to the options yes and no. P(yes) where it is a share of all answers."""
     yes, no = response.scores
-    return 1 / (1 + math.exp(min(no - yes, 700)))
+    return 1 / (1 + math.exp(min(no - yes, 700))) if response.unlisted is None else math.exp(yes)

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from winobench.base import json_files, options
+from winobench.base import answer_texts, json_files, options
 from winobench.base import progress as progress_bars
 from winobench.base.errors import InputError
 from winobench.runs import responses
-from winobench.runs.requests import BLOCKED, FINISHED, Raw, Request, Responder, Response
+from winobench.runs.requests import BLOCKED, FINISHED, PictureText, Raw, Request, Responder, Response
 
 if TYPE_CHECKING:
     from winobench.base.trackers import Watch
@@ -168,6 +168,10 @@ def read(responder: Responder, request: Request, raw: Raw) -> Response:
     except (ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise ValueError(json_files.well_formed(reason)) from error
+    # Rubrics and captions read all of a text. Tasks of texts cut thoughts in their published ways.
+    if isinstance(request, PictureText) and response.text is not None:
+        answer = answer_texts.spoken(response.text)
+        response = response if answer == response.text else dataclasses.replace(response, text=answer.strip())
     texts = {name: getattr(response, name) for name in ("text", "partial") if getattr(response, name) is not None}
     changed = {name: json_files.well_formed(text) for name, text in texts.items()}
     return dataclasses.replace(response, **changed) if changed else response

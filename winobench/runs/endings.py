@@ -1,19 +1,23 @@
-"""Incomplete answers in words: how they ended, how many there are, and what helps."""
+"""Answers that are missing or incomplete, in words: how they ended, how many there are, and what helps."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from winobench.base.errors import InputError
 from winobench.runs import requests
+from winobench.runs.asking import Answers
 from winobench.runs.requests import ENDINGS, FINISHED, Request, Response
 
+API_OPTION = "--config.api.extra_body="
+"""How commands with a config take further fields of a request."""
+
 _THINK_LESS = (
-    'have the model think less, such as by --config.api.extra_body=\'{"reasoning_effort": "low"}\', or name one that'
-    " does not think"
+    'have the model think less, such as by {option}\'{{"reasoning_effort": "low"}}\', or name one that does not think'
 )
 _ANOTHER = "name another model or server"
+_AGAIN = "give the same command again, which asks only for what is missing"
 # How an incomplete answer ended -> in words, with a place for the limit's value, and what helps.
 _IN_WORDS = {
     requests.CUT_OFF: ("cut off by max_tokens{}", _THINK_LESS),
@@ -21,6 +25,7 @@ _IN_WORDS = {
     requests.FILTERED: ("held back by a filter", _ANOTHER),
     requests.TOOL_CALL: ("a tool call", _ANOTHER),
     requests.INTERRUPTED: ("interrupted", "give the same command again"),
+    requests.BLOCKED: ("blocked", _ANOTHER),
 }
 
 
@@ -38,6 +43,27 @@ def incomplete(
     """Key -> why its answer is incomplete. See `why_incomplete`."""
     found = {key: why_incomplete(wanted[key], read[key], can_be_longer=can_be_longer) for key in wanted if key in read}
     return {key: why for key, why in found.items() if why}
+
+
+def lasting(wanted: Mapping[str, Request], answers: Answers) -> dict[str, str]:
+    """Key -> why its answer is missing, of answers for which it is no use to ask the same again: `_IN_WORDS`."""
+    ended = {key: answers.read[key].ending for key in wanted if key in answers.read}
+    ended |= dict.fromkeys(answers.blocked, requests.BLOCKED)
+    return {key: ending for key, ending in ended.items() if ending not in (FINISHED, requests.INTERRUPTED)}
+
+
+def missing(counts: Mapping[str, int], *, option: str = API_OPTION) -> str:
+    """Numbers of missing answers by kind, such as ``2 blocked, 1 a tool call``, and what helps."""
+    kinds = ", ".join(f"{count:,} {_words(ending, None)}" for ending, count in counts.items())
+    return f"{kinds}: {_advice(counts, option)}"
+
+
+def again(failed: int, blocked: int) -> str:
+    """What helps where some calls have failed, of which some were blocked."""
+    if not blocked:
+        return _AGAIN
+    lasts = f"{blocked:,} {'was' if blocked == 1 else 'were'} blocked, which the same call would be again: {_ANOTHER}"
+    return lasts if blocked == failed else f"{_AGAIN}. {lasts}"
 
 
 def incomplete_lines(results: Mapping[str, Any]) -> list[str]:
@@ -58,8 +84,11 @@ def _in_words(counts: Mapping[str, int | None]) -> tuple[str, str]:
     number, total = sum(found.values()), sum(counts[ending] for ending in ENDINGS)
     kinds = ", ".join(f"{count:,} {_words(ending, counts['max_tokens'])}" for ending, count in found.items())
     share = "all" if number == total else f"{number:,} of"
-    advice = ", or ".join(dict.fromkeys(_IN_WORDS[ending][1] for ending in found))
-    return f"{share} {total:,} answers are incomplete ({kinds})", advice
+    return f"{share} {total:,} answers are incomplete ({kinds})", _advice(found, API_OPTION)
+
+
+def _advice(kinds: Iterable[str], option: str) -> str:
+    return ", or ".join(dict.fromkeys(_IN_WORDS[kind][1].format(option=option) for kind in kinds))
 
 
 def _words(ending: str, limit: int | None) -> str:

@@ -47,6 +47,18 @@ class Judgement:
     left_out: int  # images whose prompts the rubric does not fit
     num_questions: int
     models: Results
+    missing: Mapping[str, int] = dataclasses.field(default_factory=dict)  # images without an answer, by the reason
+
+    @property
+    def unread(self) -> float:
+        """The largest share of answers that could not be read, of all models."""
+        entries = [metrics["unread"]["all"] for metrics in self.models.values() if "unread" in metrics]
+        return max((entry["value"] for entry in entries), default=0.0)
+
+    @property
+    def num_missing(self) -> int:
+        """The number of images without an answer."""
+        return sum(self.missing.values())
 
     @property
     def who(self) -> str:
@@ -81,7 +93,8 @@ def read(folder: str | os.PathLike) -> Judgement:
     advice = "give the same winobench judge command again"
     value = json_files.read_object(path, advice)
     names = {field.name for field in dataclasses.fields(Judgement)}
-    whole = value.keys() == names and isinstance(value["wordings"], list)
+    value = {"missing": {}} | value  # earlier versions had no results where an answer was missing
+    whole = value.keys() == names and isinstance(value["wordings"], list) and _are_counts(value["missing"])
     if not whole or not _are_results(value["models"]):
         raise InputError(f"{path} holds {options.quote(value)}, not results of a judge: {advice}", code="damaged-file")
     return Judgement(**{**value, "wordings": tuple(value["wordings"])})
@@ -106,6 +119,10 @@ def read_all(run: Pictures) -> list[Judgement]:
             advice = "give the same winobench judge command again"
             warnings.warn(f"{path} is about other images than the run now has, and is left out: {advice}", stacklevel=2)
     return found
+
+
+def _are_counts(missing: Any) -> bool:
+    return _are(missing, lambda count: type(count) is int)
 
 
 def _are_results(models: Any) -> bool:

@@ -176,6 +176,8 @@ class Response:
     finish: str | None = None  # why a text ended: "stop" or "length"
     ending: str = FINISHED  # one of ENDINGS
     partial: str | None = None  # of an incomplete answer, for people to look at
+    # Set where the scores are shares of all that a model may answer: the share of which it is not known what it is.
+    unlisted: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)

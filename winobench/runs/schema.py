@@ -94,6 +94,7 @@ class Failed(TypedDict):
     requests: Required[int]
     questions: Required[int]  # which are left out for them
     first: Required[str]  # why the first one failed
+    blocked: NotRequired[int]  # how many of them would fail again
 
 
 class Endings(TypedDict):

@@ -139,8 +139,14 @@ def drawn_document(path: str | os.PathLike, slug: str) -> dict[str, Any]:
         "images": images,
         "accuracy": generation_accuracy(run, verdicts),
         "rubrics": [
-            {"rubric": one.rubric, "judge": one.who, "wordings": list(one.wordings), "rows": list(rows_of(one))}
-            for one in read_all(run)
+            {
+                "rubric": judgement.rubric,
+                "judge": judgement.who,
+                "wordings": list(judgement.wordings),
+                "missing": judgement.num_missing,
+                "rows": list(rows_of(judgement)),
+            }
+            for judgement in read_all(run)
         ],
     }
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from winobench.base import answer_texts
 from winobench.runs.requests import CUT_OFF, EMPTY, FILTERED, FINISHED, INTERRUPTED, TOOL_CALL
 
 ERROR = "error"
@@ -23,13 +24,6 @@ _REASONS = {
 }
 _ENDINGS = {reason: ending for ending, reasons in _REASONS.items() for reason in reasons.split()}
 
-_THOUGHTS = re.compile(r"<(think|thinking|thought)>.*?(?:</\1>|\Z)|\[THINK\].*?(?:\[/THINK\]|\Z)", re.DOTALL | re.I)
-_END_OF_THOUGHTS = re.compile(
-    r"</(?:think|thinking|thought)>|\[/THINK\]|<\|channel\|>final<\|message\|>", re.IGNORECASE
-)
-# Harmony's thoughts without an answer behind them, and the marks that end a turn.
-_OTHER_CHANNELS = re.compile(r"<\|channel\|>(?:analysis|commentary)\b.*", re.DOTALL)
-_ENDS_OF_TURNS = re.compile(r"(?:<\|(?:end|return|im_end|eot_id)\|>|</s>)\s*\Z")
 
 # The status of each name of an error (Anthropic's and OpenAI's references of errors).
 _STATUSES = {
@@ -60,17 +54,6 @@ class Error:
     status: int | None
 
 
-def spoken(text: str) -> str:
-    """A text without thoughts. Thoughts that were cut off have nothing behind them."""
-    answer = _END_OF_THOUGHTS.split(_THOUGHTS.sub(" ", text))[-1]
-    return _ENDS_OF_TURNS.sub("", _OTHER_CHANNELS.sub("", answer))
-
-
-def begins_with_thoughts(text: str) -> bool:
-    begun = text.lstrip()
-    return (_THOUGHTS.match(begun) or _OTHER_CHANNELS.match(begun)) is not None
-
-
 def ending(reason: Any, text: str, *, refused: bool = False, calls_tool: bool = False) -> str:
     """How an answer ended, one of `winobench.runs.requests.ENDINGS`."""
     word = re.sub(r"[\s-]+", "_", str("none" if reason in (None, "") else reason).strip().lower())
@@ -79,7 +62,7 @@ def ending(reason: Any, text: str, *, refused: bool = False, calls_tool: bool = 
         return named
     if calls_tool:
         return TOOL_CALL
-    if any(letter.isprintable() and not letter.isspace() for letter in spoken(text)):
+    if any(letter.isprintable() and not letter.isspace() for letter in answer_texts.spoken(text)):
         return FINISHED
     return FILTERED if refused else EMPTY
 

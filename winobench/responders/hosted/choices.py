@@ -11,8 +11,8 @@ import re
 import string
 from collections.abc import Sequence
 
+from winobench.base import answer_texts
 from winobench.base.errors import InputError
-from winobench.responders.hosted import bodies
 from winobench.runs.requests import PictureOptions
 
 CAPTION = "Describe this image in one short sentence."
@@ -93,20 +93,13 @@ def from_likely(likely: Sequence[tuple[str, float]], marks: Sequence[str]) -> tu
 
 def from_votes(texts: Sequence[str | None], marks: Sequence[str]) -> tuple[float, ...]:
     """Logarithms of the shares of votes. A text that gives no answer, such as a refusal, is a vote for none."""
-    given = [chosen(bodies.spoken(text or ""), marks) for text in texts]
+    given = [answer_texts.mark(text, marks) for text in texts]
     return tuple(_log(given.count(number) / len(given)) for number in range(len(marks)))
-
-
-def chosen(text: str, marks: Sequence[str]) -> int | None:
-    """The number of the mark that an answer begins with, with anything before or behind it. None for no mark."""
-    text = re.sub(r"^[\W_]+", "", _normal(text))
-    begun = [number for number, mark in enumerate(marks) if re.match(rf"{re.escape(_normal(mark))}(?!\w)", text)]
-    return max(begun, key=lambda number: len(marks[number]), default=None)
 
 
 def _begun(token: str, marks: Sequence[str]) -> int | None:
     """The number of the mark that a token is, or is the beginning of if no other mark begins so."""
-    number = chosen(token, marks)
+    number = answer_texts.mark(token, marks)
     if number is not None:
         return number
     text = re.sub(r"^[\W_]+", "", _normal(token))

@@ -259,11 +259,7 @@ class HostedModel:
         limit, written = getattr(request, "max_tokens", None), response.output_tokens or 0
         if response.ending == FINISHED and response.finish is None and limit is not None and written >= limit:
             response = ended(response.text, CUT_OFF, input_tokens=response.input_tokens, output_tokens=written)
-        text = response.text
-        # Rubrics and captions read all of a text. Tasks of texts cut thoughts in their published ways.
-        if isinstance(request, PictureText) and text is not None and (answer := bodies.spoken(text)) != text:
-            text = answer.strip()
-        return dataclasses.replace(response, text=self._blank(text), partial=self._blank(response.partial))
+        return dataclasses.replace(response, text=self._blank(response.text), partial=self._blank(response.partial))
 
     def _blank(self, text: str | None) -> str | None:
         return self._secret.sub(_BLANK, text) if self._secret is not None and text else text

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from winobench.base import answer_texts
 from winobench.responders.hosted import bodies, choices, images
 from winobench.responders.hosted.api import LIMITS, Api, Failure, body_text, count, ended, join, refuses
 from winobench.runs.requests import Generation, PictureOptions, PictureText, Response
@@ -142,7 +143,7 @@ class OpenAI(Api, provider="openai"):
         message = _first_choice(content)[1]
         is_answer = str(message.get("content")).startswith(found[0][0])
         has_thoughts = any(message.get(name) for name in _THOUGHTS) and not is_answer
-        if has_thoughts or bodies.begins_with_thoughts("".join(token for token, _ in found)):
+        if has_thoughts or answer_texts.begins_with_thoughts("".join(token for token, _ in found)):
             raise ValueError("the log-probabilities belong to a thought: set logprobs to False")
         return found
 
