@@ -160,7 +160,8 @@ def summarise(images: Iterable[tuple[str, Sequence[Score]]], rubric: Rubric) -> 
         if parts:
             means = [judgements.interval(part) for part in parts]
             is_share = all(0 <= mean.value <= 1 for mean in means)
-            entries[metric, row] = _as_entry(mean_of_means(means), sum(part["n"] for part in parts), is_share)
+            too_few = any(part["too_few"] for part in parts)
+            entries[metric, row] = _as_entry(mean_of_means(means), sum(part["n"] for part in parts), is_share, too_few)
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for metric, group in sorted(entries, key=lambda place: place[1] != rubrics.ALL):
         found.setdefault(metric, {})[group] = entries[metric, group]
@@ -169,15 +170,18 @@ def summarise(images: Iterable[tuple[str, Sequence[Score]]], rubric: Rubric) -> 
 
 def _entry(of_texts: Sequence[str], numbers: Sequence[float]) -> dict[str, Any]:
     """A mean, and its interval, in which all numbers about images of one text depend on each other."""
-    ends = Design(of_texts).means(np.asarray(numbers)[:, None])
+    values, design = np.asarray(numbers)[:, None], Design(of_texts)
+    is_proportion = len(set(of_texts)) > 1 and set(numbers) <= {0, 1}
+    ends = design.proportions(values) if is_proportion else design.means(values)
+    too_few = not is_proportion and bool(design.too_few(values)[0])
     is_share = min(numbers) >= 0 and max(numbers) <= 1
-    return _as_entry(Interval(*(float(end[0]) for end in ends)), len(numbers), is_share)
+    return _as_entry(Interval(*(float(end[0]) for end in ends)), len(numbers), is_share, too_few)
 
 
-def _as_entry(found: Interval, number: int, is_share: bool) -> dict[str, Any]:
+def _as_entry(found: Interval, number: int, is_share: bool, too_few: bool) -> dict[str, Any]:
     """An interval for JSON: within [0, 1] for shares, and None without one."""
     low, high = (None if math.isnan(end) else min(max(end, 0.0), 1.0) if is_share else end for end in found[1:])
-    return {"value": found.value, "low": low, "high": high, "n": number}
+    return {"value": found.value, "low": low, "high": high, "n": number, "too_few": too_few}
 
 
 def _check_folder(folder: pathlib.Path, fingerprint: Mapping[str, Any]) -> None:
