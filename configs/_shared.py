@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
-from winobench.base import options
+from winobench.base import json_files, options
+from winobench.base.errors import InputError
 from winobench.base.options import option
 from winobench.runs import settings
 
@@ -51,8 +53,28 @@ class Pipeline(Checkpoint):
     )
 
 
+def read_fields(text: str | None) -> dict[str, Any] | None:
+    """The fields in ``extra_body``. Raises InputError for a text that is not a JSON object."""
+    if text is None:
+        return None
+    body, reason = None, ""
+    try:
+        body = json_files.parse(text)
+    except json_files.NotJSON as error:
+        reason = f" ({error})"
+    if not isinstance(body, dict):
+        raise InputError(
+            f"--config.api.extra_body is {options.quote(text)}, which is not a JSON object{reason}: write one such as"
+            ' \'{"reasoning_effort": "low"}\'',
+            code="not-json",
+        )
+    return body
+
+
 @dataclasses.dataclass(frozen=True)
 class Api:
+    """The options of a hosted model, for ``--config.api`` and for ``--api`` of winobench judge."""
+
     base_url: str | None = option(
         None,
         options.text(4_096).or_none(),
@@ -72,7 +94,10 @@ class Api:
         "max_tokens, max_completion_tokens, or auto for the one that the server takes",
     )
     extra_body: str | None = option(
-        None, options.text().or_none(), 'further fields of every call as JSON, such as \'{"reasoning_effort": "low"}\''
+        None,
+        options.text().or_none(),
+        'further fields of every call as JSON, such as \'{"reasoning_effort": "low"}\'',
+        read=read_fields,
     )
     logprobs: bool | None = option(
         None,

@@ -8,7 +8,7 @@ from winobench import rubrics
 from winobench.base import options
 from winobench.base.errors import InputError
 
-from . import configuration, judged_images
+from . import configuration, judged_images, text
 
 _RUBRICS = "\n".join(f"  {name:<17} {rubric.description}" for name, rubric in rubrics.RUBRICS.items())
 
@@ -37,7 +37,10 @@ _MODEL = flags.DEFINE_string("model", None, "The judge: a name, folder, hub id, 
 _RUBRIC = flags.DEFINE_string("rubric", None, "The rubric. The first that fits the prompts by default.")
 _LABEL = flags.DEFINE_string("label", None, "What tells two judges of one name apart, in results and folders.")
 _API = flags.DEFINE_string(
-    "api", None, "Options of a hosted judge as name=value with commas, as --config.api of winobench eval has them."
+    "api",
+    None,
+    "Options of a hosted judge, those of --config.api of winobench eval: name=value with commas, such as"
+    ' votes=3,extra_body={"reasoning_effort": "low"}.',
 )
 _DETECTOR = flags.DEFINE_string("detector", None, "results.jsonl of GenEval's detector: its verdicts become RUN's.")
 _LAY_OUT = flags.DEFINE_string("lay_out", None, "A new folder for RUN's images as GenEval's detector reads them.")
@@ -67,7 +70,7 @@ def main(words: list[str]) -> None:
 
     how = {
         "label": _LABEL.value,
-        "hosted": options.settings().or_none().check("--api", _API.value),
+        "hosted": text.named_api_options(_API.value, _MODEL.value),
         "dtype": _DTYPE.value,
         "batch_size": _BATCH_SIZE.value,
         "model_parallel": _MODEL_PARALLEL.value,

@@ -24,6 +24,8 @@ LAUNCHERS |= {"understand": "understand"}
 
 # As Python writes them: no zeros in front, which would make 1,000 a list of 1 and 0.
 _WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]*(?:_[0-9]+)*)")
+# A text in double quotes, or a single letter.
+_MARKS = re.compile(r'"(?:[^"\\]|\\.)*"|.', re.DOTALL)
 _TRUE, _FALSE = ("true", "t", "1", "yes"), ("false", "f", "0", "no")
 
 
@@ -41,6 +43,33 @@ def flat(config: ml_collections.ConfigDict | dict[str, Any], prefix: str = "") -
 def split(words: str | None) -> list[str]:
     """Words with commas, each once."""
     return list(dict.fromkeys(options.comma_separated(words or "")))
+
+
+def named_values(flag: str, text: str) -> dict[str, str]:
+    """Name -> value, of ``name=value`` with commas. A comma within JSON, or before no name, is part of a value."""
+    parts, depth = [""], 0
+    for mark in _MARKS.findall(text):
+        depth = max(0, depth + (mark in "{[") - (mark in "}]"))
+        if mark == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += mark
+    values: dict[str, str] = {}
+    for part in parts:
+        name, equals, value = part.partition("=")
+        name = name.strip()
+        if not equals or not re.fullmatch(r"[A-Za-z]\w*", name):
+            if not values:
+                raise InputError(
+                    f"{flag} is {options.quote(text)}, but it must be name=value, with commas between several",
+                    code="bad-value",
+                )
+            values[next(reversed(values))] += f",{part}"
+        elif name in values:
+            raise InputError(f"{flag} has {name} twice: give it once", code="named-twice")
+        else:
+            values[name] = value.strip()
+    return values
 
 
 def set_field(config: ml_collections.ConfigDict, field: str, value: Any) -> None:

@@ -10,14 +10,14 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from winobench.base import json_files, options, registry
+from winobench.base import json_files, near_names, options, registry
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 from winobench.runs import settings
 from winobench.runs.requests import Later
 
 from . import configuration, premise_pictures
-from .overrides import split
+from .overrides import named_values, split
 
 if TYPE_CHECKING:
     import ml_collections
@@ -281,6 +281,25 @@ def _meant(word: str, data_dir: str | None) -> dict[str, str | None]:
     return {task.name: task.ready(data_dir) for task in found}
 
 
+def named_api_options(given: str | None, model: str) -> dict[str, Any] | None:
+    """The options of a hosted model from ``name=value`` with commas. Each is read as that of ``--config.api``."""
+    if given is None:
+        return None
+    if not registry.api_of(model):
+        raise InputError(f"--api has no effect on {options.quote(model)}: leave it out", code="no-effect")
+    known = configuration.load("wscplus").api
+    values = named_values("--api", given)
+    for name in values:
+        if name not in known:
+            hint = near_names.did_you_mean(name, known, f"it has {', '.join(known)}.")
+            raise InputError(f"--api has no option {options.quote(name)}: {hint}", code="unknown-field")
+    fields = {"model": model, **{f"api.{name}": value for name, value in values.items()}}
+    try:
+        return _api_options(configuration.load("wscplus", fields.items()))
+    except InputError as error:
+        raise InputError(str(error).replace("--config.api.", "--api="), code=error.code) from None
+
+
 def _api_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
     """The options of hosted models, as their class has them."""
     given = dict(config.api.items())
@@ -288,18 +307,7 @@ def _api_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
     if given["max_tokens_field"] == "auto":
         del given["max_tokens_field"]
     if text is not None:
-        body, reason = None, ""
-        try:
-            body = json_files.parse(text)
-        except json_files.NotJSON as error:
-            reason = f" ({error})"
-        if not isinstance(body, dict):
-            raise InputError(
-                '--config.api.extra_body is a JSON object such as \'{"reasoning_effort": "low"}\', not'
-                f" {text[:200]!r}{reason}.",
-                code="not-json",
-            )
-        given["extra_body"] = body
+        given["extra_body"] = json_files.parse(text)
     if price is not None:
         prices = tuple(map(float, price))
         given["prices"] = {display_name(model): prices for model in split(config.model) if ":" in model}

@@ -5,13 +5,16 @@ import re
 
 import pytest
 
+from launch import text
 from tests import launching, tiny_language_models
+from tests.expectations import raises
 from tests.generation import fakes
 from tests.responders import api_server
 from tests.rubrics.test_geneval2 import ROWS, write
 from tests.tiny_vision_language import write_vision_language
 from winobench.prompts.named_sets import read_prompts
 from winobench.prompts.prompt_files import Prompt
+from winobench.responders.hosted import HostedModel
 from winobench.runs import judgements
 from winobench.runs.image_runs import read_pictures
 
@@ -134,6 +137,64 @@ def test_unread_answers_are_said_in_the_last_line(monkeypatch, tmp_path, refused
     (found,) = judgements.read_all(run)
     assert found.unread == pytest.approx(refused / 20)
     assert found.models["a"]["score"]["all"]["value"] == pytest.approx(1 - refused / 20)
+
+
+@pytest.mark.parametrize(
+    ("given", "fields"),
+    [
+        ('extra_body={"max_tokens": 4096}', {"max_tokens": 4096}),
+        ('extra_body={"stop": ["a,b=c", "}"], "x": {"y": 1}},votes=3', {"stop": ["a,b=c", "}"], "x": {"y": 1}}),
+        ('price=0.15,0.60,extra_body={"top_p": 0.5},attempts=1', {"top_p": 0.5}),
+        ("max_tokens_field=max_completion_tokens,send_temperature=false,timeout=5,concurrency=2,extra_body={}", {}),
+        ("logprobs=none,base_url=none", {}),
+    ],
+)
+def test_a_judge_takes_what_a_config_takes(given, fields):
+    options = text.named_api_options(given, "openai:m@http://127.0.0.1:1/v1")
+    model = HostedModel("openai:m@http://127.0.0.1:1/v1", **{k: v for k, v in options.items() if v is not None})
+    assert model.fingerprint()["extra_body"] == fields
+    if "price" in given:
+        assert options["prices"] == {"m": (0.15, 0.6)}
+    if "max_tokens_field" in given:
+        chosen = {name: options[name] for name in ("max_tokens_field", "send_temperature", "timeout", "concurrency")}
+        assert chosen == {
+            "max_tokens_field": "max_completion_tokens",
+            "send_temperature": False,
+            "timeout": 5.0,
+            "concurrency": 2,
+        }
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "named"),
+    [
+        ("logprobs=maybe", "bad-value", "--api=logprobs"),
+        ("vote=3", "unknown-field", "votes"),
+        ("prices=1", "unknown-field", "price"),
+        ("seed=3", "unknown-field", "'seed'"),
+        ("attempts=many", "bad-value", "--api=attempts"),
+        ("attempts=0", "bad-value", "--api=attempts"),
+        ("votes=1.5", "bad-value", "--api=votes"),
+        ("votes=3,votes=4", "named-twice", "votes"),
+        ("timeout=nan", "bad-value", "--api=timeout"),
+        ("price=1", "bad-value", "--api=price"),
+        ("max_tokens_field=limit", "bad-value", "--api=max_tokens_field"),
+        ("extra_body={", "not-json", "--api=extra_body"),
+        ('extra_body={"a": 1', "not-json", "--api=extra_body"),
+        ("extra_body=[1]", "not-json", "--api=extra_body"),
+        ("extra_body", "bad-value", "--api"),
+        ("", "bad-value", "--api"),
+        ("=3", "bad-value", "--api"),
+    ],
+)
+def test_what_a_config_does_not_take_a_judge_does_not_take(given, code, named):
+    with raises(code, named):
+        text.named_api_options(given, "openai:m@http://127.0.0.1:1/v1")
+
+
+def test_options_of_hosted_judges_are_refused_for_others():
+    with raises("no-effect", "--api"):
+        text.named_api_options("votes=3", "qwen3-vl-8b")
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ class Server:
     headers, body). ``seconds`` is how long each answer takes; while ``holds`` is cleared, there are none, and ``held``
     counts the calls that wait. ``answered`` lists the last user turns that a whole answer was sent to; ``most`` is how
     many calls there were at a time. ``answer`` makes the text, or the whole body, from the last user turn's content.
+    ``reply`` makes status and body from all fields of a request.
     """
 
     def __init__(self, address: str):
@@ -41,6 +42,7 @@ class Server:
         self.seconds = 0.0
         self.headers: dict[str, str] = {}
         self.answer = lambda prompt: f"1; because of {prompt}"
+        self.reply = None
         self.now = self.most = self.held = 0
         self.times: list[float] = []
         self.holds = threading.Event()
@@ -147,6 +149,9 @@ def _answer(handler, server):
         server.calls.append((handler.path, headers, body))
         server.times.append(time.monotonic())
         step = server.script.pop(0) if server.script else "ok"
+    if server.reply is not None:
+        status, content = server.reply(body)
+        step = (status, {}, content)
     if not server.holds.is_set():
         with server.lock:
             server.held += 1

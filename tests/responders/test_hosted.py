@@ -175,7 +175,7 @@ def test_what_fails_for_good_is_no_answer(server, name):
     server.script += [(503, {"x-should-retry": "false"}, openai_error("gone"))]
     raws = ask(make(name, concurrency=1, attempts=3), questions(4))
     assert raws[0] == {"error": {"kind": "server", "message": "broken", "attempts": 3}}
-    assert raws[1] == {"error": {"kind": "refused", "message": "prompt is too long", "attempts": 1}}
+    assert raws[1] == {"error": {"kind": "blocked", "message": "prompt is too long", "attempts": 1}}
     assert raws[2] == {"error": {"kind": "server", "message": "gone", "attempts": 1}}
     assert "error" not in raws[3]
     assert len(server.calls) == 6
@@ -263,13 +263,114 @@ def test_a_malformed_body_is_handed_on_as_it_is(server, name, form):
 
 
 def test_an_incomplete_answer_is_asked_for_again_a_few_times(server, name):
-    server.script = ["refusal"] * 4
+    server.script = [(200, {}, openai_body("") if name.startswith("openai") else anthropic_body())] * 4
+    model, requests = make(name, concurrency=1), questions(2)
+    raws = ask(model, requests)
+    response = model.read(requests[0], raws[0])
+    assert (response.text, response.ending, response.output_tokens) == (None, "empty", 5)
+    assert [raws[index]["attempts"] for index in (0, 1)] == [3, 2]
+    assert len({headers["idempotency-key"] for _, headers, _ in server.calls}) == 5  # else a server may repeat itself
+
+
+THOUGHT = openai_body("", "length", reasoning_content="Let me look")
+THOUGHTS = {
+    "field": THOUGHT,
+    "other field": openai_body(None, "length", reasoning="Let me look"),
+    "tags": openai_body("<think>Let me look", "length"),
+    "usage": openai_body("So", "length") | {"usage": {"completion_tokens_details": {"reasoning_tokens": 15}}},
+    "nothing": openai_body("", "length"),
+    "no reason": openai_body("", None),
+}
+
+
+def thinking(tokens, cut=THOUGHT):
+    """A reply, and a list of the limits that came, for a model that needs so many tokens."""
+    limits = []
+
+    def reply(body):
+        limits.append(body["max_tokens"])
+        is_whole = limits[-1] >= tokens
+        usage = {**cut["usage"], "completion_tokens": min(tokens, limits[-1])}
+        return 200, {**(openai_body("Yes", reasoning_content="...") if is_whole else cut), "usage": usage}
+
+    return reply, limits
+
+
+def own(server, **options):
+    return make(f"openai:m@{server.address}/v1", **{"concurrency": 1, **options})
+
+
+@pytest.mark.parametrize("cut", THOUGHTS.values(), ids=THOUGHTS)
+def test_thoughts_have_room_from_the_first_answer_on_that_shows_them(server, cut):
+    server.reply, limits = thinking(900, cut)
+    model = own(server)
+    assert texts(model, questions(3)) == dict.fromkeys(range(3), "Yes")
+    assert limits == [16, 4112, 4112, 4112]
+    assert [raw["max_tokens"] for raw in ask(model, questions(1)).values()] == [4112]
+
+
+def test_what_takes_more_than_its_room_is_cut_off_after_two_calls(server):
+    server.reply, limits = thinking(9000)
+    model = own(server)
+    (raw,) = ask(model, questions(1)).values()
+    assert (model.read(question("?"), raw).ending, limits) == ("cut_off", [16, 4112])
+
+
+@pytest.mark.parametrize("order", [("thinks", "explains"), ("explains", "thinks")])
+def test_an_answer_without_thoughts_is_cut_off_at_its_own_limit_whenever_it_comes(server, order):
+    sentence = "The image shows a dog that runs. " * 30
+
+    def reply(body):
+        if body["messages"][-1]["content"] == "thinks":
+            return thinking(900)[0](body)
+        is_whole = body["max_tokens"] >= 200
+        found = openai_body(sentence if is_whole else sentence[:60], "stop" if is_whole else "length")
+        return 200, {**found, "usage": {"completion_tokens": 200 if is_whole else 16}}
+
+    server.reply = reply
+    model, requests = own(server), [question(word) for word in order]
+    raws = ask(model, requests)
+    endings = {word: model.read(requests[index], raws[index]).ending for index, word in enumerate(order)}
+    assert endings == {"thinks": "finished", "explains": "cut_off"}
+
+
+@pytest.mark.parametrize(
+    ("most", "asked", "ending"),
+    [(3000, [16, 4112, 1040, 4112, 1040], "finished"), (500, [16, 4112, 1040, 16, 4112, 1040, 16], "cut_off")],
+)
+def test_a_server_with_a_lower_limit_gets_less_room(server, most, asked, ending):
+    answer, limits = thinking(900)
+
+    def reply(body):
+        if body["max_tokens"] > most:
+            limits.append(body["max_tokens"])
+            return 400, openai_error(f"This model's maximum context length is {most} tokens.")
+        return answer(body)
+
+    server.reply = reply
+    model = own(server)
+    raws = ask(model, questions(2))
+    assert [model.read(question("?"), raws[index]).ending for index in range(2)] == [ending] * 2
+    assert limits == asked
+
+
+def test_a_limit_of_ones_own_has_no_room(server):
+    server.reply, limits = thinking(900)
+    raws = ask(own(server, extra_body={"max_completion_tokens": 300}), questions(1))
+    assert (limits, "max_tokens" in raws[0]) == ([16], False)
+    server.reply = None
+    budget = {"thinking": {"type": "enabled", "budget_tokens": 8000}}
+    ask(make(f"anthropic:m@{server.address}", extra_body=budget), questions(1))
+    assert server.calls[-1][2]["max_tokens"] == 8016
+
+
+def test_a_text_that_a_model_refuses_is_an_answer_which_is_not_asked_for_again(server, name):
+    server.script = ["refusal"]
     model, requests = make(name, concurrency=1), questions(2)
     raws = ask(model, requests)
     response = model.read(requests[0], raws[0])
     assert (response.text, response.ending, response.output_tokens) == (None, "filtered", 5)
-    assert [raws[index]["attempts"] for index in (0, 1)] == [3, 2]
-    assert len({headers["idempotency-key"] for _, headers, _ in server.calls}) == 5  # else a server may repeat itself
+    assert [raws[index]["attempts"] for index in (0, 1)] == [1, 1]
 
 
 @pytest.mark.parametrize(

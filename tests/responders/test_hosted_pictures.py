@@ -12,12 +12,12 @@ import pytest
 from PIL import Image
 
 from tests.expectations import raises
-from tests.responders.api_server import likely_body, openai_error
+from tests.responders.api_server import anthropic_error, likely_body, openai_body, openai_error
 from winobench.base import answer_texts
 from winobench.responders.hosted import HostedModel, choices, images
 from winobench.responders.hosted.providers import anthropic
 from winobench.runs import asking, responses
-from winobench.runs.requests import Picture, PictureOptions, PictureText
+from winobench.runs.requests import Picture, PictureOptions, PictureStarts, PictureText
 
 YES_OR_NO = 'Does this figure show "a dog"? Please answer yes or no.'
 
@@ -79,7 +79,81 @@ def test_a_text_only_model_ends_the_run(server, picture):
     with raises("wrong-kind-of-model"):
         list(make(server).ask([PictureText(picture)]))
     server.script = [(400, {}, openai_error("You uploaded an unsupported image."))]
-    assert dict(make(server).ask([PictureText(picture)]))[0]["error"]["kind"] == "refused"
+    assert dict(make(server).ask([PictureText(picture)]))[0]["error"]["kind"] == "blocked"
+
+
+AZURE = "The response was filtered due to the prompt triggering Azure OpenAI's content management policy."
+GEMINI = {"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": {"promptTokenCount": 9}}
+BLOCKED = {
+    "azure": (400, openai_error(AZURE, "content_filter")),
+    "azure, inside": (403, {"error": {"message": "no", "innererror": {"code": "ResponsibleAIPolicyViolation"}}}),
+    "policy": (400, openai_error("Your request was rejected.", "content_policy_violation")),
+    "moderation": (403, openai_error("Request blocked.", "moderation_blocked")),
+    "flagged": (403, {"error": {"code": 403, "message": 'Your input was flagged for "violence".'}}),
+    "guidelines": (403, {"error": "Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO"}),
+    "inspection": (400, openai_error("Input data may contain inappropriate content.", "data_inspection_failed")),
+    "risk": (400, openai_error("Content Exists Risk")),
+    "gateway": (500, openai_error("ContentPolicyViolationError: rejected", None)),
+    "of 200": (200, openai_error("Output blocked by content filtering policy")),
+    "image": (400, openai_error("Could not process image")),
+    "image, named": (400, openai_error("Invalid.", "image_parse_error")),
+    "image, 500": (500, openai_error("cannot identify image file <_io.BytesIO object>")),
+    "image, size": (413, openai_error("image exceeds 5 MB maximum: 6 MB > 5 MB")),
+    "gemini": (200, GEMINI),
+    "gemini, ended": (200, {"candidates": [{"finishReason": "PROHIBITED_CONTENT", "index": 0}]}),
+    "finish": (200, openai_body("A d", "content_filter")),
+    "two names": (200, openai_body(None, "content_filter: PROHIBITED_CONTENT")),
+    "gemini's name": (200, openai_body(None, "FinishReason.RECITATION")),
+    "refusal": (200, openai_body(None, refusal="I can't help with that.")),
+    "refusal, part": (200, openai_body([{"type": "refusal", "refusal": "I can't help."}])),
+}
+
+
+@pytest.mark.parametrize("case", BLOCKED)
+def test_what_a_filter_holds_back_is_one_failed_call(server, picture, case):
+    status, body = BLOCKED[case]
+    server.script = [(status, {}, body)] * 3
+    server.answer = lambda _: "Yes"
+    model, requests = make(server, concurrency=1, attempts=3, failures_in_a_row=2), [PictureText(picture, "?")] * 4
+    raws = dict(model.ask(requests))
+    assert [raws[index]["error"]["kind"] for index in range(3)] == ["blocked"] * 3
+    assert [raws[index]["error"]["attempts"] for index in range(3)] == [1] * 3
+    assert model.read(requests[3], raws[3]).text == "Yes"
+    assert len(server.calls) == 4
+
+
+def test_a_refusal_of_another_protocol_is_blocked(server, picture):
+    server.script = ["refusal", (400, {}, anthropic_error("Output blocked by content filtering policy"))]
+    raws = dict(make(server, "anthropic", concurrency=1).ask([PictureText(picture, "?")] * 2))
+    assert [raws[index]["error"]["kind"] for index in range(2)] == ["blocked"] * 2
+    assert len(server.calls) == 2
+
+
+def test_a_blocked_vote_blocks_the_question(server, picture, tmp_path):
+    model = make(server, votes=3, logprobs=False, concurrency=1)
+    request = PictureOptions(picture, YES_OR_NO, ("yes", "no"))
+    key = responses.key(model.fingerprint(), request)
+    server.script = ["ok", "refusal", "ok"]
+    server.answer = lambda _: "Yes"
+    found = asking.Answers()
+    with responses.ResponseStore(tmp_path / "responses") as store:
+        asking.ask(model, store, {key: request}, found, progress=False)
+    assert (set(found.failed), found.blocked, found.read.keys() & {key}) == ({key}, {key}, set())
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "code"),
+    [
+        (403, "Your account was flagged for violations of our usage policies.", "account-refused"),
+        (403, "Your organization must be verified.", "account-refused"),
+        (403, "not in your country", "account-refused"),
+        (400, "Unsupported parameter: 'temperature' is not supported by the moderation model.", "field-refused"),
+    ],
+)
+def test_what_every_call_would_meet_is_not_blocked(server, picture, status, words, code):
+    server.script = [(status, {}, openai_error(words))]
+    with raises(code):
+        list(make(server).ask([PictureText(picture, "?")]))
 
 
 def test_files_are_written_anew_only_where_they_must_be(tmp_path):
@@ -121,15 +195,20 @@ def test_log_likelihoods_of_the_first_token(server, picture):
     body = server.calls[0][2]
     assert (body["logprobs"], body["top_logprobs"], body["max_tokens"], body["temperature"]) == (True, 20, 1, 1.0)
     assert body["messages"][0]["content"][0]["text"] == YES_OR_NO
-    # What is not listed has the most that it can have; where no option is, all are alike.
-    np.testing.assert_allclose(np.exp(choices.from_likely([("Yes", math.log(0.9))], ("yes", "no"))), [0.9, 0.1])
-    first, second = choices.from_likely([("I", -0.1), ("Sorry", -3.0)], ("yes", "no"))
-    assert first == second == pytest.approx(math.log(1 - math.exp(-0.1) - math.exp(-3.0)))
+    assert response.unlisted == pytest.approx(0.15)
+    # What is not listed has nothing, and its share is the bound of the error.
+    scores, unlisted = choices.from_likely([("Yes", math.log(0.9))], ("yes", "no"))
+    np.testing.assert_allclose([*np.exp(scores), unlisted], [0.9, 1e-9, 0.1])
+    scores, unlisted = choices.from_likely([("I", math.log(0.9)), ("Sorry", math.log(0.05))], ("yes", "no"))
+    np.testing.assert_allclose([*np.exp(scores), unlisted], [1e-9, 1e-9, 0.05])
+    scores, unlisted = choices.from_likely([("\n", math.log(0.3)), ("No", math.log(0.6))], ("yes", "no"))
+    np.testing.assert_allclose([*np.exp(scores), unlisted], [1e-9, 0.6, 0.4])
     tokens = [("gre", math.log(0.6)), (" a", math.log(0.1)), ("yell", math.log(0.3)), ("x", -9999.0)]
-    np.testing.assert_allclose(np.exp(choices.from_likely(tokens, ("green", "yellow"))), [0.6, 0.3])
+    scores, unlisted = choices.from_likely(tokens, ("green", "yellow"))
+    np.testing.assert_allclose([*np.exp(scores), unlisted], [0.6, 0.3, 0.0], atol=1e-12)
     server.answer = lambda _: "Yes"
-    with pytest.raises(ValueError, match="no log-probabilities"):
-        answers(make(server), [PictureOptions(picture, YES_OR_NO, ("yes", "no"))])
+    (raw,) = dict(make(server).ask([PictureOptions(picture, YES_OR_NO, ("yes", "no"))])).values()
+    assert (raw["error"]["kind"], "logprobs=false" in raw["error"]["message"]) == ("unusable", True)
 
 
 def test_log_likelihoods_behind_what_all_options_begin_with(server, picture):
@@ -141,8 +220,164 @@ def test_log_likelihoods_behind_what_all_options_begin_with(server, picture):
     (response,) = answers(make(server), [PictureOptions(picture, NUMBERED, ("Option 1", "Option 2"))])
     np.testing.assert_allclose(np.exp(response.scores), [0.125, 0.75], rtol=1e-12)
     assert [server.calls[0][2][name] for name in ("max_tokens", "temperature")] == [8, 0.0]
-    first, second = choices.from_tokens([("The", [("The", -0.1)])], ("Option 1", "Option 2"))
-    assert first == second
+    scores, unlisted = choices.from_tokens([("The", [("The", -0.1)])], ("Option 1", "Option 2"))
+    assert (scores, unlisted) == ((choices.LEAST, choices.LEAST), 0.0)
+
+
+def asking_for_likely(model, request):
+    """The answer to one request, or the message of the failed call."""
+    (raw,) = dict(model.ask([request])).values()
+    return raw["error"]["message"] if "error" in raw else model.read(request, raw)
+
+
+FEWER = {
+    "Invalid value for 'top_logprobs': must be less than or equal to 5.": 5,
+    "Requested sample logprobs of 20, which is is greater than max allowed: 5": 5,
+    "top_logprobs: Input should be less than or equal to 5": 5,
+    "20 is greater than the maximum of 5 - 'top_logprobs'": 5,
+    "The requested logprobs value 20 exceeds the maximum of 8.": 8,
+    "`top_logprobs` must be between 0 and 5, inclusive. Got 20": 5,
+    "Only up to 5 logprobs are supported": 5,
+    "top_logprobs is only supported with a value of 1": 1,
+    "top_logprobs should be in [1, 8] for model v2.5-2024-08": 8,
+    "Value of parameter top_logprobs is too large": 5,
+    "logprobs is too large: cannot exceed 3": 3,
+    "Log probabilities: at most 2 per token": 2,
+}
+
+
+@pytest.mark.parametrize("words", FEWER)
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_server_is_asked_for_as_many_likely_tokens_as_it_gives(server, picture, words, status):
+    numbers = []
+
+    def reply(body):
+        numbers.append(body["top_logprobs"])
+        return (200, likely_body("Yes", Yes=0.9)) if numbers[-1] <= FEWER[words] else (status, openai_error(words))
+
+    server.reply = reply
+    model, request = make(server, concurrency=1), PictureOptions(picture, YES_OR_NO, ("yes", "no"))
+    raws = dict(model.ask([request] * 2))
+    assert [math.exp(model.read(request, raws[index]).scores[0]) for index in range(2)] == pytest.approx([0.9] * 2)
+    assert (numbers[0], numbers[-2:], numbers == sorted(numbers, reverse=True)) == (20, [FEWER[words]] * 2, True)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        openai_error("logprobs is not supported with this model.", "unsupported_parameter"),
+        openai_error("This model does not support logprobs"),
+        {"detail": [{"loc": ["body", "top_logprobs"], "msg": "Extra inputs are not permitted"}]},
+        {"error": {"message": "Invalid request.", "param": "logprobs"}},
+    ],
+)
+def test_a_server_without_log_probabilities_ends_the_run_with_the_remedy(server, picture, error):
+    server.script = [(400, {}, error)] * 9
+    with raises("field-refused", "--config.api.logprobs=false"):
+        list(make(server, concurrency=1).ask([PictureOptions(picture, YES_OR_NO, ("yes", "no"))] * 9))
+
+
+def place(*listed, own=None):
+    """A body with one token, as (token, log-probability, more fields)."""
+    top = [{"token": token, "logprob": value, **more} for token, value, *rest in listed for more in [dict(*rest)]]
+    body = openai_body(str(listed[0][0]).strip("\u0120\u2581 "))
+    own = {"token": own[0], "logprob": own[1]} if own else top[0]
+    body["choices"][0]["logprobs"] = {"content": [{**own, "top_logprobs": top}]}
+    return body
+
+
+def saying(text, body):
+    body["choices"][0]["message"]["content"] = text
+    return body
+
+
+LOG = {share: math.log(share) for share in (0.9, 0.8, 0.5, 0.3, 0.1)}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (place(("\u0120Yes", LOG[0.9]), ("\u0120No", LOG[0.1])), (0.9, 0.1, 0.0)),
+        (place(("\u2581yes", LOG[0.8]), ("No", LOG[0.1])), (0.8, 0.1, 0.1)),
+        (place((" Yes", LOG[0.5]), ("Yes", LOG[0.3]), ("\n", LOG[0.1])), (0.8, 0.0, 0.2)),
+        (place(("Yes", LOG[0.9], {"bytes": [32, 89, 101, 115]}), ("No", LOG[0.1], {"bytes": None})), (0.9, 0.1, 0.0)),
+        (place(("token_id:9454", LOG[0.9], {"bytes": [89, 101, 115]})), None),
+        (place(("Yes", 0.0), ("No", -9999.0)), (1.0, 0.0, 0.0)),
+        (place(("Yes", -0.0), ("No", -math.inf)), (1.0, 0.0, 0.0)),
+        (place(("Yes", 0.0005), ("No", -20.0)), (1.0, 0.0, 0.0)),
+        (place(("Yes", LOG[0.9]), ("Yes", LOG[0.9])), (0.9, 0.0, 0.1)),
+        (place(("Yes", LOG[0.9]), own=("Yes", LOG[0.9])), (0.9, 0.0, 0.1)),
+        (place(("Yes", LOG[0.8]), own=("Yes.", LOG[0.1])), None),
+        (place(("Yes", -0.05), ("No", 0.7)), None),
+        (place(("Yes", 0.9), ("No", 0.1)), None),
+        (place(("Yes", 0.0), ("No", 0.0)), None),
+        (place(("Yes", math.nan), ("No", -1.0)), None),
+        (place(("Yes", "-0.1"), ("No", "-3.0")), None),
+        (place(("Yes", None), ("No", -3.0)), None),
+        (place(("Yes", True), ("No", -3.0)), None),
+        (place(("token_id:9454", -0.1), ("token_id:2753", -3.0)), None),
+        (place((9454, -0.1), (2753, -3.0)), None),
+        (saying("Yes", place(("9454", -0.1), ("2753", -3.0))), None),
+        (openai_body("Yes"), None),
+    ],
+)  # fmt: skip
+def test_log_probabilities_are_read_rightly_or_refused_with_the_remedy(server, picture, body, expected):
+    server.reply = lambda _: (200, body)
+    found = asking_for_likely(make(server), PictureOptions(picture, YES_OR_NO, ("yes", "no")))
+    if expected is None:
+        assert "logprobs=false" in found
+    else:
+        np.testing.assert_allclose([*np.exp(found.scores), found.unlisted], expected, atol=1e-3)
+
+
+def test_one_likely_token_alone_is_enough(server, picture):
+    body = likely_body("Yes", Yes=0.9)
+    body["choices"][0]["logprobs"]["content"][0]["top_logprobs"] = []
+    server.reply = lambda _: (200, body)
+    found = asking_for_likely(make(server), PictureOptions(picture, YES_OR_NO, ("yes", "no")))
+    np.testing.assert_allclose([*np.exp(found.scores), found.unlisted], [0.9, 0.0, 0.1], atol=1e-8)
+
+
+def test_many_unusable_answers_in_a_row_end_the_run(server, picture):
+    server.answer = lambda _: "Yes"
+    with raises("all-calls-failed", "--config.api.logprobs=false"):
+        requests = [PictureOptions(picture, YES_OR_NO, ("yes", "no"))] * 9
+        list(make(server, concurrency=1, failures_in_a_row=3).ask(requests))
+    assert len(server.calls) == 3
+
+
+TWO, TEN = ("two", "Two", " two", " Two", "2", " 2"), ("ten", "Ten", " ten", " Ten", "10", " 10")
+
+
+@pytest.mark.parametrize(
+    ("starts", "likely", "expected"),
+    [
+        (TWO, {"2": 0.9, "two": 0.05, " Two": 0.01, "3": 0.03}, (0.96, 0.01)),
+        (TWO, {"tw": 0.5, "t": 0.2, "TWO": 0.1, "20": 0.1}, (0.5, 0.1)),
+        (TWO, {"I": 0.9, "Sorry": 0.1}, (0.0, 0.0)),
+        (TEN, {"10": 0.9, "1": 0.05}, (0.9, 0.1)),
+        (TEN, {"2": 0.6, "1": 0.4}, (0.0, 0.4)),
+        (TEN, {"1": 0.9, "2": 0.1}, (0.72, 0.0)),
+    ],
+)
+def test_how_an_answer_starts(server, picture, starts, likely, expected):
+    body = likely_body(next(iter(likely)), **likely)
+    if "1" in likely and next(iter(likely)) == "1":
+        second = {"token": "0", "logprob": math.log(0.8)}
+        body["choices"][0]["logprobs"]["content"].append({**second, "top_logprobs": [second]})
+        body["choices"][0]["message"]["content"] = "10"
+    server.reply = lambda _: (200, body)
+    request = PictureStarts(picture, "How many dogs? Answer in one word.", starts)
+    found = asking_for_likely(make(server), request)
+    np.testing.assert_allclose([math.exp(found.scores[0]), found.unlisted], expected, atol=1e-8)
+    sent = server.calls[0][2]
+    assert (sent["max_tokens"], sent["messages"][0]["content"][0]["text"]) == (1 + (starts == TEN), request.question)
+
+
+def test_only_log_probabilities_tell_how_an_answer_starts(server, picture):
+    assert "picture_starts" in make(server).kinds
+    assert "picture_starts" not in make(server, logprobs=False).kinds
+    assert "picture_starts" not in make(server, "anthropic").kinds
 
 
 @pytest.mark.parametrize(

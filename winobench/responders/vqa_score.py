@@ -28,11 +28,11 @@ from winobench.data import images as image_files
 from winobench.data import question_texts
 from winobench.responders import hosted
 from winobench.runs import asking, endings, records, responses
-from winobench.runs.requests import Picture, PictureOptions, Request, Responder
+from winobench.runs.requests import Picture, PictureOptions, Request, Responder, Response
 from winobench.scorers import common
 
 # Raised whenever a score that is computed here could change.
-SCORING_VERSION = 1
+SCORING_VERSION = 2
 
 QUESTION = 'Does this figure show "{}"? Please answer yes or no.'
 SCORES = ("probability", "log_odds")
@@ -210,7 +210,7 @@ class HostedVQAScore:
                 failed |= answers.failed
                 blocked |= answers.blocked
                 rows = [row for row, key in enumerate(keys) if key not in failed]
-                scores = [self._score_of(answers.read[keys[row]].scores, asked[part[row][1]][2]) for row in rows]
+                scores = [self._score_of(answers.read[keys[row]], asked[part[row][1]][2]) for row in rows]
                 if rows:
                     yield start + np.asarray(rows), np.asarray(scores, np.float32)
         if failed:
@@ -230,9 +230,14 @@ class HostedVQAScore:
         answers.failed |= endings.incomplete(wanted, answers.read)
         return answers
 
-    def _score_of(self, scores: Sequence[float], own: int) -> float:
+    def _score_of(self, response: Response, own: int) -> float:
         if self.kind == "probability":
-            return math.exp(scores[own])
+            return math.exp(response.scores[own])
+        scores = [*response.scores]
+        if response.unlisted:  # an answer that is not listed has at most this, and no more than one that is listed
+            listed = [score for score in scores if score > hosted.choices.LEAST]
+            most = max(min([math.log(response.unlisted), *listed]), hosted.choices.LEAST)
+            scores = [max(score, most) for score in scores]
         return scores[own] - max(score for number, score in enumerate(scores) if number != own)
 
     def _picture(self, image: Any) -> Picture:

@@ -67,7 +67,8 @@ def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published:
     for skill, value in zip(skills, found, strict=True):
         yield Score(AM, skill, value)
     yield Score(GM, prompt.category, geometric)
-    yield from unread([yes_no.is_read(response) or None for response in responses], responses)
+    if kind == PictureOptions.kind:
+        yield from unread([yes_no.is_read(response) or None for response in responses], responses)
 
 
 RUBRICS = (

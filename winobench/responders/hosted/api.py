@@ -9,13 +9,26 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from winobench.base import json_files, options
+from winobench.base import answer_texts, json_files, options
 from winobench.base.errors import InputError
-from winobench.responders.hosted import bodies, bounded
+from winobench.responders.hosted import bodies, bounded, choices
 from winobench.responders.hosted.waits import requested_wait
-from winobench.runs.requests import CUT_OFF, EMPTY, FINISHED, Generation, PictureOptions, PictureText, Response
+from winobench.runs.requests import (
+    BLOCKED,
+    CUT_OFF,
+    EMPTY,
+    FILTERED,
+    FINISHED,
+    Generation,
+    PictureOptions,
+    PictureStarts,
+    PictureText,
+    Response,
+)
 
 _RETRIED = (408, 409, 429)
+# A request that one of these refuses would be refused again.
+_OF_REQUEST = (400, 413, 415, 422, 451)
 _NO_CREDIT = {"insufficient_quota", "billing_hard_limit_reached", "billing_error"}
 _SECONDS_TO_CONNECT = 20.0
 LARGEST_ANSWER = 4 * 2**20
@@ -35,20 +48,25 @@ _NOT_TAKEN = re.compile(
     r"|unrecogni[sz]ed|(?:unknown|invalid|unexpected) (?:request )?(?:parameter|field|argument|name|key|property)",
     re.IGNORECASE,
 )
+WITHOUT_LOGPROBS = "set logprobs to False (--config.api.logprobs=false, or --api=logprobs=false of winobench judge)"
 # Advice on a field that is not taken.
 _ADVICE = {
     "temperature": "set send_temperature to False (--config.api.send_temperature=false)",
-    "logprobs": "set logprobs to False (--config.api.logprobs=false)",
-    "top_logprobs": "set logprobs to False (--config.api.logprobs=false)",
+    "logprobs": WITHOUT_LOGPROBS,
+    "top_logprobs": WITHOUT_LOGPROBS,
 }
 # The names that OpenAI's protocol has for the limit of tokens.
 LIMITS = ("max_tokens", "max_completion_tokens")
+ROOM = 4096
+"""Tokens that a model which thinks may write on top of a request's limit, which is for the answer alone."""
 APIS: dict[str, type[Api]] = {}
 """Provider, as models' names begin with it -> its class. The only list of providers: classes enter themselves."""
 
 INCOMPLETE = "incomplete"
 """The kind of failure of a call that brought an answer which is not whole."""
 
+# Servers' words for a limit of tokens that is above their own.
+_TOO_LONG = re.compile(r"max_(?:completion_)?tokens|context|too (?:large|long|many)", re.IGNORECASE)
 # No call has so many. More is a mistake, which must not end in the costs.
 _MOST_TOKENS = 10**9
 
@@ -92,6 +110,7 @@ class Api(abc.ABC):
     options: frozenset[str] = frozenset()
     own_limit = "max_tokens"
     may_adapt = True  # whether `adapt` may choose another field
+    thinks = False  # whether an answer has shown thoughts, so that calls get room for them
 
     def __init_subclass__(cls, provider: str, **options: Any):
         super().__init_subclass__(**options)
@@ -109,6 +128,12 @@ class Api(abc.ABC):
             ) from error
         self.timeout = timeout
         self._model, self._settings = model, settings
+        extra = settings["extra_body"]
+        thinking = extra.get("thinking")
+        budget = count(thinking.get("budget_tokens")) if isinstance(thinking, dict) else None
+        # The server takes no limit below the budget.
+        self.thinks = budget is not None
+        self.room = 0 if any(name in extra for name in LIMITS) else max(ROOM, budget or 0)
         self._url, self._key = url, key
         try:
             self.open()
@@ -133,20 +158,43 @@ class Api(abc.ABC):
 
     @classmethod
     def tells_likelihoods(cls, model: str) -> bool:
-        """Whether a model's answers come with log-probabilities. Only then ``body`` gets `PictureOptions`."""
+        """Whether answers come with log-probabilities. Only then ``body`` gets `PictureOptions` and `PictureStarts`."""
         return False
 
     @abc.abstractmethod
-    def body(self, request: Generation | PictureText | PictureOptions) -> dict[str, Any]:
+    def body(self, request: Generation | PictureText | PictureOptions | PictureStarts) -> dict[str, Any]:
         """The fields of a request. An image's file is read."""
 
-    def adapted(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The fields in this server's form."""
-        return body
+    def adapted(self, body: dict[str, Any], room: int = 0) -> dict[str, Any]:
+        """The fields in this server's form, with room for thoughts."""
+        if not self.thinks or "logprobs" in body:
+            return body
+        return {name: value + room if name in LIMITS else value for name, value in body.items()}
 
     def adapt(self, sent: dict[str, Any], failure: Failure) -> bool:
         """Whether the call that failed is to be sent again as `adapted` makes it from now on."""
         return False
+
+    def needs_room(self, body: Mapping[str, Any], sent: Mapping[str, Any], room: int, text: str) -> bool:
+        """Whether thoughts have taken the tokens of an answer that has had less room than this. It is remembered."""
+        if limit(sent) - limit(body) >= room or "logprobs" in sent:
+            return False
+        try:
+            content = json_files.parse(text, foreign=True)
+            response = cut_at(self.parse(content), limit(sent))
+        except (ValueError, AttributeError):
+            return False
+        written = response.output_tokens
+        at_limit = response.ending == EMPTY and (written is None or written >= limit(sent))
+        needs = (response.ending == CUT_OFF or at_limit) and self.shows_thoughts(content, response)
+        self.thinks |= needs
+        return needs
+
+    def shows_thoughts(self, content: dict[str, Any], response: Response) -> bool:
+        """Whether an answer has thoughts, or has taken more tokens than its text can have."""
+        text = response.text or response.partial or ""
+        is_text = bool(text.strip()) and answer_texts.spoken(text) == text
+        return not is_text or (response.output_tokens or 0) > len(text)
 
     def advice(self, field: str) -> str:
         """Advice on a field that the server refuses in every call."""
@@ -162,8 +210,8 @@ class Api(abc.ABC):
         """Reads the body of an answer."""
 
     @staticmethod
-    def likely_tokens(content: dict[str, Any]) -> list[tuple[str, list[tuple[str, float]]]]:
-        """The tokens of an answer to `PictureOptions`, each with the likeliest ones and their log-probabilities."""
+    def likely_tokens(content: dict[str, Any]) -> list[choices.Place]:
+        """The tokens of an answer whose log-probabilities were requested. Raises ValueError for odd ones."""
         raise ValueError("the protocol tells no log-probabilities")
 
     def failure(self, error: Exception, sent: Mapping[str, Any]) -> Failure:
@@ -199,11 +247,23 @@ class Api(abc.ABC):
             content = json_files.parse(text, foreign=True)
             if (error := bodies.error(content)) is not None:
                 return self._refusal(error.status, one_line(error.message), error.codes, headers, sent)
-            ending = self.parse(content).ending
+            if (reason := bodies.withheld(content)) is not None:
+                return Failure(BLOCKED, f"held back by a filter ({one_line(reason)})", status=200)
+            response = self.parse(content)
         except (ValueError, AttributeError):  # `read` reports the fault
             return None
-        # At the limit, the next attempt would end there, too. Log-probabilities may come with a token of white space.
-        if ending in (FINISHED, CUT_OFF) or (ending == EMPTY and sent.get("logprobs")):
+        ending = response.ending
+        # Tasks of texts count a refusal as a wrong answer. A judge that refuses says nothing about an image.
+        if ending == FILTERED and _shows_image(sent):
+            words = f": {one_line(response.partial)}" if response.partial else ""
+            return Failure(BLOCKED, f"held back by a filter, or refused{words}", status=200)
+        if sent.get("logprobs") and ending in (FINISHED, CUT_OFF, EMPTY):
+            try:
+                self.likely_tokens(content)
+            except ValueError as error:
+                return Failure("unusable", f"{error}: {WITHOUT_LOGPROBS}", status=200)
+        # The next attempt would end so, too. Log-probabilities may come with a token of white space.
+        if ending in (FINISHED, CUT_OFF, FILTERED) or (ending == EMPTY and sent.get("logprobs")):
             return None
         return Failure(INCOMPLETE, ending, status=200, passing=True)
 
@@ -219,12 +279,17 @@ class Api(abc.ABC):
         if status == 401:  # the server's words quote the key, or the part of it that it does not hide
             message = "the key is not accepted"
         known = {"message": message, "status": status, "codes": tuple(codes), "request_id": request_id(headers)}
+        is_held_back = bodies.is_held_back(message, codes)
+        if is_held_back and (status in (None, 403) or status >= 500):
+            return Failure(BLOCKED, **known)
         if status is None:
             return Failure("server", passing=True, wait=requested_wait(headers, 0), **known)
         if (fatal := self._fatal(status, message, codes, sent)) is not None:
             return Failure("refused", fatal=fatal, **known)
         passing = (status in _RETRIED or status >= 500) and headers.get("x-should-retry") != "false"
         kind = "rate limit" if status == 429 else "server" if status >= 500 or passing else "refused"
+        if status in _OF_REQUEST and not passing:
+            kind = BLOCKED
         return Failure(kind, passing=passing, wait=requested_wait(headers, status), **known)
 
     def _fatal(self, status: int, message: str, codes: Sequence[str], sent: Mapping[str, Any]) -> InputError | None:
@@ -251,8 +316,10 @@ class Api(abc.ABC):
             return InputError(
                 f"the account has no credit left {said}: see to that and give the same command again.", code="no-credit"
             )
+        if not refused and fields and sent.get("top_logprobs") == 1 and speaks_of_logprobs(message, codes):
+            refused = ["top_logprobs"]
         if refused:
-            field = min(refused, key=message.index)
+            field = min(refused, key=message.find)
             return InputError(
                 f"the model refuses the field {field} {said}: {self.advice(field)}.", code="field-refused"
             )
@@ -261,6 +328,10 @@ class Api(abc.ABC):
                 f"the model takes no images {said}: name a vision-language model.", code="wrong-kind-of-model"
             )
         return None
+
+
+def _shows_image(sent: Mapping[str, Any]) -> bool:
+    return isinstance(sent["messages"][-1]["content"], list)
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:
@@ -272,6 +343,28 @@ def refuses(field: str, message: str, codes: Sequence[str]) -> bool:
     if not re.search(rf"\b{field}\b", message):
         return False
     return bool({"unsupported_parameter", "unsupported_value"} & set(codes) or _NOT_TAKEN.search(message))
+
+
+def speaks_of_logprobs(message: str, codes: Sequence[str]) -> bool:
+    return re.search("log.?prob", " ".join((message, *codes)), re.IGNORECASE) is not None
+
+
+def limit(body: Mapping[str, Any]) -> int:
+    """The limit of tokens in a request's fields."""
+    return next(body[name] for name in LIMITS if name in body)
+
+
+def is_too_long(failure: Failure) -> bool:
+    """Whether a server may take the request with a lower limit of tokens."""
+    return failure.status in (400, 422) and _TOO_LONG.search(failure.message) is not None
+
+
+def cut_at(response: Response, limit: int | None) -> Response:
+    """An answer, which is cut off where it has all tokens of its limit and the server does not say how it ended."""
+    written = response.output_tokens or 0
+    if response.ending != FINISHED or response.finish is not None or limit is None or written < limit:
+        return response
+    return ended(response.text, CUT_OFF, input_tokens=response.input_tokens, output_tokens=written)
 
 
 def ended(text: str, ending: str, *, is_told: bool = True, **tokens: int | None) -> Response:

@@ -18,12 +18,29 @@ ERROR = "error"
 _REASONS = {
     FINISHED: "stop end_turn stop_sequence eos eos_token eos_found complete completed finished null none",
     CUT_OFF: "length max_tokens max_output_tokens model_length model_context_window_exceeded context_length_exceeded",
-    FILTERED: "content_filter content_filtered refusal safety image_safety recitation blocklist prohibited_content spii"
-    " sensitive guardrail_intervened error_toxic",
+    FILTERED: "content_filter content_filtered content_policy content_policy_violation refusal safety image_safety"
+    " recitation image_recitation blocklist blocked prohibited_content image_prohibited_content spii sensitive"
+    " moderation moderation_blocked guardrail_intervened error_toxic",
     TOOL_CALL: "tool_calls tool_call tool_use function_call malformed_function_call unexpected_tool_call",
 }
 _ENDINGS = {reason: ending for ending, reasons in _REASONS.items() for reason in reasons.split()}
 
+# Servers' names and words for a question, an answer or an image that they hold back. Complaints about an account or a
+# field sound different.
+_HELD_BACK = re.compile(
+    r"content.{0,3}(?:filter|polic|moderation|management|violat|risk|exists.risk)|responsible.{0,2}ai|moderation"
+    r"|data.?inspection|guardrail|prohibited.content|block.?reason|blocklist|recitation|nsfw|unsafe|inappropriate"
+    r"|\bsafety\b(?!.?(?:identifier|settings?))|sensitive (?:content|word|information|material)|high risk"
+    r"|flagged (?:as|for)|violat.{0,80}(?:polic|guideline|terms|rules)|(?:usage|acceptable use) (?:polic|guideline)",
+    re.IGNORECASE | re.DOTALL,
+)
+_OF_ACCOUNT = re.compile(r"\b(?:account|organi[sz]ation|subscription|api.?key|billing|suspended|deactivated)\b", re.I)
+_BAD_IMAGE = re.compile(
+    r"cannot identify image|image file is truncated|broken data stream|image_parse_error|could not process image"
+    r"|(?:invalid|corrupt\w*|broken|empty|unsupported).{0,3}image"
+    r"|(?:failed|unable|not able) to (?:decode|load|open|parse|process|read) (?:\w+ ){0,2}image",
+    re.IGNORECASE,
+)
 
 # The status of each name of an error (Anthropic's and OpenAI's references of errors).
 _STATUSES = {
@@ -45,6 +62,10 @@ _STATUSES = {
 }
 
 
+# The fields of an error that hold a name or a number.
+_CODES = ("code", "type", "status_code", "status", "error_code", "param")
+
+
 @dataclasses.dataclass(frozen=True)
 class Error:
     """An error in a body: the server's words, its names and numbers, and the status that they mean, or None."""
@@ -56,8 +77,10 @@ class Error:
 
 def ending(reason: Any, text: str, *, refused: bool = False, calls_tool: bool = False) -> str:
     """How an answer ended, one of `winobench.runs.requests.ENDINGS`."""
-    word = re.sub(r"[\s-]+", "_", str("none" if reason in (None, "") else reason).strip().lower())
-    named = _ENDINGS.get(word, INTERRUPTED)
+    # Some servers write two names, such as ``content_filter: SAFETY`` or ``FinishReason.SAFETY``.
+    words = re.split(r"[^a-z0-9]*[:./][^a-z0-9]*", str("none" if reason in (None, "") else reason).strip().lower())
+    known = [_ENDINGS.get(re.sub(r"[\s-]+", "_", word)) for word in words]
+    named = next(filter(None, known), INTERRUPTED)
     if named != FINISHED:
         return named
     if calls_tool:
@@ -74,9 +97,29 @@ def error(content: Any) -> Error | None:
         return None
     if not isinstance(found, dict):
         return Error(found if isinstance(found, str) else json.dumps(content), (), None)
-    names = ("code", "type", "status_code", "status", "error_code")
-    codes = tuple(str(found[name])[:100] for name in names if found.get(name) is not None)
+    # Azure names the fault inside.
+    inner = next((found[name] for name in ("innererror", "inner_error") if isinstance(found.get(name), dict)), {})
+    codes = tuple(str(part[name])[:100] for part in (found, inner) for name in _CODES if part.get(name) is not None)
     return Error(_words(found), codes, _status(codes))
+
+
+def is_held_back(message: str, codes: Sequence[str]) -> bool:
+    """Whether an error's words speak of a filter, or of an image that cannot be read."""
+    words = " ".join((message, *codes))
+    return bool((_HELD_BACK.search(words) and not _OF_ACCOUNT.search(message)) or _BAD_IMAGE.search(words))
+
+
+def withheld(content: Any) -> str | None:
+    """Why a body in Gemini's own form, which gateways pass on, holds no answer. None for another body."""
+    if not isinstance(content, dict) or content.get("choices"):
+        return None
+    prompt = content.get("promptFeedback") or content.get("prompt_feedback")
+    candidates = content.get("candidates")
+    answer = candidates[0] if isinstance(candidates, list) and candidates else None
+    if isinstance(prompt, dict) and (reason := prompt.get("blockReason") or prompt.get("block_reason")):
+        return str(reason)
+    reason = (answer.get("finishReason") or answer.get("finish_reason")) if isinstance(answer, dict) else None
+    return str(reason) if ending(reason, "x") == FILTERED else None
 
 
 def _found(content: Any) -> Any:

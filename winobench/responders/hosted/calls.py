@@ -21,24 +21,26 @@ from absl import logging
 
 from winobench.base import files
 from winobench.base.errors import InputError
-from winobench.responders.hosted import waits
-from winobench.responders.hosted.api import INCOMPLETE, Api, Failure, request_id
+from winobench.responders.hosted import api, waits
+from winobench.responders.hosted.api import INCOMPLETE, Failure, request_id
 from winobench.runs.requests import Raw, Request
 
 _LONGEST_BACKOFF = 60.0
 _SECONDS_WORTH_A_WARNING = 10.0
 # An incomplete answer is requested again, but not for ever, as each may be billed.
 _MOST_INCOMPLETE = 3
+_LEAST_ROOM = 1024  # tokens for thoughts. A server that takes fewer gets the request's own limit
 _SECONDS_TO_CLOSE = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """Of a call. Empty for one that was not made because the run ends. ``error`` ends the run, also with an answer."""
+    """Of a call. Empty for one that was not made because the run ends. ``error`` ends the run, also with an answer.
+    ``in_row``: many such failures in a row end it, too."""
 
     raw: Raw | None = None
     error: BaseException | None = None
-    passing: bool = False
+    in_row: bool = False
 
 
 Results = queue.SimpleQueue[tuple[int, Outcome] | None]
@@ -76,6 +78,7 @@ class _Attempt:
 
     body: dict[str, Any]
     number: int
+    limit: int
     answer: tuple[int, str, Mapping[str, str]] | None = None
     failure: Failure | None = None
     started: float = dataclasses.field(default_factory=time.monotonic)
@@ -88,7 +91,7 @@ class Caller:
     def __init__(
         self,
         name: str,
-        api: Api,
+        provider: api.Api,
         blank: Callable[[str | None], str | None],
         *,
         attempts: int,
@@ -97,7 +100,7 @@ class Caller:
         log: str | os.PathLike | None,
     ):
         self.log = log
-        self._name, self._api, self._blank = name, api, blank
+        self._name, self._api, self._blank = name, provider, blank
         self._attempts, self._first_wait, self._longest_wait = attempts, first_wait, longest_wait
         self._free_at = 0.0  # no call is sent before this moment
 
@@ -135,9 +138,11 @@ class Caller:
         raise AssertionError("attempts is at least 1")
 
     async def _attempt(self, client: Any, body: dict[str, Any], call_id: str, number: int) -> _Attempt:
-        """Sends a call, and sends it again where the server takes another field."""
+        """Sends a call, and sends it again where the server takes another form, or thoughts leave no room."""
+        room = self._api.room
         while True:
-            sent, attempt = self._api.adapted(body), _Attempt(body, number)
+            sent = self._api.adapted(body, room)
+            attempt = _Attempt(body, number, api.limit(sent))
             try:
                 async with asyncio.timeout(self._api.timeout):
                     attempt.answer = await self._api.send(client, sent, call_id)
@@ -147,16 +152,22 @@ class Caller:
             else:
                 attempt.failure = self._api.unanswered(sent, *attempt.answer[1:])
             attempt.seconds = time.monotonic() - attempt.started
-            if attempt.failure is None or not self._api.adapt(sent, attempt.failure):
+            if attempt.failure is not None and self._api.adapt(sent, attempt.failure):
+                pass
+            elif attempt.failure is not None and attempt.limit > api.limit(body) and api.is_too_long(attempt.failure):
+                room = room // 4 if room > _LEAST_ROOM else 0
+            elif attempt.answer is None or not self._api.needs_room(body, sent, room, attempt.answer[1]):
                 return attempt
             outcome = self._write(attempt, 0.0)
-            logging.info("%s: %s, sending it again with the other field", self._name, outcome)
+            logging.info("%s: %s, sending it again in another form", self._name, outcome)
             call_id = f"{call_id}-other"  # another content under the same name might be refused
 
     def _answered(self, attempt: _Attempt) -> Outcome:
         status, text, headers = attempt.answer
         raw = {"body": self._blank(text), "status": status, "request_id": self._blank(request_id(headers))}
         raw |= {"attempts": attempt.number, "seconds": round(attempt.seconds, 3)}
+        if attempt.limit > api.limit(attempt.body):
+            raw["max_tokens"] = attempt.limit
         try:
             self._write(attempt, None)
         except InputError as error:  # the answer is paid for
@@ -183,7 +194,7 @@ class Caller:
             return Outcome(error=InputError(f"{self._name}: {words}", code="rate-limited"))
         if wait is None:
             error = {"kind": failure.kind, "message": message, "attempts": attempt.number}
-            return Outcome(raw={"error": error}, passing=failure.passing)
+            return Outcome(raw={"error": error}, in_row=failure.passing or failure.kind == "unusable")
         if failure.kind == "rate limit":
             self._pause(asked)  # the others would meet the same
         return wait

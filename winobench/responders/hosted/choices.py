@@ -1,6 +1,7 @@
 """Questions with answers to choose from, for a model that writes, and which one it has chosen.
 
-Log-likelihoods come from the most likely first tokens, or are logarithms of shares of votes at temperature 1.
+Log-probabilities come from the most likely first tokens, or are logarithms of shares of votes at temperature 1. They
+are shares of all that the model may answer, so that a refusal leaves nothing for the options.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from winobench.runs.requests import PictureOptions
 CAPTION = "Describe this image in one short sentence."
 """The question in place of an empty one."""
 
-# Log-likelihood of what no vote was for, or is known to be less likely than anything: a finite number, near -20.7.
-_LEAST = math.log(1e-9)
+LEAST = math.log(1e-9)
+"""Log-probability of an answer that no vote was for, or that no listed token begins."""
+Place = tuple[str, Sequence[tuple[str, float]]]
+"""A token of an answer, and the likeliest ones in its place with their log-probabilities."""
 
 
 def put(request: PictureOptions) -> tuple[str, tuple[str, ...]]:
@@ -63,32 +66,54 @@ def beginning(marks: Sequence[str]) -> str:
     return "".join(letters[0] for letters in alike)
 
 
-def from_tokens(tokens: Sequence[tuple[str, Sequence[tuple[str, float]]]], marks: Sequence[str]) -> tuple[float, ...]:
-    """Log-likelihoods of answers: `from_likely` of the first token that follows the marks' common beginning."""
+def from_tokens(tokens: Sequence[Place], marks: Sequence[str]) -> tuple[tuple[float, ...], float]:
+    """Log-probabilities of answers: `from_likely` of the first token that follows the marks' common beginning."""
     written = ""
     for token, likely in tokens:
         here = [(written + other, value) for other, value in likely]
         if not beginning(marks) or any(_begun(text, marks) is not None for text, _ in here):
             return from_likely(here, marks)
         written += token
-    return (_LEAST,) * len(marks)
+    return (LEAST,) * len(marks), 0.0
 
 
-def from_likely(likely: Sequence[tuple[str, float]], marks: Sequence[str]) -> tuple[float, ...]:
-    """Log-likelihoods of answers, from the most likely tokens.
+def from_likely(likely: Sequence[tuple[str, float]], marks: Sequence[str]) -> tuple[tuple[float, ...], float]:
+    """Log-probabilities of answers among all, and the share of which it is not known what it is.
 
-    The probabilities of all tokens that begin one answer alone are added up. An answer that none begins gets the most
-    that it can have: the least listed probability, or what all of them leave, whichever is less.
+    The probabilities of all tokens that begin one answer alone are added up. Nothing is known of tokens that are not
+    listed, nor of what follows signs and white space.
     """
-    listed = [(token, min(0.0, value)) for token, value in likely if value > -1000]  # -9999 means "less likely"
-    found = [0.0] * len(marks)
-    for token, value in listed:
+    listed = [(token, math.exp(min(0.0, value))) for token, value in likely]
+    found, unknown = [0.0] * len(marks), max(0.0, 1.0 - math.fsum(share for _, share in listed))
+    for token, share in listed:
         number = _begun(token, marks)
         if number is not None:
-            found[number] += math.exp(value)
-    left = max(1.0 - sum(math.exp(value) for _, value in listed), 0.0)
-    most = min([left, *(math.exp(value) for _, value in listed)])
-    return tuple(_log(min(share, 1.0) or most) for share in found)
+            found[number] += share
+        elif not re.search(r"\w", token):
+            unknown += share
+    return tuple(_log(min(share, 1.0)) for share in found), min(unknown, 1.0)
+
+
+def from_starts(tokens: Sequence[Place], starts: Sequence[str]) -> tuple[float, float]:
+    """Log-probability that an answer starts like a spelling, and the share of which it is not known what it is.
+
+    A token counts that is a spelling, or the beginning of a word. A tokenizer may cut 10 into digits.
+    """
+    spelled = {start.strip() for start in starts}
+    found, unknown = 0.0, 1.0
+    (first, likely), *others = tokens
+    listed = [(token.strip(), math.exp(min(0.0, value))) for token, value in likely]
+    for token, share in listed:
+        begins = len(token) > 1 and token.isalpha() and any(word.startswith(token) for word in spelled)
+        more = [word[len(token) :] for word in spelled if token.isdigit() and word != token and word.startswith(token)]
+        if token in spelled or begins:
+            found += share
+        elif more and first.strip() == token and others:
+            found += share * math.fsum(math.exp(value) for digit, value in others[0][1] if digit in more)
+        elif more:
+            continue
+        unknown -= share
+    return _log(min(found, 1.0)), min(max(unknown, 0.0), 1.0)
 
 
 def from_votes(texts: Sequence[str | None], marks: Sequence[str]) -> tuple[float, ...]:
@@ -112,4 +137,4 @@ def _normal(text: str) -> str:
 
 
 def _log(share: float) -> float:
-    return max(math.log(share), _LEAST) if share > 0 else _LEAST
+    return max(math.log(share), LEAST) if share > 0 else LEAST

@@ -17,7 +17,7 @@ from absl import logging
 from winobench.base import json_files
 from winobench.base.errors import InputError
 from winobench.responders.hosted import bodies, calls, choices, settings
-from winobench.responders.hosted.api import ended, one_line
+from winobench.responders.hosted.api import cut_at, one_line
 from winobench.responders.hosted.prices import cost
 from winobench.responders.hosted.providers import APIS
 from winobench.runs.requests import (
@@ -25,6 +25,7 @@ from winobench.runs.requests import (
     EMPTY,
     FINISHED,
     PictureOptions,
+    PictureStarts,
     PictureText,
     Raw,
     Request,
@@ -42,7 +43,8 @@ class HostedModel:
     """A language model behind an API. A `winobench.runs.requests.Responder` for texts, also about images.
 
     Options about an image are judged by the log-probabilities of the answer's first token where the API reports them.
-    Otherwise the question is sent several times at temperature 1, and shares of votes count (`choices`).
+    Otherwise the question is sent several times at temperature 1, and shares of votes count (`choices`). Only
+    log-probabilities tell how an answer starts (`winobench.runs.requests.PictureStarts`).
     """
 
     kinds = frozenset({"generation", "picture_text", "picture_options"})
@@ -110,6 +112,8 @@ class HostedModel:
         }
         self._votes = votes
         self._logprobs = kind.tells_likelihoods(self.model) if logprobs is None else bool(logprobs)
+        if self._logprobs:
+            self.kinds = HostedModel.kinds | {PictureStarts.kind}
         unusual = {"logprobs": logprobs, "votes": None if votes == _VOTES else votes}
         self._of_options = {name: value for name, value in unusual.items() if value is not None}
         self._key = settings.read_key(kind, needed=self._is_own)
@@ -155,7 +159,8 @@ class HostedModel:
         incomplete = next((one.ending for one in responses if one.ending != FINISHED), None)
         if incomplete is not None:
             return Response(ending=incomplete, **spent)
-        return Response(scores=choices.from_votes([response.text for response in responses], marks), **spent)
+        scores = choices.from_votes([response.text for response in responses], marks)
+        return Response(scores=scores, unlisted=0.0, **spent)
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
         """Yields ``{"body", "status", "request_id", "attempts", "seconds"}``: the text as the server sent it.
@@ -201,7 +206,7 @@ class HostedModel:
                     index, outcome = found
                     under_way -= 1
                     if outcome.raw is not None:
-                        row = row + 1 if "error" in outcome.raw and outcome.passing else 0
+                        row = row + 1 if "error" in outcome.raw and outcome.in_row else 0
                         yield index, outcome.raw
                     if end is None and outcome.error is not None:
                         end = outcome.error
@@ -253,12 +258,20 @@ class HostedModel:
             raise ValueError(f"the server states: {self._blank(one_line(error.message))}")
         response = self._server.parse(content)
         # The first tokens are enough, so that the limit is one token.
-        if isinstance(request, PictureOptions) and response.ending in (FINISHED, CUT_OFF, EMPTY):
-            scores = choices.from_tokens(self._server.likely_tokens(content), choices.put(request)[1])
-            return dataclasses.replace(response, text=None, partial=None, ending=FINISHED, scores=scores)
-        limit, written = getattr(request, "max_tokens", None), response.output_tokens or 0
-        if response.ending == FINISHED and response.finish is None and limit is not None and written >= limit:
-            response = ended(response.text, CUT_OFF, input_tokens=response.input_tokens, output_tokens=written)
+        if isinstance(request, PictureOptions | PictureStarts) and response.ending in (FINISHED, CUT_OFF, EMPTY):
+            tokens = self._server.likely_tokens(content)
+            if isinstance(request, PictureStarts):
+                score, unlisted = choices.from_starts(tokens, request.starts)
+                scores = (score,)
+            else:
+                scores, unlisted = choices.from_tokens(tokens, choices.put(request)[1])
+            whole = {"text": None, "partial": None, "ending": FINISHED}
+            return dataclasses.replace(response, **whole, scores=scores, unlisted=unlisted)
+        own_limit = getattr(request, "max_tokens", None)
+        response = cut_at(response, raw.get("max_tokens", own_limit))
+        # The room was for thoughts. What another call's luck has given to this answer is taken away.
+        if "max_tokens" in raw and response.ending == FINISHED and not self._server.shows_thoughts(content, response):
+            response = cut_at(dataclasses.replace(response, finish=None), own_limit + 1)
         return dataclasses.replace(response, text=self._blank(response.text), partial=self._blank(response.partial))
 
     def _blank(self, text: str | None) -> str | None:

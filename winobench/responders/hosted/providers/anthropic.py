@@ -81,6 +81,10 @@ class Anthropic(Api, provider="anthropic"):
             output_tokens=count(usage.get("output_tokens")),
         )
 
+    def shows_thoughts(self, content: dict[str, Any], response: Response) -> bool:
+        kinds = {block.get("type") for block in content["content"]}
+        return bool(kinds & {"thinking", "redacted_thinking"}) or super().shows_thoughts(content, response)
+
 
 def _without_system(turns: Sequence[Turn]) -> tuple[str, list[Turn]]:
     rest = list(itertools.dropwhile(lambda turn: turn.role == "system", turns))
