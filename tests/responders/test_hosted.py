@@ -439,6 +439,49 @@ def test_reading(server, api, body, text, ending):
     assert (response.text, response.ending) == (text, ending)
 
 
+def chunk(*, finish=None, logprobs=None, **delta):
+    choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": logprobs}
+    return {"id": "c", "object": "chat.completion.chunk", "choices": [choice]}
+
+
+def streamed(*chunks, line="\n", done=True):
+    events = [f"data: {json.dumps(one, ensure_ascii=False)}{line}{line}" for one in chunks]
+    return "".join([*events, f"data: [DONE]{line}{line}" * done])
+
+
+USAGE = {"id": "c", "choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3}}
+WHOLE = (chunk(role="assistant", content=""), chunk(content="Option\u2028 "), chunk(content="1"), chunk(finish="stop"))
+
+
+@pytest.mark.parametrize(
+    ("body", "text", "ending"),
+    [
+        ("\ufeff" + json.dumps(openai_body("x")), "x", "finished"),
+        (streamed(*WHOLE, USAGE), "Option\u2028 1", "finished"),
+        (streamed(*WHOLE, USAGE, line="\r\n", done=False), "Option\u2028 1", "finished"),
+        ("\ufeff: comment\n\n" + streamed(*WHOLE), "Option\u2028 1", "finished"),
+        ("event: message\n" + streamed(*WHOLE), "Option\u2028 1", "finished"),
+        (streamed(openai_body("x")), "x", "finished"),
+        (streamed(*WHOLE[:-1], done=False), None, "interrupted"),
+        (streamed(*WHOLE[:-1], chunk(finish="length")), None, "cut_off"),
+        (streamed(chunk(reasoning_content="Hm"), chunk(finish="stop")), None, "empty"),
+    ],
+)
+def test_reading_streams_that_were_not_asked_for(server, body, text, ending):
+    response = own(server).read(question("?"), {"body": body})
+    assert (response.text, response.ending) == (text, ending)
+    if "USAGE" in body or '"usage"' in body:
+        assert response.input_tokens == 12
+
+
+def test_an_error_in_a_stream_is_a_failed_call(server):
+    server.script = [(200, {}, streamed(WHOLE[0], {"error": {"message": "overloaded", "code": 503}}))]
+    assert ask(own(server), questions(1))[0]["attempts"] == 2
+    for body in (streamed(), streamed({"type": "message_start", "message": {}}), "data: {"):
+        with pytest.raises(ValueError, match="the body"):
+            own(server).read(question("?"), {"body": body})
+
+
 @pytest.mark.parametrize("api", ["openai", "anthropic"])
 @pytest.mark.parametrize(
     "body",
@@ -565,6 +608,17 @@ def test_a_server_of_ones_own_needs_no_key(server, monkeypatch):
         ("openai:http://h/v1", {}, ("bad-url", "http://")),
         ("openai:x@http://h:port/v1", {}, ("bad-url", "http://h:port/v1")),
         ("openai:x@http://a/v1", {"base_url": "http://b/v1"}, ("bad-url", "'http://b/v1'")),
+        *(
+            (f"openai:x@https://n.openai.azure.com/{path}", {}, ("bad-url", "https://n.openai.azure.com/openai/v1"))
+            for path in (
+                "openai/deployments/x?api-version=2024-10-21",
+                "openai/deployments/x/chat/completions",
+                "openai?api-version=preview",
+            )
+        ),
+        ("openai:x@https://n.services.ai.azure.com/models?api-version=1", {}, ("bad-url", "/openai/v1")),
+        ("openai:x@https://gateway/v1?api-version=1", {}, ("bad-url", "gateway", "api-version")),
+        ("openai:x@https://host/v1?key=secret", {}, ("bad-url", "host", "query")),
         ("openai:x@https://me:secret@host/v1", {}, ("bad-url", "host", "password")),
         ("openai:x", {"attempts": 1.5}, ("out-of-range", "1,000")),
         ("openai:x", {"max_tokens_field": "limit"}, ("unknown-name", "max_tokens", "max_completion_tokens")),

@@ -21,9 +21,10 @@ from winobench.runs import asking, endings, image_records, judgements, records, 
 from winobench.runs.image_records import PictureRecord
 from winobench.runs.image_runs import Pictures
 from winobench.runs.judgements import Judgement
-from winobench.runs.requests import Picture, PictureMatch, Request, Responder, Response
+from winobench.runs.requests import Picture, PictureMatch, Request, Responder, Response, check_responder
 
 _SECONDS_BETWEEN_SYNCS = 2.0
+_LONGEST_LABEL = 200  # letters. The folder's name has the rubric, too
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +62,8 @@ def judge_pictures(
         has changed, the folder has results of another judge, the label cannot name a folder, a call failed that
         may pass another time, or no image has all its answers.
     """
+    options.instance("images as winobench.read_pictures gives them", Pictures).check("run", run, "wrong-type")
+    check_responder(responder)
     texts.check_texts([name])
     chosen = rubrics.choose(rubric, run.prompts)
     kind = kind_for(chosen, name, responder.kinds)
@@ -120,12 +123,14 @@ def judge_pictures(
 
 def folder_of(run: Pictures, rubric: str, name: str, label: str | None = None) -> pathlib.Path:
     """The folder of a judge's answers and results."""
-    if label is not None and registry.model_label(label) != label:
+    is_name = isinstance(label, str) and len(label) <= _LONGEST_LABEL and registry.model_label(label) == label
+    if label is not None and not is_name:
         raise InputError(
-            f"the label {options.quote(label)} cannot name a folder: give letters, digits, dots and dashes alone",
+            f"the label {options.quote(label)} cannot name a folder: give letters, digits, dots and dashes alone,"
+            f" {_LONGEST_LABEL} at most",
             code="bad-name",
         )
-    return run.folder / judgements.FOLDER / f"{rubric}-{label or registry.model_label(name)}"
+    return run.folder / judgements.FOLDER / f"{rubric}-{label or registry.model_label(name)[:_LONGEST_LABEL]}"
 
 
 def kind_for(rubric: Rubric, name: str, kinds: Collection[str]) -> str:

@@ -50,6 +50,11 @@ class HoldsLoaded(Holder):
     _shardings: tuple[Any, ...] = ()
 
     def _use(self, loaded: Loaded) -> None:
+        if not all(hasattr(loaded, name) for name in ("mesh", "parts")):
+            raise InputError(
+                f"loaded is {options.quote(loaded)}, but it must be a loaded model: make it by from_pretrained",
+                code="wrong-type",
+            )
         self._loaded, self.mesh = loaded, parallel.as_mesh(loaded.mesh)
 
     def _parameters(self, loaded: Loaded) -> tuple[functional.Structure, list[jax.Array]]:

@@ -180,7 +180,7 @@ class Api(abc.ABC):
         if limit(sent) - limit(body) >= room or "logprobs" in sent:
             return False
         try:
-            content = json_files.parse(text, foreign=True)
+            content = bodies.parse(text)
             response = cut_at(self.parse(content), limit(sent))
         except (ValueError, AttributeError):
             return False
@@ -235,7 +235,7 @@ class Api(abc.ABC):
             return Failure("client", words)
         text = error.response.content.decode("utf-8", "replace")
         try:
-            said = bodies.error(json_files.parse(text, foreign=True))
+            said = bodies.error(bodies.parse(text))
         except ValueError:
             said = None
         said = said or bodies.Error(text if text.strip() else error.response.reason_phrase or "no words", (), None)
@@ -244,7 +244,7 @@ class Api(abc.ABC):
     def unanswered(self, sent: Mapping[str, Any], text: str, headers: Mapping[str, str]) -> Failure | None:
         """Why a body of status 200 is worth another attempt. None for a whole answer, or where none would help."""
         try:
-            content = json_files.parse(text, foreign=True)
+            content = bodies.parse(text)
             if (error := bodies.error(content)) is not None:
                 return self._refusal(error.status, one_line(error.message), error.codes, headers, sent)
             if (reason := bodies.withheld(content)) is not None:

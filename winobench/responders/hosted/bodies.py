@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from winobench.base import answer_texts
+from winobench.base import answer_texts, json_files
 from winobench.runs.requests import CUT_OFF, EMPTY, FILTERED, FINISHED, INTERRUPTED, TOOL_CALL
 
 ERROR = "error"
@@ -42,6 +42,9 @@ _BAD_IMAGE = re.compile(
     re.IGNORECASE,
 )
 
+# The first line of server-sent events.
+_STREAMED = re.compile(r"\s*(?:data:|event:|id:|retry:|: )")
+
 # The status of each name of an error (Anthropic's and OpenAI's references of errors).
 _STATUSES = {
     "invalid_request_error": 400,
@@ -73,6 +76,44 @@ class Error:
     message: str
     codes: tuple[str, ...]
     status: int | None
+
+
+def parse(text: str) -> Any:
+    """The JSON of a body. One that was streamed is put together. Raises ValueError for another one."""
+    text = text.removeprefix("\ufeff")
+    if _STREAMED.match(text) is None:
+        return json_files.parse(text, foreign=True)
+    events = [line.removeprefix("data:").strip() for line in re.split(r"[\r\n]+", text) if line.startswith("data:")]
+    chunks = [json_files.parse(event, foreign=True) for event in events if event not in ("", "[DONE]")]
+    if not chunks or not all(isinstance(chunk, dict) for chunk in chunks):
+        raise ValueError("it is a stream of events without an answer, which was not asked for")
+    return next((chunk for chunk in chunks if error(chunk) is not None), None) or _joined(chunks)
+
+
+def _joined(chunks: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """A chat completion from its chunks."""
+    whole: dict[str, Any] = {name: value for chunk in chunks for name, value in chunk.items() if value is not None}
+    message: dict[str, Any] = {}
+    choice: dict[str, Any] = {"message": message, "finish_reason": None}
+    places: list[Any] = []
+    for chunk in chunks:
+        listed = chunk.get("choices")
+        part = listed[0] if isinstance(listed, list) and listed else {}
+        delta = part.get("delta") or part.get("message") if isinstance(part, dict) else None
+        if not isinstance(delta, dict):
+            continue
+        for name, value in delta.items():
+            both = isinstance(value, str) and isinstance(message.get(name), str) and name != "role"
+            message[name] = message[name] + value if both else value if value is not None else message.get(name)
+        choice["finish_reason"] = part.get("finish_reason") or choice["finish_reason"]
+        logprobs = part.get("logprobs")
+        found = logprobs.get("content") if isinstance(logprobs, dict) else None
+        places += found if isinstance(found, list) else []
+    if not message and "choices" not in whole:
+        raise ValueError("it is a stream of another protocol's events, which was not asked for")
+    # A stream that was cut off has no reason.
+    choice["finish_reason"] = choice["finish_reason"] or INTERRUPTED
+    return {**whole, "choices": [{**choice, "logprobs": {"content": places} if places else None}]}
 
 
 def ending(reason: Any, text: str, *, refused: bool = False, calls_tool: bool = False) -> str:

@@ -14,7 +14,6 @@ from typing import Any
 
 from absl import logging
 
-from winobench.base import json_files
 from winobench.base.errors import InputError
 from winobench.responders.hosted import bodies, calls, choices, settings
 from winobench.responders.hosted.api import cut_at, one_line
@@ -249,7 +248,7 @@ class HostedModel:
         if not isinstance(body, str):
             raise ValueError("no body")
         try:
-            content = json_files.parse(body, foreign=True)
+            content = bodies.parse(body)
         except ValueError as error:
             raise ValueError(f"the body is not JSON ({error})") from None
         if not isinstance(content, dict):

@@ -23,6 +23,7 @@ _NUMBERS["timeout"] = options.number(above=0, high=86_400)
 _OWN_FIELDS = {"messages", "model", "system", "stream", "n", "logprobs", "top_logprobs"}
 # Names with an @ that cannot be before a host: ``claude-x@20240229`` and ``@cf/meta/llama-3-8b``.
 _PLAIN_WITH_AT = re.compile(r"[^@]+@\d+|@[\w-]+/[\w.-]+/[^@]+")
+_AZURE = r"\.azure\.(?:com|us|cn)\Z"
 # Shorter ones are stand-ins such as EMPTY, which an answer may well contain.
 _SHORTEST_SECRET = 12
 
@@ -118,11 +119,18 @@ def checked_url(url: str, where: str) -> str:
             " http://HOST:PORT/v1.",
             code="bad-url",
         )
+    if re.search(_AZURE, parts.hostname) and (parts.query or "/deployments/" in parts.path):
+        raise InputError(
+            f"the base URL at {parts.hostname} ({where}) is Azure's address of one deployment or of an api-version:"
+            f" write the deployment as the model, and https://{parts.hostname}/openai/v1 as the address.",
+            code="bad-url",
+        )
     if parts.username or parts.password or parts.query:
         # Not quoted: it would land in a log.
         raise InputError(
             f"the base URL at {parts.hostname} holds a name, a password or a query, which would be written into the"
-            " run's folder: leave it out and set the key in the environment.",
+            " run's folder: leave it out and set the key in the environment. Where the server needs a query such as"
+            " api-version, name an address of it that needs none.",
             code="bad-url",
         )
     return url.rstrip("/")
