@@ -205,7 +205,7 @@ class TorchPipeline(Pipeline):
         object.__setattr__(self, "schedule", schedule)
 
     def _follow_unless_held(self) -> None:
-        # Programs of a held one compare what they trace.
+        # Programs of a held pipeline compare options themselves when they are traced.
         if not self._is_held:
             self._follow()
 
