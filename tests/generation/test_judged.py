@@ -2,6 +2,7 @@
 
 import json
 import math
+import pathlib
 
 import numpy as np
 import pytest
@@ -253,3 +254,32 @@ def test_results_of_older_versions_are_read(run):
     path.write_text(json.dumps(older))
     [found] = judgements.read_all(run)
     assert found.models == older["models"]
+
+
+def test_an_image_that_may_not_be_read_is_not_called_changed(run, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(pathlib.Path, "read_bytes", refuse)
+    with raises("cannot-read", run.records[0].file, "rights"):
+        judge_pictures(run, Judge(), name="judge", progress=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"run": 5}, "wrong-type"),
+        ({"run": None}, "wrong-type"),
+        ({"responder": None}, "wrong-type"),
+        ({"responder": "gpt-4o"}, "wrong-type"),
+        ({"rubric": 5}, "unknown-name"),
+        ({"rubric": ["geneval2"]}, "unknown-name"),
+        ({"label": 5}, "bad-name"),
+        ({"label": "x" * 300}, "bad-name"),
+        ({"name": None}, "wrong-type"),
+    ],
+)
+def test_wrong_arguments_are_one_sentence(run, change, code):
+    given = {"run": run, "responder": Judge(), "name": "judge", "progress": False} | change
+    with raises(code):
+        judge_pictures(given.pop("run"), given.pop("responder"), **given)

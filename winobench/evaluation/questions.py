@@ -36,6 +36,7 @@ from winobench.runs.requests import (
     Responder,
     Response,
     check_request,
+    check_responder,
 )
 from winobench.runs.settings import Asking, Recording
 from winobench.tasks import TEXT_TASKS
@@ -384,7 +385,7 @@ def _results(
 def _check_arguments(responder: Any, workdir: Any, settings: Asking) -> None:
     """Checks the kinds of arguments, and that no other process runs the program."""
     if not isinstance(responder, Later):
-        requests.check_responder(responder)
+        check_responder(responder)
     paths = {"workdir": workdir, "data_dir": settings.data_dir}
     for name, value in {**paths, "protocol": settings.protocol}.items():
         if not isinstance(value, str | None) and not (name in paths and isinstance(value, os.PathLike)):

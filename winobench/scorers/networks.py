@@ -14,7 +14,7 @@ import jax
 from jax.sharding import Mesh
 
 from winobench import parallel
-from winobench.base import json_files
+from winobench.base import json_files, options
 from winobench.base.errors import InputError
 from winobench.checkpoints import models
 from winobench.checkpoints.loaded import Loaded

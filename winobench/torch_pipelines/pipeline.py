@@ -161,7 +161,8 @@ class TorchPipeline(Pipeline):
         from winobench.torch_pipelines.texts import TextEncoding
 
         if not hasattr(type(pipe), "set_progress_bar_config"):
-            raise InputError(f"pipe is {quote(pipe)}, but it must be a pipeline of diffusers", code="wrong-type")
+            message = f"pipe is {options.quote(pipe)}, but it must be a pipeline of diffusers"
+            raise InputError(message, code="wrong-type")
         pipe.set_progress_bar_config(disable=True)
         family = family_of(type(pipe).__name__)
         call = _call(type(pipe).__name__, family, cls.check_settings(settings))
