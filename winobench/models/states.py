@@ -259,10 +259,10 @@ def copied(owner: Any, tokenizers: Mapping[str, Any]) -> dict[str, Any]:
     """Copies of an owner's tokenizers that nobody changes. The same ones again while the tokenizers stay the same."""
     see(tokenizers)
     values = of_tokenizers(tokenizers)
-    before, copies = vars(owner).get("_copied", (None, {}))
+    before, copies = vars(owner).get("_copied_parts", (None, {}))
     if before != values:
         copies = copy.deepcopy(dict(tokenizers))
         for name, one in copies.items():
             _first[one] = _first[tokenizers[name]]
-        vars(owner)["_copied"] = values, copies
+        vars(owner)["_copied_parts"] = values, copies
     return copies
