@@ -146,8 +146,8 @@ def as_questions(tokenizer: Any, texts: Sequence[str], *, thinking: bool = False
     if template is None:
         message = "the tokenizer has no chat template: put the chat_template.jinja of the model into its folder"
         raise InputError(message, code="no-chat-template")
-    if isinstance(template, str):
-        special = {name: str(token) for name, token in getattr(tokenizer, "special_tokens_map", {}).items()}
+    if isinstance(template, str) and hasattr(tokenizer, "special_tokens_map"):  # a plan has no real tokenizer
+        special = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
         chat_templates.try_samples(template, special | {"enable_thinking": thinking}, "the text encoder")
     options = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": thinking}
     with chat_templates.bounded():
