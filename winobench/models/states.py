@@ -233,7 +233,7 @@ def _how(tokenizer: Any) -> str:
     """A digest of what a tokenizer does around its vocabulary."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     sides = [getattr(tokenizer, name, None) for name in ("padding_side", "truncation_side", "split_special_tokens")]
-    special = {name: str(token) for name, token in getattr(tokenizer, "special_tokens_map", None).items()}
+    special = {name: str(token) for name, token in getattr(tokenizer, "special_tokens_map", {}).items()}
     content: list[Any] = [sides, special]
     if backend is not None:
         added = backend.get_added_tokens_decoder().values()
