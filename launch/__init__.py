@@ -5,7 +5,6 @@ Errors while the libraries load are one line here, as in the launchers."""
 import _thread
 import gc
 import os
-import signal
 import sys
 import threading
 import types
@@ -97,9 +96,11 @@ def _excepthook(kind: type[BaseException], error: BaseException, traceback: type
 
 def _unraisablehook(error: Any) -> None:
     """Raises an interrupt again that came in a destructor or a callback of the collector, where Python drops it."""
+    from winobench.base import interrupts
+
     if not issubclass(error.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(error)
-    elif signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    elif interrupts.is_usual():
         threading.Timer(0.05, _thread.interrupt_main).start()  # here it would be dropped, too
 
 
@@ -111,6 +112,9 @@ def guard() -> None:
     sys.unraisablehook = _unraisablehook
     # Tracing makes many objects and hardly any garbage: a collection for each 700 of them takes an eighth of the start.
     gc.set_threshold(100_000, 20, 20)
+    from winobench.base import interrupts
+
+    interrupts.watch()
 
 
 # Until Python has found the module of ``-m``, this is its ``sys.argv``.

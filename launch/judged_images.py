@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from winobench.base.errors import InputError
+from winobench.report import wording
 from winobench.runs import endings, judgements
 from winobench.runs.labels import shortened
 
@@ -116,14 +117,14 @@ def _cell(entry: Mapping[str, Any] | None) -> str:
     if entry is None:
         return "-"
     ends = "" if entry["low"] is None else f" [{100 * entry['low']:.0f}, {100 * entry['high']:.0f}]"
-    return f"{100 * entry['value']:.1f}{ends}"
+    return f"{100 * entry['value']:.1f}{ends}{wording.few_mark(entry)}"
 
 
 def _print(found: Judgement) -> None:
     """Prints a judgement: who judged, the text that the judge read, and a table."""
     print(f"{found.rubric}: {found.num_images:,} images and {found.num_questions:,} questions, judged by {found.who}")
-    for wording in found.wordings:
-        print(f"  {shortened(' '.join(wording.split()), _ROOM)}")
+    for said in found.wordings:
+        print(f"  {shortened(' '.join(said.split()), _ROOM)}")
     if found.left_out:
         print(f"  left out: {found.left_out:,} images, about whose prompts the rubric has no question")
     if found.missing:

@@ -186,6 +186,52 @@ def test_pefts_config_in_the_metadata(config, scales, path):
     assert found == scales
 
 
+@pytest.mark.parametrize(
+    ("metadata", "alpha"),
+    [
+        ({"unet.lora_alpha": "6", "unet.r": "3"}, 6),
+        ({"lora_alpha": "6.0", "r": "3"}, 6),
+        ({"alpha": "6"}, 6),
+        ({"network_alpha": "1.5", "network_dim": "3"}, 1.5),
+        ({"ss_network_alpha": "6", "ss_network_dim": "3", "ss_network_args": "{}"}, 6),
+        ({"lora_config": json.dumps({"lora_alpha": 6, "rank": 3})}, 6),
+        ({"adapter_config": json.dumps({"unet": {"lora_alpha": "6", "r": 3}, "text_encoder": {"lora_alpha": 9}})}, 6),
+        ({"unet.lora_alpha": "6", "unet.use_rslora": "true"}, 6 * 3**0.5),
+        ({"lora_alpha": "6", "alpha_pattern": json.dumps({"to_.*": 12})}, 12),
+        ({"text_encoder.lora_alpha": "6"}, None),
+        ({"title": "alpha", "steps": "16"}, None),
+    ],
+)
+def test_alphas_in_the_metadata_of_other_programs(metadata, alpha, path, caplog):
+    tensors = tensors_of(UNET_FORMS["peft"], unet_pairs())
+    safetensors.numpy.save_file(tensors, path, {"format": "pt"} | metadata)
+    found = checkpoints.read_lora(path)
+    assert {adapter.alpha for adapter in found.parts["unet"].values()} == {alpha}
+    assert len(caplog.records) == any("alpha" in key or "config" in key for key in metadata)
+
+
+@pytest.mark.parametrize("key", ["lora_scale", "strength", "conv_alpha", "unet.lora_weight"])
+def test_strengths_that_are_not_read_are_named(key, path, caplog):
+    safetensors.numpy.save_file(tensors_of(UNET_FORMS["peft"], unet_pairs()), path, {key: "0.8"})
+    assert {adapter.alpha for adapter in checkpoints.read_lora(path).parts["unet"].values()} == {None}
+    (record,) = caplog.records
+    assert f"{key}=0.8" in record.getMessage()
+
+
+def test_a_tensors_alpha_counts_more_than_the_metadata(path):
+    tensors = {name: np.asarray(one) for name, one in tensors_of(UNET_FORMS["peft"], unet_pairs(), alpha=6.0).items()}
+    safetensors.numpy.save_file(tensors, path, {"lora_alpha": "12", "r": "7"})
+    assert {adapter.alpha for adapter in checkpoints.read_lora(path).parts["unet"].values()} == {6}
+
+
+@pytest.mark.parametrize(
+    "metadata", [{"lora_alpha": "6", "r": "4"}, {"lora_alpha": "6", "unet.config": '{"alpha": 7}'}]
+)
+def test_metadata_that_contradicts_is_refused(metadata, path):
+    safetensors.numpy.save_file(tensors_of(UNET_FORMS["peft"], unet_pairs()), path, metadata)
+    expect(path, "mismatched-parts")
+
+
 A, B, ALPHA = (f"unet.{UNET_LAYER}.to_q.{end}" for end in PEFT)
 DOWN, UP = pair(0)
 

@@ -2,7 +2,9 @@
 
 import json
 import math
+import pathlib
 
+import numpy as np
 import pytest
 
 from tests.expectations import raises
@@ -10,6 +12,7 @@ from tests.generation import fakes
 from tests.rubrics.test_geneval2 import ROWS, write
 from winobench.generation.generate import draw_pictures
 from winobench.generation.judged import judge_pictures, summarise
+from winobench.metrics import wilson
 from winobench.prompts.named_sets import read_prompts
 from winobench.rubrics import Score
 from winobench.rubrics.base import Rubric
@@ -109,7 +112,8 @@ def test_rounding_leads_no_probability_above_one(run):
     judge = Judge()
     judge.ask = lambda requests: ((number, {"scores": [2e-7]}) for number in range(len(requests)))
     found = judge_pictures(run, judge, name="judge", progress=False)
-    assert found.models["one"]["soft_tifa_gm"]["all"] == {"value": 1.0, "low": 1.0, "high": 1.0, "n": 4}
+    entry = found.models["one"]["soft_tifa_gm"]["all"]
+    assert (entry["value"], entry["high"], entry["n"]) == (1.0, 1.0, 4)
 
 
 def test_an_interrupted_judge_resumes_and_asks_nothing_twice(run):
@@ -186,7 +190,7 @@ def test_damaged_results_are_named(run):
     path = run.folder / "judged" / "geneval2-judge" / "results.json"
     whole, entry = json.loads(path.read_text()), {"value": 0.5, "low": None, "high": None, "n": 2}
     models = [3, {"one": 3}, {"one": {"m": [entry]}}, {"one": {"m": {"all": {}}}}]
-    models += [{"one": {"m": {"all": entry | {name: "0.5"}}}} for name in entry]
+    models += [{"one": {"m": {"all": entry | {name: "0.5"}}}} for name in [*entry, "too_few"]]
     for damaged in ({"rubric": "geneval2"}, *(whole | {"models": some} for some in models)):
         path.write_text(json.dumps(damaged))
         with raises("damaged-file", str(path)):
@@ -210,6 +214,72 @@ def test_means_of_groups_by_hand():
     images += [("3", [Score("score", "b", 1.0)]), ("4", [Score("score", "b", 1.0)])]
     found = summarise(images, rubric)["score"]
     assert {name: entry["value"] for name, entry in found.items()} == {"a": 0.25, "b": 1.0, "both": 0.625}
-    a, both = found["a"], found["both"]
-    assert both["value"] - both["low"] == pytest.approx((a["value"] - a["low"]) / 2)
+    a, b, both = found["a"], found["b"], found["both"]
+    below = np.hypot(a["value"] - a["low"], b["value"] - b["low"]) / 2
+    assert both["value"] - both["low"] == pytest.approx(below)
+    assert (b["low"], b["high"]) == pytest.approx(wilson(2, 2)[1:])
     assert both["n"] == 4
+    assert (a["too_few"], b["too_few"], both["too_few"]) == (True, False, True)
+
+
+def test_zeros_and_ones_have_the_interval_of_a_proportion():
+    rubric = Rubric(**dict.fromkeys(Rubric.__dataclass_fields__))
+    object.__setattr__(rubric, "macros", {})
+
+    def entry(numbers):
+        images = [(str(place), [Score("score", "all", number)]) for place, number in enumerate(numbers)]
+        return summarise(images, rubric)["score"]["all"]
+
+    # Of 20 right answers the exact end of the level 93% is 0.035^(1 / 20) = 0.8457, and Wilson's is 0.8389.
+    assert entry([1.0] * 20) == {
+        "value": 1,
+        "low": pytest.approx(0.8389, abs=1e-4),
+        "high": 1,
+        "n": 20,
+        "too_few": False,
+    }
+    assert entry([0.5] * 20)["too_few"]  # all are equal
+    assert not entry([0.25, 0.5, 0.75, 0.5] * 5)["too_few"]
+
+
+def test_results_of_older_versions_are_read(run):
+    """Those know nothing of too few values."""
+    judge_pictures(run, Judge(), name="judge", progress=False)
+    path = run.folder / "judged" / "geneval2-judge" / "results.json"
+    older = json.loads(path.read_text())
+    for entry in (
+        entry for model in older["models"].values() for groups in model.values() for entry in groups.values()
+    ):
+        del entry["too_few"]
+    path.write_text(json.dumps(older))
+    [found] = judgements.read_all(run)
+    assert found.models == older["models"]
+
+
+def test_an_image_that_may_not_be_read_is_not_called_changed(run, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(pathlib.Path, "read_bytes", refuse)
+    with raises("cannot-read", run.records[0].file, "rights"):
+        judge_pictures(run, Judge(), name="judge", progress=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"run": 5}, "wrong-type"),
+        ({"run": None}, "wrong-type"),
+        ({"responder": None}, "wrong-type"),
+        ({"responder": "gpt-4o"}, "wrong-type"),
+        ({"rubric": 5}, "unknown-name"),
+        ({"rubric": ["geneval2"]}, "unknown-name"),
+        ({"label": 5}, "bad-name"),
+        ({"label": "x" * 300}, "bad-name"),
+        ({"name": None}, "wrong-type"),
+    ],
+)
+def test_wrong_arguments_are_one_sentence(run, change, code):
+    given = {"run": run, "responder": Judge(), "name": "judge", "progress": False} | change
+    with raises(code):
+        judge_pictures(given.pop("run"), given.pop("responder"), **given)

@@ -116,6 +116,30 @@ def test_a_hosted_judge_chooses_among_options(monkeypatch, source, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("refused", "status", "said"),
+    [(0, 0, None), (1, 0, None), (3, 0, "warning: 15% of the answers"), (11, 2, "error: 55% of the answers")],
+)
+def test_unread_answers_are_said_in_the_last_line(monkeypatch, tmp_path, refused, status, said):
+    """Above 5% with a warning, above a half with an error. The results are there in any case."""
+    question = {"id": 1, "dependency": [0], "tuple": "entity - whole (cat)"}
+    questions = [{"questions": [question | {"question": f"Is cat {number} here?"}]} for number in range(20)]
+    prompts = [Prompt(str(number), f"a cat {number}", "", content) for number, content in enumerate(questions)]
+    run = fakes.draw(tmp_path / "run", "a", prompts=prompts)
+    with api_server.running_with_keys(monkeypatch) as server:
+        server.answer = lambda prompt: (
+            "I'm sorry." if any(f"cat {number} " in str(prompt) for number in range(refused)) else "**Yes**"
+        )
+        words = [run.folder, f"--model=openai:m@{server.address}/v1"]
+        found_status, _, err = launching.launch("launch.judge", *words)
+    assert found_status == status, err
+    assert said is None or err.strip().splitlines()[-1].startswith(said), err
+    assert said is not None or "of the answers" not in err
+    (found,) = judgements.read_all(run)
+    assert found.unread == pytest.approx(refused / 20)
+    assert found.models["a"]["score"]["all"]["value"] == pytest.approx(1 - refused / 20)
+
+
+@pytest.mark.parametrize(
     ("given", "fields"),
     [
         ('extra_body={"max_tokens": 4096}', {"max_tokens": 4096}),
@@ -217,6 +241,8 @@ def test_other_rubrics_with_a_model_of_weights(rubric, rows, tmp_path):
     judge = write_vision_language(tmp_path / "llava", "llava")
     run = fakes.draw(tmp_path / "run", "a", prompts=prompts)
     status, out, err = launching.launch("launch.judge", run.folder, f"--model={judge}", f"--rubric={rubric}")
-    assert (status, rows in out, "left out" in out) == (0, True, True), (out, err)
+    # Random weights write nothing that can be read.
+    unread = 0 if rubric == "blip_vqa" else 2
+    assert (status, rows in out, "left out" in out) == (unread, True, True), (out, err)
     (found,) = judgements.read_all(run)
     assert (found.rubric, found.is_published) == (rubric, False)

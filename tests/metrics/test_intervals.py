@@ -4,6 +4,7 @@ import scipy.stats
 
 from tests.expectations import names
 from winobench.metrics import Design, clustered, paired_difference, wilson
+from winobench.metrics.intervals import reaches, unskewed
 
 
 @pytest.mark.parametrize(("successes", "total"), [(0, 1), (0, 100), (1, 100), (50, 100), (99, 100), (100, 100), (7, 9)])
@@ -104,13 +105,61 @@ def test_means_are_students_and_know_copies():
 
 
 def test_means_of_skewed_values_reach_further_to_their_side():
-    # Of 0, 0, 0, 4: mean 1, standard error 1, skewness of the mean k3 / s^3 / sqrt(4) = 16 / 8 / 2 = 1. Hall's
-    # transformation t + t^2 / 3 + t^3 / 27 + 1 / 6 of t = (mean - truth) / 1 is -3.182446 at t = -6.423.
-    _, low, high = Design(range(4)).means(np.array([[0.0], [0.0], [0.0], [4.0]]))
-    assert low[0] == pytest.approx(1 - 3.182446, abs=1e-6)
-    t = 1 - high[0]
-    assert t + t**2 / 3 + t**3 / 27 + 1 / 6 == pytest.approx(-3.182446, abs=1e-6)
-    assert t < -3.182446
+    # Mean 3, sum of squares 56 and of cubes 96: the mean has the variance 56 / (8 * 7) = 1, and the third moment and
+    # skewness 96 / (8 * 7 * 6) = 2 / 7. The one supposed is 2 / 7 * 9 / 7 = 18 / 49 = s. Hall's transformation
+    # t + s t^2 / 3 + s^2 t^3 / 27 + s / 6 of t = 3 - truth is Student's quantile -2.364624 at the upper end.
+    values = np.array([0.0, 0, 2, 2, 2, 4, 6, 8])[:, None]
+    mean, low, high = Design(range(8)).means(values)
+    assert (mean[0], low[0]) == pytest.approx((3, 3 - 2.364624), abs=1e-6)
+    t, s = 3 - high[0], 18 / 49
+    assert t + s * t**2 / 3 + s**2 * t**3 / 27 + s / 6 == pytest.approx(-2.364624, abs=1e-6)
+    assert t < -2.364624
+    np.testing.assert_allclose(Design(range(8)).means(-values)[1:], [-high, -low])
+
+
+def test_the_reach_is_limited_and_never_shorter_with_more_skewness():
+    # Of 0, 0, 0, 4 the mean 1 has the variance and the skewness 1. The largest skewness that counts is
+    # s = 2 / (q + sqrt(q^2 + 2 / 3)) with q = 3.182446, where the interval reaches 3 / s = 9.702.
+    _, low, high = Design(range(4)).means([[0.0], [0.0], [0.0], [4.0]])
+    assert (low[0], high[0]) == pytest.approx((1 - 3.182446, 1 + 9.702), abs=1e-3)
+    third = np.linspace(0, 3, 200)
+    below, above = reaches(third, np.ones(200), 2.0)
+    np.testing.assert_array_equal(below, 2)
+    assert np.all(np.diff(above) >= 0)
+
+
+@pytest.mark.parametrize("third", [0.0, 0.01, 0.2, 0.4, 2.0])
+@pytest.mark.parametrize("student", [1.3, 2.0, 12.7])
+def test_the_transformed_statistic_fits_the_interval(third, student):
+    """A test on the transformed statistic rejects what the interval leaves out, on both sides."""
+    _, above = reaches(third, 1.0, student)
+    # At the limit a cubic root of 0 keeps a third of the digits.
+    assert unskewed(-float(above), third) == pytest.approx(-student, rel=1e-4)
+    assert unskewed(float(above), -third) == pytest.approx(student, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (range(9), True),  # fewer than ten
+        (range(10), False),
+        ([3] * 30, True),  # an interval without a width
+        ([0] * 18 + [1, 1], True),  # skewness of the mean 2.9 / sqrt(20)
+        ([0] * 18 * 4 + [1, 1] * 4, False),  # and here half of it
+        ([-9] + [0, 1, 2] * 10, True),
+    ],
+)
+def test_too_few_values_for_an_interval(values, expected):
+    values = np.array(values, float)[:, None]
+    assert Design(range(len(values))).too_few(values) == [expected]
+    # Copies are one value.
+    assert Design(np.repeat(np.arange(len(values)), 3)).too_few(np.repeat(values, 3, axis=0)) == [expected]
+
+
+def test_one_large_cluster_leaves_few_values():
+    values = np.array([0.0, 1, 2] * 10)[:, None]
+    assert not Design(range(30)).too_few(values)
+    assert Design([*range(10), *[10] * 20]).too_few(values)
 
 
 def test_what_outcomes_have_in_common_by_hand():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.conftest import TINY_IMAGE_SIZE
-from winobench.diffusion import families
+from winobench.diffusion import families, flow_schedule
 
 # What is quick of this, tests/parity/test_samplers.py and tests/diffusion/test_drawing.py have.
 pytestmark = pytest.mark.slow
@@ -48,3 +48,42 @@ def test_image_to_image(tiny_pipeline):
 def test_image_to_image_of_a_flow(whole):
     case, size = whole("sd3"), {"height": TINY_IMAGE_SIZE, "width": TINY_IMAGE_SIZE}
     compare(case.ours, diffusers.StableDiffusion3Img2ImgPipeline(**case.theirs.components), 16, theirs_alone=size)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"shift_terminal": 0.1},
+        {"use_karras_sigmas": True},
+        {"use_exponential_sigmas": True},
+        {"shift_terminal": 0.02, "use_beta_sigmas": True},
+    ],
+    ids=str,
+)
+def test_options_of_a_flow_scheduler(whole, options):
+    """Images, of which each value may be rounded to its neighbour."""
+    case, size = whole("sd3"), TINY_IMAGE_SIZE
+    scheduler = diffusers.FlowMatchEulerDiscreteScheduler.from_config({**case.theirs.scheduler.config, **options})
+    theirs = diffusers.StableDiffusion3Pipeline(**{**case.theirs.components, "scheduler": scheduler})
+    schedule = flow_schedule.FlowSchedule.from_config(
+        {**dict(scheduler.config), "_class_name": "FlowMatchEulerDiscreteScheduler"}
+    )
+    ours = case.ours.replace(schedule=schedule)
+    noise, asked = random((2, 16, 8, 8), 2), {"guidance_scale": 3.0}
+    with torch.inference_mode():
+        expected = theirs(
+            TEXTS,
+            latents=noise,
+            num_inference_steps=5,
+            height=size,
+            width=size,
+            output_type="np",
+            negative_prompt=[""] * 2,
+            **asked,
+        ).images
+    drawn = {
+        pipeline: pipeline.generate(TEXTS, num_steps=5, latents=channels_last(noise), batch_size=2, **asked)
+        for pipeline in (case.ours, ours)
+    }
+    assert np.abs(drawn[ours].astype(float) - np.round(255 * expected)).max() <= 1
+    assert np.abs(drawn[case.ours].astype(float) - drawn[ours]).max() > 1

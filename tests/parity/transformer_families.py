@@ -225,6 +225,7 @@ FAMILIES = {
             "cap_feat_dim": 24,
             "axes_dims": (4, 6, 6),
             "axes_lens": (128, 64, 64),
+            "t_scale": 10.0,  # with the published 1000, rounded frequencies alone reach 1.2e-5, by the processor's exp
         },
         _z_image_conditions,
         _predict_z_image,

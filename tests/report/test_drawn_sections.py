@@ -107,7 +107,7 @@ def test_a_model_that_matches_and_is_judged_is_a_point_for_each_skill(tmp_path):
     assert (tmp_path / "report" / "understanding.png").is_file()
     # Of an earlier version of the rubric.
     judgements.write(drawn.folder / "judged" / "geneval2-a-judge", dataclasses.replace(found, version=0), [])
-    with pytest.warns(UserWarning, match="version 0 and left out, since the rubric now has version 1"):
+    with pytest.warns(UserWarning, match="version 0 and left out, since the rubric now has version 2"):
         page = report.write_report(folders, tmp_path / "again", drawn=[drawn.folder])
     assert "Matching and generation, skill by skill" not in page.read_text()
 

@@ -247,6 +247,9 @@ def test_bias_shows_stars_and_both_p_values(page, comparison, run_folders):
     assert {row["group"] for row in groups} == {"Even/association", "Odd/association", "Many/association"}
     results = json.loads((run_folders[0] / "results.json").read_text())["tasks"]["mmbias"]
     assert float(groups[0]["value"]) == results["Even/association"]["value"]
+    few = [row for row in (*rows, *groups) if row["too_few"] == "True"]
+    assert {row.get("pair") or row["group"] for row in few} == {name for name in results if results[name]["too_few"]}
+    assert len(few) == section.count(", n too small") > 0
 
 
 def test_overlap_curves_and_profiles_are_in_their_files(comparison, run_folders):

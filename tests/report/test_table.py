@@ -165,6 +165,23 @@ def test_target_pairs_have_a_table_of_their_own(bias):
     assert [line.strip() for line in lines].count("pets_photo_all") == 1
 
 
+def test_intervals_of_small_groups_are_marked():
+    psi = {"A": [0.0, 1, 2, 1, 0, 2], "B": np.arange(12.0) % 4, "C": np.arange(12.0) % 3}
+    found = psi_results(psi, [("A", "B"), ("C", "B")])
+    assert {name: entry["too_few"] for name, entry in found.items()} == {
+        **{"average_absolute_effect_size": True, "A-B": True, "C-B": False},
+        **{"A/association": True, "B/association": False, "C/association": False},
+    }
+    lines = printed({"mmbias": found}, config=config("sd15"), versions=DIFFUSION)
+    below = [lines[number - 1].split()[0] for number, line in enumerate(lines) if line.strip() == "n too small"]
+    assert below == ["A-B", "average", "A"]
+    for entry in found.values():
+        del entry["too_few"]  # as of older versions
+    assert not any(
+        "n too small" in line for line in printed({"mmbias": found}, config=config("sd15"), versions=DIFFUSION)
+    )
+
+
 @pytest.mark.parametrize(("scale", "expected"), [(1e-4, "0.000200"), (50.0, "100"), (1e4, "20000")])
 def test_associations_of_any_size_have_three_digits(scale, expected):
     found = psi_results({"A": [2 * scale, 2 * scale], "B": [scale, 1.5 * scale]}, [("A", "B")])

@@ -8,7 +8,7 @@ import pytest
 from tests.expectations import names, raises
 from tests.tiny_language_models import CHAT_TEMPLATE, make_tokenizer
 from winobench.base.errors import InputError
-from winobench.responders import templates
+from winobench.checkpoints import chat_templates as templates
 from winobench.responders.prompts import Prompts, tokenizer_sha256
 from winobench.runs.requests import Turn
 

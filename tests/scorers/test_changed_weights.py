@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from flax import nnx
+from tokenizers import AddedToken, normalizers, processors
 
 from tests import tiny_encoders
 from tests.evaluation import fakes as tasks
@@ -269,6 +270,95 @@ def test_questions_are_answered_by_the_weights_of_the_beginning(at, tmp_path):
     second = evaluate_questions(model, [dataclasses.replace(task, load=load)], tmp_path / "b", **how)
     assert first["versions"]["scorer"] == second["versions"]["scorer"] == before != model.fingerprint()
     assert answers(tmp_path / "a") == answers(tmp_path / "b") != {}
+
+
+def _tokenizer(asked):
+    """The tokenizer that a user would change."""
+    owner = getattr(asked, "scorer", asked)
+    owner = getattr(owner, "pipeline", getattr(owner, "_loaded", owner))
+    return owner.tokenizer
+
+
+def _normalizer(tokenizer):
+    backend = tokenizer.backend_tokenizer
+    before = backend.normalizer
+    backend.normalizer = normalizers.Replace("a", "e")
+    return lambda: setattr(backend, "normalizer", before)
+
+
+def _post_processor(tokenizer):
+    backend = tokenizer.backend_tokenizer
+    before = backend.post_processor
+    token = tokenizer.eos_token or tokenizer.sep_token
+    twice = [(token, tokenizer.convert_tokens_to_ids(token))]
+    backend.post_processor = processors.TemplateProcessing(
+        single=f"{token} {token} $A {token}", pair=f"{token} $A {token} $B {token} {token}", special_tokens=twice
+    )
+    return lambda: setattr(backend, "post_processor", before)
+
+
+def _side(tokenizer):
+    tokenizer.padding_side = "left"
+    return lambda: setattr(tokenizer, "padding_side", "right")
+
+
+def _added(tokenizer):
+    """A piece that is a token by itself from now on. Tokens cannot be taken out."""
+    tokenizer.add_tokens([AddedToken("e", rstrip=True)])
+
+
+def _template(tokenizer):
+    before = tokenizer.chat_template
+    tokenizer.chat_template = "Answer. {{ messages[0]['content'] }}"
+    return lambda: setattr(tokenizer, "chat_template", before)
+
+
+CHANGES = {
+    **{(name, "normalizer"): _normalizer for name in KINDS},
+    **{
+        (name, "post_processor"): _post_processor for name in ("diffusion", "staged", "contrastive", "clip_text", "nli")
+    },
+    **{(name, "added"): _added for name in KINDS if name != "nli"},
+    ("diffusion", "padding side"): _side,
+    ("contrastive", "padding side"): _side,
+    ("language_model", "chat template"): _template,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "change"), CHANGES)
+def test_a_call_uses_the_tokenizer_of_its_beginning(name, change, at):
+    kind = KINDS[name]
+    asked = kind.make(at)
+    first, before = kind.ask(asked), asked.fingerprint()
+    held = asked.held()
+    back = CHANGES[name, change](_tokenizer(asked))
+    second, after = kind.ask(asked), asked.fingerprint()
+    again = kind.again(asked)
+    np.testing.assert_array_equal(kind.ask(again), second)
+    assert again.fingerprint() == after
+    assert not np.array_equal(first, second)
+    assert after["model"] != before["model"]
+    np.testing.assert_array_equal(kind.ask(held), first)
+    assert held.fingerprint() == before
+    if back is not None:
+        back()
+        np.testing.assert_array_equal(kind.ask(asked), first)
+        assert asked.fingerprint() == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
+def test_tokens_without_an_embedding_are_refused(name, at):
+    asked = KINDS[name].make(at)
+    tokenizer = _tokenizer(asked)
+    tokenizer.add_tokens([f"new{number}" for number in range(2000)])
+    for _ in range(2):
+        with raises("mismatched-parts"):
+            KINDS[name].ask(asked)
+    if name == "diffusion":
+        with raises("mismatched-parts"):
+            asked.pipeline.encode_texts(TEXTS)
 
 
 def answers(folder):

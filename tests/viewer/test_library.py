@@ -52,7 +52,7 @@ def test_a_finished_run(tmp_path):
     assert (run["status"], run["reason"], run["progress"]) == ("finished", None, None)
     assert run["started"] == "2026-01-02T03:04:05+00:00"
     assert run["tasks"] == ["square"]
-    row = {name: PROPORTION[name] for name in ("value", "low", "high", "chance", "n")}
+    row = {name: PROPORTION[name] for name in ("value", "low", "high", "chance", "n")} | {"too_few": False}
     assert run["headline"] == [{"task": "square", "label": "Square", "metric": "group", **row, "unit": "%"}]
 
 

@@ -35,7 +35,7 @@ _END_OF_THOUGHTS = re.compile(
 _OTHER_CHANNELS = re.compile(r"<\|channel\|>(?:analysis|commentary)\b.*", re.DOTALL)
 _ENDS_OF_TURNS = re.compile(r"(?:(?:<\|(?:end|return|im_end|eot_id)\|>|</s>|\[END FINAL RESPONSE\])\s*)+\Z")
 
-# Words that are an answer where they stand alone. Of the English ones, any words may follow.
+# Words that are an answer where they stand alone. Other words may follow the English ones.
 _ENGLISH = {"yes": True, "yeah": True, "yep": True, "yup": True, "no": False, "nope": False}
 _YES = """
 y true oui sí si sì sim ja да так tak evet igen kyllä da ano ναι có vâng ya כן نعم हाँ हां ใช่ はい ええ 네 예 是 是的 对

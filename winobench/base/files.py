@@ -16,6 +16,7 @@ from typing import Any
 from winobench.base import options
 from winobench.base.errors import InputError
 
+_LONGEST_PATH, _LONGEST_NAME = 4_096, 255  # bytes, on the usual file systems
 LARGEST = 64 * 2**20
 """Bytes of a table or text that people have written, unless its reader says otherwise."""
 
@@ -32,6 +33,10 @@ def user_path(path: str | os.PathLike[str]) -> str:
     if "\0" in text:
         raise InputError(
             f"the path {options.quote(text)} has a zero byte in it, which no path can have", code="zero-byte-in-path"
+        )
+    if len(text) > _LONGEST_PATH or any(len(os.fsencode(part)) > _LONGEST_NAME for part in text.split(os.sep)):
+        raise InputError(
+            f"the path {options.quote(text)} is longer than a file system takes: name a shorter one", code="bad-name"
         )
     return os.path.expanduser(text)
 

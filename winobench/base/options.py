@@ -183,6 +183,16 @@ def flag() -> Range:
     return Range("true or false", convert, bool)
 
 
+def instance(wanted: str, *kinds: type) -> Range:
+    """Objects of some classes. ``wanted`` says which, and where they come from."""
+
+    def convert(value: Any) -> Any:
+        _need(isinstance(value, kinds))
+        return value
+
+    return Range(wanted, convert)
+
+
 def choice(*choices: str) -> Range:
     def convert(value: Any) -> str:
         _need(isinstance(value, str) and value in choices)

@@ -12,6 +12,8 @@ import rich.console
 import rich.progress
 import rich.text
 
+from winobench.base import interrupts
+
 if TYPE_CHECKING:
     from winobench.base.trackers import Watch
 
@@ -67,6 +69,7 @@ class Progress:
             self._bar.reset(self._task, total=total, completed=done)
 
     def advance(self, count: int = 1) -> None:
+        interrupts.check()
         self._done += count
         if self._bar is not None:
             self._bar.advance(self._task, count)

@@ -52,7 +52,7 @@ class Tracker(Writer, Protocol):
 
 def read(given: str | Sequence[str]) -> list[str]:
     """The names of trackers, from a list or a text with commas. Raises InputError where one's package is missing."""
-    text = given if isinstance(given, str) else ",".join(given)
+    text = given if isinstance(given, str) else ",".join(options.items(options.choice(*NAMES), 0).check("log", given))
     names = options.comma_separated(options.words(*NAMES).check("log", text)) if text else []
     for name in names:
         if name != TENSORBOARD and not _is_installed(name):

@@ -16,7 +16,7 @@ import numpy as np
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.base.texts import check_texts, count_truncated, log_truncated
-from winobench.checkpoints import sources
+from winobench.checkpoints import chat_templates, sources
 
 _NEEDED = ("spiece.model", "vocab.json", "tokenizer.json")
 _OTHERS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt", "chat_template.jinja")
@@ -89,6 +89,14 @@ def check_kind(tokenizer: Any, path: str | None) -> None:
     )
 
 
+def check_ids(tokenizer: Any, vocab_size: int, place: str) -> None:
+    """Refuses a tokenizer with tokens that its network lacks. The padding token may be one of them."""
+    ids, pad = tokenizer.get_vocab(), tokenizer.pad_token_id
+    if beyond := sorted(token for token, number in ids.items() if number >= vocab_size and number != pad):
+        found = f"{len(beyond)} tokens ({sources.shorten(beyond)}) beyond the model's vocabulary of {vocab_size}"
+        raise sources.mismatch(f"the tokenizer {place} has {found}")
+
+
 def read_fast_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder: str | None = None) -> Any:
     """Loads a tokenizer from a local folder or a hub id."""
     import transformers
@@ -134,11 +142,16 @@ def fast_ids(tokenizer: Any, texts: Sequence[str], length: int) -> tuple[np.ndar
 def as_questions(tokenizer: Any, texts: Sequence[str], *, thinking: bool = False) -> list[str]:
     """Texts in a tokenizer's chat template, each as a user's message, up to where an answer begins."""
     check_texts(texts)
-    if getattr(tokenizer, "chat_template", None) is None:
+    template = getattr(tokenizer, "chat_template", None)
+    if template is None:
         message = "the tokenizer has no chat template: put the chat_template.jinja of the model into its folder"
         raise InputError(message, code="no-chat-template")
+    if isinstance(template, str) and hasattr(tokenizer, "special_tokens_map"):  # a plan has no real tokenizer
+        special = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
+        chat_templates.try_samples(template, special | {"enable_thinking": thinking}, "the text encoder")
     options = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": thinking}
-    return [tokenizer.apply_chat_template([{"role": "user", "content": text}], **options) for text in texts]
+    with chat_templates.bounded():
+        return [tokenizer.apply_chat_template([{"role": "user", "content": text}], **options) for text in texts]
 
 
 def save_fast_tokenizer(tokenizer: Any, folder: str | os.PathLike) -> None:

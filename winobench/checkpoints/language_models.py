@@ -309,10 +309,7 @@ def load_tokenizer(source: sources.Source, vocab_size: int) -> Any:
     with fast_tokenizers.reading(str(source)):
         tokenizer = transformers.AutoTokenizer.from_pretrained(place, trust_remote_code=False, **options)
     fast_tokenizers.check_kind(tokenizer, source.find("tokenizer.json"))
-    ids, pad = tokenizer.get_vocab(), tokenizer.pad_token_id
-    if beyond := sorted(token for token, number in ids.items() if number >= vocab_size and number != pad):
-        found = f"{len(beyond)} tokens ({sources.shorten(beyond)}) beyond the model's vocabulary of {vocab_size}"
-        raise sources.mismatch(f"the tokenizer of {source} has {found}")
+    fast_tokenizers.check_ids(tokenizer, vocab_size, f"of {source}")
     return tokenizer
 
 

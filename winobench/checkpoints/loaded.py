@@ -15,8 +15,8 @@ from flax import nnx
 from jax.sharding import Mesh
 
 from winobench import parallel
-from winobench.checkpoints import models
-from winobench.models import functional, holding, lora
+from winobench.checkpoints import fast_tokenizers, models
+from winobench.models import functional, holding, lora, states
 
 _Loader = TypeVar("_Loader", bound=Callable[..., Any])
 
@@ -39,9 +39,10 @@ def spread_by_default(load: _Loader) -> _Loader:
 
 
 class Loaded:
-    """Base of frozen dataclasses with ``network``, ``fingerprint``, ``mesh`` and ``origin``."""
+    """Base of frozen dataclasses with ``network``, ``config``, tokenizers, ``fingerprint``, ``mesh``, ``origin``."""
 
     network: tuple[Any, Any]
+    config: Any
     fingerprint: str
     mesh: Mesh
     origin: holding.Taken | None
@@ -54,27 +55,40 @@ class Loaded:
         """The network's structure, and its arrays."""
         return holding.split(self.module())
 
+    @property
+    def tokenizers(self) -> dict[str, Any]:
+        named = {name: getattr(self, name, None) for name in ("tokenizer", "qformer_tokenizer")}
+        return {name: tokenizer for name, tokenizer in named.items() if tokenizer is not None}
+
+    def _now(self) -> tuple[tuple[functional.Structure, Any], list[Any]]:
+        structure, arrays = self.parts()
+        return (structure, states.of_tokenizers(self.tokenizers)), arrays
+
     def as_loaded(self) -> Self:
-        """The same. Its ``fingerprint`` is declared to belong to its arrays."""
-        return dataclasses.replace(self, origin=holding.Taken(*self.parts()))
+        """The same. Its ``fingerprint`` is declared to belong to its arrays and tokenizers."""
+        return dataclasses.replace(self, origin=holding.Taken(*self._now()))
 
     def held(self) -> Self:
-        """The same with a network that stays as it is now (`winobench.models.holding`)."""
+        """The same with a network and tokenizers that stay as they are now (`winobench.models.holding`)."""
         structure, arrays = self.parts()
-        taken, reference = vars(self).get("_last_held", (None, None))
+        copies = states.copied(self, self.tokenizers)
+        taken, reference, before = vars(self).get("_last_held", (None, None, copies))
         there = None if reference is None else reference()
-        if there is not None and taken.is_of(structure, arrays):
+        if there is not None and before is copies and taken.is_of(structure, arrays):
             return there
-        there = dataclasses.replace(self, network=nnx.split(structure.module(arrays)))
-        vars(self)["_last_held"] = holding.Taken(structure, arrays), weakref.ref(there)
+        if before is not copies:
+            self._check_tokenizers()
+        there = dataclasses.replace(self, network=nnx.split(structure.module(arrays)), **copies)
+        vars(self)["_last_held"] = holding.Taken(structure, arrays), weakref.ref(there), copies
         return there
 
     def identity(self) -> str:
-        """``fingerprint`` while the network is as it was loaded, otherwise 64 other hexadecimal digits, of its arrays.
+        """``fingerprint`` while the model is as it was loaded, otherwise 64 other hexadecimal digits.
 
-        Takes seconds for a large network that was changed, once.
+        They are of its arrays and tokenizers. Takes seconds for a large network that was changed, once.
         """
-        if self.origin is not None and self.origin.is_of(*self.parts()):
+        now, arrays = self._now()
+        if self.origin is not None and self.origin.is_of(now, arrays):
             return self.fingerprint
         module = self.module()
         description = {
@@ -83,4 +97,12 @@ class Loaded:
             "weights": models.weights_sha256(module),
             "lora_scales": lora.scales(module),
         }
+        if self.origin is not None and self.origin.structure[1] != now[1]:
+            description["tokenizers"] = repr(now[1])
         return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
+
+    def _check_tokenizers(self) -> None:
+        """Raises InputError for a token that the network has no embedding for."""
+        for name, tokenizer in self.tokenizers.items():
+            part = "qformer_config" if name == "qformer_tokenizer" else "text_config"
+            fast_tokenizers.check_ids(tokenizer, getattr(self.config, part, self.config).vocab_size, "of this model")

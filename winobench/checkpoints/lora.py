@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import logging
 import math
 import os
 import shlex
@@ -25,6 +26,8 @@ from winobench.checkpoints.lora_configs import PeftConfig
 from winobench.checkpoints.lora_layers import Adapter
 from winobench.models import lora
 from winobench.models.any_pipeline import AnyPipeline
+
+_log = logging.getLogger(__name__)
 
 WEIGHTS_NAME = "pytorch_lora_weights"  # stem of the file's name
 _PEFT_NAME = "adapter_model"
@@ -65,7 +68,7 @@ class LoRAWeights:
 
 def read_lora(source: str | os.PathLike, *, revision: str | None = None, allow_pickle: bool = False) -> LoRAWeights:
     """Reads a LoRA file, or the files of a folder or hub id, in any of the forms that this module lists."""
-    paths = _locate(source, revision, allow_pickle)
+    paths = locate(source, revision, allow_pickle)
     parts: dict[str, dict[str, Adapter | Change]] = {}
     for path in paths:
         for part, adapters in _read(path).items():
@@ -85,28 +88,19 @@ def _read(path: str) -> dict[str, dict[str, Adapter | Change]]:
         raise InputError(message, code="missing-files")
     folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
     bare = folder if neighbour is not None and folder in _PARTS else lora_keys.DENOISER
-    found: dict[tuple[str, str], dict[str, weights.FileTensor]] = {}
-    unknown = []
     with sources.blame(path):
-        for key, tensor in tensors.items():
-            if (known := lora_keys.parse(key, bare)) is None:
-                unknown.append(key)
-                continue
-            *place, role = known
-            roles = found.setdefault(tuple(place), {})
-            if role in roles:
-                message = f"{roles[role].name} and {key} are two names of the same tensor: remove one"
-                raise InputError(message, code="repeated-tensor")
-            roles[role] = tensor
-        if unknown:
-            raise InputError(_describe_unknown(unknown), code="not-a-lora")
-        if not found:
-            raise InputError("the file holds no tensors, so it is not a LoRA: get it again", code="empty-file")
+        found = roles_of(tensors, bare)
+        own = {part for (part, _), roles in found.items() if "alpha" in roles}
+        stated = {} if neighbour or within or own == {part for part, _ in found} else lora_configs.stated(path)
+        if stated:
+            alphas = ", ".join(sorted({f"{config.alpha:g}" for config in stated.values()}))
+            _log.warning("%s: its alpha is from its metadata (%s), as tensors lack it.", path, alphas)
         parts: dict[str, dict[str, Adapter | Change]] = {}
         for (part, layer), roles in found.items():
             other = "transformer" if part == lora_keys.DENOISER else part
-            configs = [neighbour, within.get(None), within.get(part, within.get(other))]
-            adapter = _adapter(layer, roles, [config for config in configs if config is not None])
+            configs = within if part in own else within | stated
+            chosen = [neighbour, configs.get(None), configs.get(part, configs.get(other))]
+            adapter = adapter_of(layer, roles, [config for config in chosen if config is not None])
             parts.setdefault(part, {})[layer] = adapter
         for part, adapters in parts.items():
             alphas = {layer: adapter.alpha for layer, adapter in adapters.items() if adapter.rank is not None}
@@ -115,6 +109,29 @@ def _read(path: str) -> dict[str, dict[str, Adapter | Change]]:
                 message = f"some layers of the {part} have an alpha, but {without[0]} has none: get the file again"
                 raise InputError(message, code="incomplete-file")
     return parts
+
+
+def roles_of(
+    tensors: Mapping[str, weights.FileTensor], bare: str = lora_keys.DENOISER
+) -> dict[tuple[str, str], dict[str, weights.FileTensor]]:
+    """(network, layer) -> role -> tensor of the file. ``bare`` is the network of names without one."""
+    found: dict[tuple[str, str], dict[str, weights.FileTensor]] = {}
+    unknown = []
+    for key, tensor in tensors.items():
+        if (known := lora_keys.parse(key, bare)) is None:
+            unknown.append(key)
+            continue
+        *place, role = known
+        roles = found.setdefault(tuple(place), {})
+        if role in roles:
+            message = f"{roles[role].name} and {key} are two names of the same tensor: remove one"
+            raise InputError(message, code="repeated-tensor")
+        roles[role] = tensor
+    if unknown:
+        raise InputError(_describe_unknown(unknown), code="not-a-lora")
+    if not found:
+        raise InputError("the file holds no tensors, so it is not a LoRA: get it again", code="empty-file")
+    return found
 
 
 def _is_pefts(names: Iterable[str]) -> bool:
@@ -220,7 +237,8 @@ def save_lora(folder: str | os.PathLike, *, negatives: str | None = None, **netw
     return path
 
 
-def _locate(source: str | os.PathLike, revision: str | None, allow_pickle: bool) -> list[str]:
+def locate(source: str | os.PathLike, revision: str | None, allow_pickle: bool) -> list[str]:
+    """The files of a LoRA: one, or one for each network."""
     path = user_path(source)
     paths = [path]
     if not os.path.isfile(path):
@@ -278,7 +296,10 @@ def _describe_unknown(keys: list[str]) -> str:
     return f"tensors have names that no LoRA has ({sources.shorten(sorted(keys), 2)}): {reason}"
 
 
-def _adapter(layer: str, roles: Mapping[str, weights.FileTensor], configs: Sequence[PeftConfig]) -> Adapter | Change:
+def adapter_of(
+    layer: str, roles: Mapping[str, weights.FileTensor], configs: Sequence[PeftConfig] = ()
+) -> Adapter | Change:
+    """The adapter of one layer from its tensors."""
     named = {role: tensor for role, tensor in roles.items() if role != "alpha"}
     values = {role: _finite(tensor.name, tensor.floats()) for role, tensor in named.items()}
     first = next(iter(roles.values())).name

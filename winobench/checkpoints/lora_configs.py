@@ -1,16 +1,19 @@
 """Peft's configs of adapters: ``adapter_config.json`` next to a file, or in a file's metadata, as diffusers has them.
 
 A config states how strong an adapter is: alpha over the rank, or over its root (rsLoRA), with other values for layers
-that match a pattern. All other options that change an adapter's results are refused by name.
+that match a pattern. All other options that change an adapter's results are refused by name. Other programs' statements
+of an alpha in the metadata are read as well (`stated`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
 import os
+import re
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import regex
@@ -21,8 +24,20 @@ from winobench.checkpoints import lora_keys, sources, weights
 from winobench.checkpoints.sources import ADAPTER_CONFIG
 from winobench.models.config import is_count
 
+_log = logging.getLogger(__name__)
+
 # Where safetensors files of diffusers 0.34 and later may keep peft's config, as JSON.
 _METADATA_KEY = "lora_adapter_metadata"
+# Names of alpha and rank in the metadata of other programs, such as kohya's and SimpleTuner.
+_ALPHAS = ("lora_alpha", "network_alpha", "ss_network_alpha", "alpha")
+_RANKS = ("r", "rank", "lora_r", "lora_rank", "lora_dim", "network_rank", "network_dim", "ss_network_dim", "dim")
+_PATTERNS = ("rank_pattern", "alpha_pattern", "use_rslora")
+# Entries of the metadata whose values, as JSON, may have these names.
+_CONFIG = re.compile("lora|adapter|peft|network|config")
+# Names of other statements of a strength.
+_STRENGTH = re.compile(
+    r"(?:ss_)?(?:(?:lora|network|adapter|lycoris|conv)_?)?(?:alpha|scale|scaling|strength|multiplier|weight)s?|use_rslora"
+)
 
 # How adapters begin without a change of the base weights. PiSSA, OLoRA, CorDA, LoftQ and LoRA-GA change them.
 _PLAIN_STARTS = (True, False, None, "true", "false", "gaussian", "eva", "orthogonal", "mica")
@@ -54,9 +69,9 @@ class PeftConfig:
     """Peft's config of one network's adapters."""
 
     place: str  # for messages
-    kind: str  # peft's name
+    kind: str | None  # peft's name. None for any
     extras: Mapping[str, bool]  # option -> whether each layer has the tensor that belongs to it
-    rank: int  # of layers that match none of `ranks`
+    rank: int | None  # of layers that match none of `ranks`. None for any
     alpha: float
     ranks: list[tuple[regex.Pattern, int]]  # by a pattern of layers' names: the first that matches counts
     alphas: list[tuple[regex.Pattern, float]]
@@ -66,18 +81,18 @@ class PeftConfig:
 
     def check_form(self, layer: str, kind: str | None, roles: Collection[str]) -> None:
         """Raises InputError unless a layer's tensors are of the kind that the config states."""
-        if kind != self.kind:
+        if self.kind is not None and kind != self.kind:
             message = f"{self.place} is for {self.kind}, but the file has a {kind or 'difference'} of {layer}"
             raise InputError(f"{message}: get both again", code="mismatched-parts")
         for option, role in (("use_dora", "magnitude"), ("lora_bias", "up_bias")):
-            if self.extras[option] != (role in roles):
+            if self.extras.get(option, role in roles) != (role in roles):
                 message = f"{self.place} has {option}={self.extras[option]}, which the tensors of {layer} contradict"
                 raise InputError(f"{message}: get both again", code="mismatched-parts")
 
     def alpha_of(self, layer: str, rank: int | None) -> float:
         """The layer's alpha: alpha / rank scales the product of its factors, or alpha if the tensors have no rank."""
         configured = self._first(self.ranks, layer, self.rank)
-        if rank not in (None, configured):
+        if configured is not None and rank not in (None, configured):
             message = f"{self.place} gives {layer} the rank {configured}, but its tensors have {rank}: get both again"
             raise InputError(message, code="mismatched-parts")
         if self.targets is not None and not self._is_target(layer):
@@ -85,7 +100,7 @@ class PeftConfig:
             raise InputError(message, code="mismatched-parts")
         alpha = self._first(self.alphas, layer, self.alpha)
         if rank is None:
-            return alpha / configured
+            return alpha / configured if self.kind else 1.0
         return alpha * math.sqrt(rank) if self.by_root else float(alpha)
 
     def _first(self, patterns: list[tuple[regex.Pattern, Any]], name: str, default: Any) -> Any:
@@ -150,6 +165,64 @@ def within(path: str) -> dict[str | None, PeftConfig]:
         part, option = split or (None, key)
         found.setdefault(part, {})[option] = values[key]
     return {part: _checked(place, content, targets=False) for part, content in found.items()}
+
+
+def stated(path: str) -> dict[str | None, PeftConfig]:
+    """The alphas in a file's metadata by other names than diffusers': network, or None for all -> its config.
+
+    Logs one line about statements that are not used.
+    """
+    found: dict[str | None, dict[str, Any]] = {}
+    unused = []
+    for key, value in _statements(weights.metadata(path)):
+        part, option = lora_keys.split_prefix(key) or (None, key)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if option in _RANKS and is_number:
+            option = "r"
+        elif option in _ALPHAS and is_number:
+            option = "lora_alpha"
+        elif option not in _PATTERNS or not value:
+            if _STRENGTH.fullmatch(option) and value not in (None, False, "", "None"):
+                unused.append(f"{key}={value}")
+            continue
+        content = found.setdefault(part, {})
+        if content.setdefault(option, value) != value:
+            name = "rank" if option == "r" else option
+            message = f"{path}: its metadata has the {name} {content[option]} and also {value} ({key}): get it again"
+            raise InputError(message, code="mismatched-parts")
+    if unused:
+        _log.warning("%s: its metadata has %s, which is not used.", path, ", ".join(unused))
+    place = f"{path}: its metadata"
+    return {
+        part: dataclasses.replace(
+            _checked(place, {"r": 1} | content, targets=False), kind=None, extras={}, rank=content.get("r")
+        )
+        for part, content in found.items()
+        if "lora_alpha" in content
+    }
+
+
+def _statements(metadata: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
+    """All entries of a file's metadata, and of configs in JSON among them, with networks' names in front."""
+    for key, text in metadata.items():
+        value = _value(text)
+        if not isinstance(value, Mapping) or key.rpartition(".")[2] in _PATTERNS:
+            yield key, value
+        elif _CONFIG.search(key):
+            split = lora_keys.split_prefix(key)
+            for name, inner in value.items():
+                if isinstance(inner, Mapping) and name not in _PATTERNS:
+                    yield from ((f"{name}.{option}", _value(one)) for option, one in inner.items())
+                else:
+                    yield f"{split[0]}.{name}" if split else name, _value(inner)
+
+
+def _value(text: Any) -> Any:
+    """The value of a text that is JSON, and all others as they are."""
+    try:
+        return json_files.parse(text) if isinstance(text, str) else text
+    except ValueError:
+        return text
 
 
 def _checked(place: str, content: Mapping[str, Any], *, targets: bool) -> PeftConfig:

@@ -55,7 +55,7 @@ _KOHYA_PARTS = {
 _KOHYA = re.compile(rf"(?:lora_({'|'.join(_KOHYA_PARTS)})|lycoris)_([\w-]+)(\..+)")
 # What the one-word names of UNets and of CLIP begin with. Those of other networks are left as they are.
 _OF_UNET = re.compile(
-    r"(?:down|up|input|middle|output)_block|mid_block|(?:time|add|label)_emb|conv_(?:in|out)\b|out_2\b"
+    r"(?:down|up|input|middle|output)_block|mid_block|(?:time|add|label)_emb(?!eddings)|conv_(?:in|out)\b|out_2\b"
 )
 _OF_CLIP = re.compile(r"text_model_|text_projection|encoder_layers_")
 _WORD = re.compile(r"[a-z][\w-]*")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from flax import nnx
@@ -160,20 +160,27 @@ _SWAPPED = re.compile(r"norm_out\.linear|transformer_blocks\.\d+\.norm1_context\
 
 
 def fitted(network: nnx.Module, adapters: Mapping[str, Adapter | Change]) -> dict[str, Adapter | Change]:
-    """Adapters under the names of a network's layers. Names that the network has in no form stay as they are.
+    """Adapters under the names of a network's layers, as `named`."""
+    shapes = {name: getattr(layer, part).shape for name, (layer, part) in lora.weighted_layers(network).items()}
+    return named(type(network).__name__, getattr(network, "config", None), shapes, adapters)
 
-    Adapters of zeros for layers that it lacks, which some programs write, are left out.
+
+def named(
+    kind: str, config: Any, shapes: Mapping[str, tuple[int, ...]], adapters: Mapping[str, Adapter | Change]
+) -> dict[str, Adapter | Change]:
+    """Adapters under the names of layers. Names that the network has in no form stay as they are.
+
+    Adapters of zeros for layers that it lacks, which some programs write, are left out. ``shapes`` of layers end with
+    the number of outputs.
     """
-    layers = {name: getattr(layer, part).shape for name, (layer, part) in lora.weighted_layers(network).items()}
-    words = {name.replace(".", "_"): name for name in layers}
-    config = getattr(network, "config", None)
+    words = {name.replace(".", "_"): name for name in shapes}
     depths = getattr(config, "layers_per_block", ())
-    depths = depths if isinstance(depths, tuple) else (depths,) * len(config.block_out_channels)
+    depths = (depths,) * len(config.block_out_channels) if isinstance(depths, int) else depths
     found: dict[str, Adapter | Change] = {}
     sources: dict[str, str] = {}
     for name, adapter in adapters.items():
         original = lora_keys.of_original_block(name, depths)
-        for layer, part in _parts(type(network).__name__, original or name, adapter, layers, words):
+        for layer, part in _parts(kind, original or name, adapter, shapes, words):
             if layer in found:
                 message = f"{sources[layer]} and {name} are two names of the layer {layer}: remove one"
                 raise InputError(message, code="repeated-tensor")

@@ -15,13 +15,16 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.special
 from jax.typing import ArrayLike
 
 from winobench.base import options
 from winobench.base.errors import InputError
-from winobench.diffusion.schedules import Schedule, read_keys
+from winobench.diffusion.schedules import RHO, Schedule, frozen, read_keys
 
 SCHEDULER_CLASS = "FlowMatchEulerDiscreteScheduler"
+# Schedulers with the same training levels.
+_CLASSES = (SCHEDULER_CLASS, "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler")
 SHIFT_TYPES = ("exponential", "linear")
 
 # Fields of the file that say which levels there are, and what they may be.
@@ -36,14 +39,19 @@ _FIELDS = {
     "time_shift_type": options.choice(*SHIFT_TYPES),
 }
 # Keys that would make another path or other levels of it: accepted only with the value that leaves them alone.
-_NEUTRAL_VALUES = {
-    "invert_sigmas": (False, None),
-    "shift_terminal": (None, 0, False),
-    "use_karras_sigmas": (False, None),
-    "use_exponential_sigmas": (False, None),
-    "use_beta_sigmas": (False, None),
-    "stochastic_sampling": (False, None),
+_NEUTRAL_VALUES = {"invert_sigmas": (False, None)}
+# Spacings of a run's levels between the highest and the lowest level. A run uses at most one.
+_CONVERSIONS = {
+    "use_karras_sigmas": lambda high, low, steps: np.linspace(high ** (1 / RHO), low ** (1 / RHO), steps) ** RHO,
+    "use_exponential_sigmas": lambda high, low, steps: np.exp(np.linspace(math.log(high), math.log(low), steps)),
+    "use_beta_sigmas": lambda high, low, steps: (
+        low + (high - low) * scipy.special.betaincinv(*_BETA, np.linspace(1, 0, steps))
+    ),
 }
+_BETA = (0.6, 0.6)  # of Lee et al. 2024, arXiv 2407.12173
+# Keys that shape a run alone. Scoring ignores them.
+_SAMPLER_KEYS = ("shift_terminal", "stochastic_sampling", *_CONVERSIONS, "scale_factors", "upscale_mode")
+_TERMINAL = options.number(above=0, below=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +65,6 @@ class FlowSchedule(Schedule):
 
     is_continuous: ClassVar[bool] = True
     prediction: ClassVar[str] = "flow"
-    scheduler_class: ClassVar[str] = SCHEDULER_CLASS
 
     num_train_timesteps: int = 1000
     shift: float = 1.0
@@ -68,7 +75,8 @@ class FlowSchedule(Schedule):
     max_image_seq_len: int = 4096
     time_shift_type: str = "exponential"
     positions: int | None = None  # of the images (`for_positions`). Nothing is shifted dynamically without
-    sampler_options: tuple[tuple[str, Any], ...] = ()  # the file's other keys, for writing it back. Sorted
+    sampler_options: tuple[tuple[str, Any], ...] = ()  # the file's other keys, for runs and for writing back. Sorted
+    scheduler_class: str = SCHEDULER_CLASS  # the scheduler that the file names. It does not change an error
 
     def __post_init__(self):
         for name, allowed in _FIELDS.items():
@@ -82,14 +90,33 @@ class FlowSchedule(Schedule):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> FlowSchedule:
-        _, content = read_keys(config, (SCHEDULER_CLASS,), SCHEDULER_CLASS, _NEUTRAL_VALUES, _FIELDS)
+        """Reads a ``scheduler_config.json`` of a flow scheduler, or of a solver that has flow levels."""
+        if isinstance(config, Mapping) and config.get("use_flow_sigmas"):
+            return cls._of_solver(config)
+        known = {*_FIELDS, *_SAMPLER_KEYS}
+        kind, content = read_keys(config, _CLASSES, SCHEDULER_CLASS, _NEUTRAL_VALUES, known)
         # Fields that a file leaves out or empty have their defaults.
         fields = {key: content[key] for key in _FIELDS if content.get(key) is not None}
-        others = sorted((key, value) for key, value in content.items() if key not in _FIELDS)
-        return cls(**fields, sampler_options=tuple(others))
+        others = sorted((key, frozen(value)) for key, value in content.items() if key not in _FIELDS)
+        return cls(**fields, sampler_options=tuple(others), scheduler_class=kind)
+
+    @classmethod
+    def _of_solver(cls, config: Mapping[str, Any]) -> FlowSchedule:
+        kind, prediction = config.get("_class_name"), config.get("prediction_type")
+        if prediction != "flow_prediction" or config.get("use_dynamic_shifting"):
+            raise InputError(
+                f"{kind} has flow levels, but predicts {options.quote(prediction)}: this form is not supported",
+                code="unsupported-option",
+            )
+        total, shift = config.get("num_train_timesteps"), config.get("flow_shift")
+        return cls(1000 if total is None else total, 1.0 if shift is None else shift, scheduler_class=str(kind))
 
     def to_config(self) -> dict[str, Any]:
-        return {"_class_name": SCHEDULER_CLASS, **self.training, **dict(self.sampler_options)}
+        named = {"_class_name": self.scheduler_class}
+        if self.scheduler_class in _CLASSES:
+            return {**named, **self.training, **dict(self.sampler_options)}
+        levels = {"num_train_timesteps": self.num_train_timesteps, "flow_shift": self.shift}
+        return {**named, **levels, "use_flow_sigmas": True, "prediction_type": "flow_prediction"}
 
     @property
     def training(self) -> dict[str, Any]:
@@ -134,7 +161,38 @@ class FlowSchedule(Schedule):
         lowest = 1 / self.num_train_timesteps if self.use_dynamic_shifting else float(self.noise_rates[0])
         last = 1 / num_steps if evenly else lowest
         levels = self.shifted(np.linspace(1.0, last, num_steps))
+        chosen = self.run_options
+        if "shift_terminal" in chosen:
+            if levels[-1] == 1:
+                raise InputError(
+                    "the scheduler's shift_terminal needs at least 2 steps: raise num_steps", code="out-of-range"
+                )
+            levels = 1 - (1 - levels) * (1 - chosen["shift_terminal"]) / (1 - levels[-1])
+        for name in chosen.keys() & _CONVERSIONS.keys():
+            levels = _CONVERSIONS[name](levels[0], levels[-1], num_steps)
         return np.append(levels, 0).astype(np.float32)
+
+    @property
+    def run_options(self) -> dict[str, Any]:
+        """The file's options that change the levels of a run, where they are set. Raises InputError for others."""
+        chosen = {name: value for name, value in self.sampler_options if value and name in _SAMPLER_KEYS}
+        if "shift_terminal" in chosen:
+            chosen["shift_terminal"] = _TERMINAL.check("the scheduler's shift_terminal", chosen["shift_terminal"])
+        conversions = sorted(chosen.keys() & _CONVERSIONS.keys())
+        if len(conversions) > 1:
+            raise InputError(
+                f"scheduler_config.json sets {' and '.join(conversions)}, but a run can use one of them: remove the"
+                " others",
+                code="options-exclude-each-other",
+            )
+        for name in ("stochastic_sampling", "scale_factors"):
+            if name in chosen:
+                raise InputError(
+                    f"scheduler_config.json sets {name}, with which images cannot be generated here: remove it",
+                    code="unsupported-option",
+                )
+        chosen.pop("upscale_mode", None)
+        return {name: True if name in _CONVERSIONS else value for name, value in chosen.items()}
 
     def published_levels(self, num_samples: int, left_out: int) -> np.ndarray:
         """The levels that Self-Bench judges on (arXiv 2505.17955): float32 [number of levels], rising.

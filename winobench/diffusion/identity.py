@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from winobench.checkpoints import fast_tokenizers, models, tokenizer_files
-from winobench.models import lora
+from winobench.models import lora, states
 from winobench.models.any_pipeline import AnyPipeline
 
 
@@ -34,7 +34,8 @@ def fingerprint(pipeline: AnyPipeline) -> str:
 
 def tokenizer_identity(tokenizer: Any) -> list[Any]:
     """A tokenizer's behaviour, as JSON values that do not depend on the library's version."""
+    changes = states.changes_of_tokenizer(tokenizer)
     if not type(tokenizer).__name__.startswith("CLIP"):
-        return fast_tokenizers.fast_identity(tokenizer)
+        return [*fast_tokenizers.fast_identity(tokenizer), *changes]
     vocabulary, merges = tokenizer_files.vocabulary_and_merges(tokenizer)
-    return [vocabulary, merges, tokenizer.pad_token_id]
+    return [vocabulary, merges, tokenizer.pad_token_id, *changes]

@@ -24,7 +24,7 @@ from winobench.base.texts import checked_texts
 from winobench.diffusion import drawing, folders, identity, pure_functions, samplers
 from winobench.diffusion.pure_functions import Denoising, ImageEncoding, PictureDecoding, TextEncoding, Tree
 from winobench.diffusion.schedules import NoiseSchedule, Schedule
-from winobench.models import holding
+from winobench.models import holding, states
 from winobench.models.base import Network
 
 if TYPE_CHECKING:
@@ -188,6 +188,10 @@ class Pipeline(drawing.Drawing, abc.ABC):
                     " as Pipeline.replace describes",
                     code="wrong-type",
                 )
+        states.see(self.tokenizers)
+        self._check_fit()
+
+    def _check_fit(self) -> None:
         configs = {name: network.config for name, network in self.networks.items()}
         self.check_fit(configs, {name: len(tokenizer) for name, tokenizer in self.tokenizers.items()})
 
@@ -393,16 +397,18 @@ class Pipeline(drawing.Drawing, abc.ABC):
         return identity.fingerprint(self)
 
     def held(self) -> Self:
-        """A pipeline of the same arrays that stays as this one is now (`winobench.models.holding`).
+        """A pipeline of the same arrays and tokenizers that stays as this one is now (`winobench.models.holding`).
 
         The same object again while nothing has changed and somebody has it.
         """
-        networks = {name: holding.held(network) for name, network in self.networks.items()}
+        networks: dict[str, Any] = {name: holding.held(network) for name, network in self.networks.items()}
+        networks |= states.copied(self, self.tokenizers)
         others = [getattr(self, field.name) for field in dataclasses.fields(self) if field.name not in networks]
         parts = [*others, *networks.values()]
         before, reference = vars(self).get("_last_held", ((), None))
         there = None if reference is None else reference()
-        if there is None or list(map(id, parts)) != list(map(id, [*before, *there.networks.values()])):
+        kept = () if there is None else (*before, *(getattr(there, name) for name in networks))
+        if there is None or list(map(id, parts)) != list(map(id, kept)):
             there = self.replace(**networks)
             vars(there)["_copies"] = self._copies
             vars(self)["_last_held"] = others, weakref.ref(there)
@@ -483,6 +489,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
         Raises:
           InputError: an empty list, a single string, or something else that is not a list of strings.
         """
+        self._check_fit()  # tokens may have been added
         function, params = self.text_function()
         params = jax.device_put(params)  # once for all batches, where they are in the host's memory
         ids = self.tokenize(checked_texts(texts), image_size=image_size)

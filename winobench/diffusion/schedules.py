@@ -34,8 +34,9 @@ _LATENT_LINEAR = (0.00085, 0.012, "linear")
 _LATENT_SCALED = (0.00085, 0.012, "scaled_linear")
 _USUAL_CLASSES = """
     DDIMInverseScheduler DDIMParallelScheduler DDIMScheduler DDPMParallelScheduler DDPMScheduler DEISMultistepScheduler
-    DPMSolverMultistepScheduler DPMSolverSinglestepScheduler EulerAncestralDiscreteScheduler EulerDiscreteScheduler
-    LMSDiscreteScheduler PNDMScheduler SASolverScheduler UniPCMultistepScheduler
+    DPMSolverMultistepInverseScheduler DPMSolverMultistepScheduler DPMSolverSinglestepScheduler
+    EulerAncestralDiscreteScheduler EulerDiscreteScheduler LMSDiscreteScheduler PNDMScheduler SASolverScheduler
+    UniPCMultistepScheduler
 """
 _CLASS_DEFAULTS = {
     **dict.fromkeys(_USUAL_CLASSES.split(), _USUAL_DEFAULTS),
@@ -53,17 +54,19 @@ _SAMPLER_KEYS = """
     euler_at_final final_sigmas_type flow_shift interpolation_type lambda_min_clipped lower_order_final
     noise_sampler_seed original_inference_steps predict_x0 predictor_order sample_max_value set_alpha_to_one
     shift_terminal sigma_max sigma_min skip_prk_steps solver_order solver_p solver_type steps_offset tau_func
-    thresholding time_shift_type timestep_scaling timestep_spacing use_beta_sigmas use_exponential_sigmas
-    use_karras_sigmas use_lu_lambdas variance_type tensor_format timestep_values
+    thresholding time_shift_type timestep_scaling timestep_spacing use_beta_sigmas use_dynamic_shifting
+    use_exponential_sigmas use_karras_sigmas use_lu_lambdas variance_type tensor_format timestep_values
 """
 
 # Keys that would make another training schedule of it: accepted only with the value that leaves it alone.
 _NEUTRAL_VALUES = {
     "predict_epsilon": (True, None),
     "timestep_type": ("discrete",),
-    "use_dynamic_shifting": (False, None),
     "use_flow_sigmas": (False, None),
 }
+
+# Of the levels of Karras et al. 2022, Eq. 5.
+RHO = 7.0
 
 # The fields that decide an error. A model's fingerprint holds these and no others, so that runs recorded with one
 # sampler's file continue with another's.
@@ -238,7 +241,7 @@ class NoiseSchedule(Schedule):
     )
 
     def __post_init__(self) -> None:
-        sampler_options = tuple(sorted((str(key), _frozen(value)) for key, value in self.sampler_options))
+        sampler_options = tuple(sorted((str(key), frozen(value)) for key, value in self.sampler_options))
         object.__setattr__(self, "sampler_options", sampler_options)
         for name, allowed in _TRAINING_FIELDS.items():
             if name != "beta_schedule" or self.trained_betas is None:
@@ -392,9 +395,10 @@ def _read_only(table: np.ndarray) -> np.ndarray:
     return table
 
 
-def _frozen(value: Any) -> Any:
+def frozen(value: Any) -> Any:
+    """An option's value that can be hashed: lists as tuples."""
     if isinstance(value, list | tuple):
-        return tuple(map(_frozen, value))
+        return tuple(map(frozen, value))
     if isinstance(value, Mapping):
         raise InputError(
             "scheduler_config.json holds an object among the sampler's options, which has no meaning there",

@@ -77,7 +77,9 @@ def evaluate(
     """
     # Identity and errors are of the same weights, even if the model changes in the meantime.
     started, scorer = time.monotonic(), holding.hold(base.for_evaluation(scorer))
-    sampling, settings, recording = of_runs.with_options(more, sampling, settings, recording)
+    sampling, settings, recording = of_runs.with_options(
+        more, {Sampling: sampling, Scoring: settings, Recording: recording}
+    )
     trackers.read(recording.log)
     chosen = choose_tasks(tasks, settings.data_dir)
     contracts.check_questions(chosen, scorer)

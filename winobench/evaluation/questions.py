@@ -36,6 +36,7 @@ from winobench.runs.requests import (
     Responder,
     Response,
     check_request,
+    check_responder,
 )
 from winobench.runs.settings import Asking, Recording
 from winobench.tasks import TEXT_TASKS
@@ -107,7 +108,7 @@ def evaluate_questions(
         responder lacks, no task with usable data, a folder of another run, a program of several processes.
     """
     started = time.monotonic()
-    settings, recording = of_runs.with_options(more, settings, recording)
+    settings, recording = of_runs.with_options(more, {Asking: settings, Recording: recording})
     trackers.read(recording.log)
     _check_arguments(responder, workdir, settings)
     settings = of_runs.checked(settings)
@@ -383,13 +384,8 @@ def _results(
 
 def _check_arguments(responder: Any, workdir: Any, settings: Asking) -> None:
     """Checks the kinds of arguments, and that no other process runs the program."""
-    lacking = [name for name in ("kinds", "fingerprint", "ask", "read") if not hasattr(responder, name)]
-    if lacking and not isinstance(responder, Later):
-        raise InputError(
-            f"the responder is a {type(responder).__name__}, which has no {lacking[0]}: give a language model, such as"
-            " winobench.responders.loading.load_responder makes",
-            code="wrong-type",
-        )
+    if not isinstance(responder, Later):
+        check_responder(responder)
     paths = {"workdir": workdir, "data_dir": settings.data_dir}
     for name, value in {**paths, "protocol": settings.protocol}.items():
         if not isinstance(value, str | None) and not (name in paths and isinstance(value, os.PathLike)):

@@ -21,9 +21,10 @@ from winobench.runs import asking, endings, image_records, judgements, records, 
 from winobench.runs.image_records import PictureRecord
 from winobench.runs.image_runs import Pictures
 from winobench.runs.judgements import Judgement
-from winobench.runs.requests import Picture, PictureMatch, Request, Responder, Response
+from winobench.runs.requests import Picture, PictureMatch, Request, Responder, Response, check_responder
 
 _SECONDS_BETWEEN_SYNCS = 2.0
+_LONGEST_LABEL = 200  # letters. The folder's name has the rubric, too
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +62,8 @@ def judge_pictures(
         has changed, the folder has results of another judge, the label cannot name a folder, a call failed that
         may pass another time, or no image has all its answers.
     """
+    options.instance("images as winobench.read_pictures gives them", Pictures).check("run", run, "wrong-type")
+    check_responder(responder)
     texts.check_texts([name])
     chosen = rubrics.choose(rubric, run.prompts)
     kind = kind_for(chosen, name, responder.kinds)
@@ -120,12 +123,14 @@ def judge_pictures(
 
 def folder_of(run: Pictures, rubric: str, name: str, label: str | None = None) -> pathlib.Path:
     """The folder of a judge's answers and results."""
-    if label is not None and registry.model_label(label) != label:
+    is_name = isinstance(label, str) and len(label) <= _LONGEST_LABEL and registry.model_label(label) == label
+    if label is not None and not is_name:
         raise InputError(
-            f"the label {options.quote(label)} cannot name a folder: give letters, digits, dots and dashes alone",
+            f"the label {options.quote(label)} cannot name a folder: give letters, digits, dots and dashes alone,"
+            f" {_LONGEST_LABEL} at most",
             code="bad-name",
         )
-    return run.folder / judgements.FOLDER / f"{rubric}-{label or registry.model_label(name)}"
+    return run.folder / judgements.FOLDER / f"{rubric}-{label or registry.model_label(name)[:_LONGEST_LABEL]}"
 
 
 def kind_for(rubric: Rubric, name: str, kinds: Collection[str]) -> str:
@@ -160,7 +165,8 @@ def summarise(images: Iterable[tuple[str, Sequence[Score]]], rubric: Rubric) -> 
         if parts:
             means = [judgements.interval(part) for part in parts]
             is_share = all(0 <= mean.value <= 1 for mean in means)
-            entries[metric, row] = _as_entry(mean_of_means(means), sum(part["n"] for part in parts), is_share)
+            too_few = any(part["too_few"] for part in parts)
+            entries[metric, row] = _as_entry(mean_of_means(means), sum(part["n"] for part in parts), is_share, too_few)
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for metric, group in sorted(entries, key=lambda place: place[1] != rubrics.ALL):
         found.setdefault(metric, {})[group] = entries[metric, group]
@@ -169,15 +175,18 @@ def summarise(images: Iterable[tuple[str, Sequence[Score]]], rubric: Rubric) -> 
 
 def _entry(of_texts: Sequence[str], numbers: Sequence[float]) -> dict[str, Any]:
     """A mean, and its interval, in which all numbers about images of one text depend on each other."""
-    ends = Design(of_texts).means(np.asarray(numbers)[:, None])
+    values, design = np.asarray(numbers)[:, None], Design(of_texts)
+    is_proportion = len(set(of_texts)) > 1 and set(numbers) <= {0, 1}
+    ends = design.proportions(values) if is_proportion else design.means(values)
+    too_few = not is_proportion and bool(design.too_few(values)[0])
     is_share = min(numbers) >= 0 and max(numbers) <= 1
-    return _as_entry(Interval(*(float(end[0]) for end in ends)), len(numbers), is_share)
+    return _as_entry(Interval(*(float(end[0]) for end in ends)), len(numbers), is_share, too_few)
 
 
-def _as_entry(found: Interval, number: int, is_share: bool) -> dict[str, Any]:
+def _as_entry(found: Interval, number: int, is_share: bool, too_few: bool) -> dict[str, Any]:
     """An interval for JSON: within [0, 1] for shares, and None without one."""
     low, high = (None if math.isnan(end) else min(max(end, 0.0), 1.0) if is_share else end for end in found[1:])
-    return {"value": found.value, "low": low, "high": high, "n": number}
+    return {"value": found.value, "low": low, "high": high, "n": number, "too_few": too_few}
 
 
 def _check_folder(folder: pathlib.Path, fingerprint: Mapping[str, Any]) -> None:

@@ -20,14 +20,14 @@ from flax import nnx
 
 from winobench import parallel
 from winobench.base.errors import InputError
-from winobench.models import functional
+from winobench.models import functional, states
 
 
 class Taken:
     """Which structure and arrays there were at one moment. It keeps none of the arrays alive."""
 
     def __init__(self, structure: Any, arrays: Sequence[Any], when_one_is_gone: Callable[[], Any] | None = None):
-        self._structure = structure
+        self.structure = structure
         self._references = [_reference(array, when_one_is_gone) for array in arrays]
 
     def is_of(self, structure: Any, arrays: Sequence[Any]) -> bool:
@@ -36,7 +36,7 @@ class Taken:
             len(arrays) == len(self._references)
             and all(reference() is array for reference, array in zip(self._references, arrays, strict=True))
             and not any(map(_is_writable, arrays))
-            and self._structure == structure
+            and self.structure == structure
         )
 
 
@@ -103,7 +103,7 @@ class Holder(abc.ABC):
     MODEL: ClassVar[str] = "model"
     """The attribute with the model: a network, or something with a method ``held``."""
 
-    _placed: Any = None  # the model with these parameters
+    _placed: tuple[Any, ...] = ()  # the model with these parameters, tokenizers and the processor
     _is_held = False
 
     @abc.abstractmethod
@@ -118,12 +118,15 @@ class Holder(abc.ABC):
         with _lock:
             model = getattr(self, self.MODEL)
             model = held(model) if isinstance(model, nnx.Module) else hold(model)
-            if model is not self._placed:
-                self._placed = None
+            own = vars(self)
+            tokenizers = states.copied(self, {name: own[name] for name in ("tokenizer",) if name in own})
+            parts = (model, *tokenizers.values(), own.get("processor"))
+            if list(map(id, parts)) != list(map(id, self._placed)):
+                self._placed = ()
                 self._place(model)
-                self._placed = model
+                self._placed = parts
             found = copy.copy(self)
-        setattr(found, self.MODEL, model)
+        vars(found).update({self.MODEL: model, **tokenizers})
         found._is_held = True
         return found
 

@@ -170,13 +170,17 @@ def _bias_table(
                 rich.text.Text("  average |d|" if name == AVERAGE else f"  {name}"),
                 _starred(f"{entry['value']:.2f}", entry.get("p_one_sided", 1.0) < _STAR_LEVEL)
                 + ("†" if together.get(name, 1.0) < _STAR_LEVEL else ""),
-                f"{entry['low']:.2f} to {entry['high']:.2f}",
+                _interval(entry, ".2f"),
                 *(paper if has_paper else []),
                 *(_probability(entry.get(key)) for key in ("p_one_sided", "p_two_sided")),
                 f"{entry['n']:,}",
             )
         table.add_section()
     return table
+
+
+def _interval(entry: Mapping[str, Any], spec: str) -> str:
+    return f"{entry['low']:{spec}} to {entry['high']:{spec}}" + ("\nn too small" if entry.get("too_few") else "")
 
 
 def _is_group_row(name: str) -> bool:
@@ -199,6 +203,11 @@ def _bias_notes(tasks: Mapping[str, Mapping[str, Any]]) -> list[str]:
         f"images of Y do. * p < {_STAR_LEVEL}, one-sided towards X, from {largest:,} permutations or all there are. "
         "† also after Holm's adjustment for all pairs of the task."
     ]
+    if any(entry.get("too_few") for entry in rows):
+        notes.append(
+            "n too small: a group has fewer than ten images, or some lie far from the others. Such intervals miss the "
+            "truth more often."
+        )
     for task, entries in tasks.items():
         average = entries[AVERAGE]
         notes.append(f"{task}: without any bias, average |d| would be about {average['without_bias']:.2f}.")
@@ -218,7 +227,7 @@ def _group_table(tasks: Mapping[str, Mapping[str, Any]]) -> rich.table.Table:
             table.add_row(
                 rich.text.Text(f"  {name.replace(_ASSOCIATION, '', 1)}"),
                 f"{entry['value']:{spec}}",
-                f"{entry['low']:{spec}} to {entry['high']:{spec}}",
+                _interval(entry, spec),
                 f"{entry['n']:,}",
             )
         table.add_section()

@@ -51,10 +51,7 @@ class LanguageModel(networks.HoldsLoaded):
         self._seed = check_seed(seed)
         self.config = loaded.config
         self._use(loaded)
-        start = getattr(loaded.config, "decoder_start_token_id", None)
-        self.prompts = prompts.Prompts(
-            loaded.tokenizer, template=chat_template, separate=start is not None, stop_ids=loaded.stop_ids
-        )
+        self._template = chat_template
         self._longest = batches.longest(self.config)
         self.held()
 
@@ -62,6 +59,9 @@ class LanguageModel(networks.HoldsLoaded):
         self._params = None  # frees memory for the new ones
         structure, self._params = self._parameters(loaded)
         network, start = loaded.module(), getattr(loaded.config, "decoder_start_token_id", None)
+        self.prompts = prompts.Prompts(
+            loaded.tokenizer, template=self._template, separate=start is not None, stop_ids=loaded.stop_ids
+        )
         self._int8 = getattr(network, "int8", False)
         self._program = decoding.Program(structure, self.mesh, network.dtype.name, start, loaded.stop_ids)
 
@@ -98,7 +98,7 @@ class LanguageModel(networks.HoldsLoaded):
             "model": held._loaded.identity(),
             "dtype": held._program.dtype,
             "int8": held._int8,
-            "prompts": self.prompts.fingerprint(),
+            "prompts": held.prompts.fingerprint(),
             "ends": list(self._program.ends),
             "start": self._program.start,
             "seed": self._seed,

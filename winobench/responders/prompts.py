@@ -24,7 +24,7 @@ from typing import Any
 
 from winobench.base import json_files, options
 from winobench.base.errors import InputError
-from winobench.responders import templates
+from winobench.checkpoints import chat_templates as templates
 from winobench.runs.requests import Turn
 from winobench.scorers import common
 

@@ -18,6 +18,7 @@ from jax.sharding import Mesh
 from winobench import parallel
 from winobench.base.errors import InputError
 from winobench.base.texts import count_truncated, log_truncated
+from winobench.checkpoints import tokenizer_files
 from winobench.engine import tables
 from winobench.engine.limits import Limit
 from winobench.models import functional, holding
@@ -109,6 +110,7 @@ class NliEncoder(Holder):
         self.held()
 
     def _place(self, model: BertForSequenceClassification) -> None:
+        tokenizer_files.check_size(self.tokenizer, model.config.vocab_size, "of this encoder")
         self._params = None  # frees memory for the new ones
         structure, self._params = networks.place(model, self.mesh)
         self._function = networks.NetworkFunction(structure, classify)
@@ -133,9 +135,10 @@ class NliEncoder(Holder):
 
     def fingerprint(self) -> dict[str, Any]:
         """See `Responder`. Number of devices and batch size change the last bits only."""
-        model = self.held().model
+        held = self.held()
+        model = held.model
         # SHA-256 over weights, config and tokenizer
-        identity = networks.fingerprint(model, tokenizer=networks.tokenizer_identity(self.tokenizer))
+        identity = networks.fingerprint(model, tokenizer=networks.tokenizer_identity(held.tokenizer))
         return {
             "responder": "nli_encoder",
             "version": ANSWER_VERSION,

@@ -80,8 +80,8 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         Raises:
           InputError: an option is out of its range.
         """
-        self.config = loaded.config
         self._use(loaded)
+        self.config = loaded.config
         self._seed = check_seed(seed)
         self.template = loaded.form.template if template is None else template
         check_template("template", self.template, loaded.form)

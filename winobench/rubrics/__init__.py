@@ -23,8 +23,8 @@ def choose(name: str | None, prompts: Sequence[Prompt]) -> Rubric:
     Raises:
       InputError: the name is unknown, or it fits no prompt.
     """
-    if name is not None and name not in RUBRICS:
-        hint = near_names.did_you_mean(name, RUBRICS, f"the rubrics are {', '.join(RUBRICS)}.")
+    if name is not None and not (isinstance(name, str) and name in RUBRICS):
+        hint = near_names.did_you_mean(str(name), RUBRICS, f"the rubrics are {', '.join(RUBRICS)}.")
         raise InputError(f"the rubric {options.quote(name)} is unknown: {hint}", code="unknown-name")
     names = RUBRICS if name is None else (name,)
     for known in names:

@@ -46,7 +46,7 @@ def incomplete(
 
 
 def lasting(wanted: Mapping[str, Request], answers: Answers) -> dict[str, str]:
-    """Key -> why its answer is missing, of answers for which it is no use to ask the same again: `_IN_WORDS`."""
+    """Key -> why its answer is missing, where the same request would fail again: `_IN_WORDS`."""
     ended = {key: answers.read[key].ending for key in wanted if key in answers.read}
     ended |= dict.fromkeys(answers.blocked, requests.BLOCKED)
     return {key: ending for key, ending in ended.items() if ending not in (FINISHED, requests.INTERRUPTED)}

@@ -165,10 +165,13 @@ def read_records(folder: str | os.PathLike) -> dict[Place, PictureRecord]:
 
 
 def is_whole(folder: str | os.PathLike, record: PictureRecord) -> bool:
-    """Whether an image is there, with the content of its record. Reads the file."""
+    """Whether an image is there, with the content of its record. Raises InputError where it may not be read."""
+    path = pathlib.Path(folder) / record.file
     try:
-        files.check_regular(path := pathlib.Path(folder) / record.file)
+        files.check_regular(path)
         return hashlib.sha256(path.read_bytes()).hexdigest() == record.sha256
+    except PermissionError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): see to its rights", code="cannot-read") from error
     except OSError:
         return False
 

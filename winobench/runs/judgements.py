@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 FOLDER, RESULTS, SCORES = "judged", "results.json", "scores.jsonl"
 
 Results = Mapping[str, Mapping[str, Mapping[str, Mapping[str, Any]]]]
-"""Label of a model -> metric -> group -> value, low, high (95%, None for one prompt), n (numbers of the mean)."""
+"""Label of a model -> metric -> group -> value, low, high (95%, None for one prompt), n (numbers of the mean),
+too_few (whether they are, for the interval). Results of older versions lack the last one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,7 +138,8 @@ def _are(values: Any, is_right: Callable[[Any], bool]) -> bool:
 def _is_entry(entry: Any) -> bool:
     return (
         isinstance(entry, dict)
-        and entry.keys() == {"value", "low", "high", "n"}
+        and entry.keys() - {"too_few"} == {"value", "low", "high", "n"}
+        and isinstance(entry.get("too_few", False), bool)
         and all(options.is_number(entry[name]) for name in ("value", "n"))
         and all(entry[end] is None or options.is_number(entry[end]) for end in ("low", "high"))
     )

@@ -214,3 +214,14 @@ class Responder(Protocol):
         Raises:
           ValueError: the raw answer is malformed, which counts as a failed call.
         """
+
+
+def check_responder(responder: Any) -> None:
+    """Raises InputError for an object that answers no requests."""
+    lacking = next((name for name in ("kinds", "fingerprint", "ask", "read") if not hasattr(responder, name)), None)
+    if lacking is not None:
+        raise InputError(
+            f"the responder is a {type(responder).__name__}, which has no {lacking}: give a model that answers, such as"
+            " winobench.load_responder makes",
+            code="wrong-type",
+        )

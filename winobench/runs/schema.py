@@ -59,6 +59,7 @@ class Association(TypedDict):
     value: Required[float]
     low: Required[float]  # ends of the 95% bootstrap interval
     high: Required[float]
+    too_few: NotRequired[bool]  # images for this interval
     n: Required[Count]  # images
     chance: NotRequired[float | None]
     ties: NotRequired[int]

@@ -190,16 +190,22 @@ class Recording:
     log: str | Sequence[str] = ()
 
 
-def with_options(given: Mapping[str, Any], *parts: Any) -> list[Any]:
-    """Dataclasses of options with some of their fields replaced."""
-    owner = {field.name: number for number, part in enumerate(parts) for field in dataclasses.fields(part)}
+_PARTS = {Sampling: "sampling", Scoring: "settings", Asking: "settings", Recording: "recording"}
+"""Class -> argument of a call that takes its options."""
+
+
+def with_options(given: Mapping[str, Any], parts: Mapping[type, Any]) -> list[Any]:
+    """Dataclasses of options with some of their fields replaced. Raises InputError for anything else in their place."""
+    for kind, part in parts.items():
+        options.instance(f"a winobench.{kind.__name__}", kind).check(_PARTS[kind], part, "wrong-type")
+    owner = {field.name: kind for kind in parts for field in dataclasses.fields(kind)}
     for name in given:
         if name not in owner:
             hint = near_names.did_you_mean(name, owner, f"choose of {', '.join(owner)}.")
             raise InputError(f"{options.quote(name)} is not an option of this call: {hint}", code="unknown-field")
     return [
-        dataclasses.replace(part, **{name: value for name, value in given.items() if owner[name] == number})
-        for number, part in enumerate(parts)
+        dataclasses.replace(part, **{name: value for name, value in given.items() if owner[name] is kind})
+        for kind, part in parts.items()
     ]
 
 

@@ -26,7 +26,7 @@ from winobench.engine import batch_size as batch_sizes
 from winobench.engine import tables
 from winobench.engine.batch_size import BatchSize
 from winobench.engine.limits import Limit
-from winobench.models import clip_model, functional
+from winobench.models import clip_model, functional, states
 from winobench.models.clip_model import CLIPModel
 from winobench.models.holding import Holder
 from winobench.models.siglip import SiglipModel
@@ -117,6 +117,7 @@ class Contrastive(Holder):
         self.held()
 
     def _place(self, model: CLIPModel | SiglipModel) -> None:
+        tokenizer_files.check_size(self.tokenizer, model.config.text_config.vocab_size, "of this scorer")
         self._image_encoder = self._text_encoder = None  # frees memory for the new ones
         self._texts = _TEXTS_OF[type(model)]
         self._scale, self._bias = _terms(model)
@@ -249,10 +250,11 @@ class Contrastive(Holder):
         }
 
     def _model_fingerprint(self) -> str:
+        changes = states.changes_of_tokenizer(self.tokenizer)
         return networks.fingerprint(
             self.model,
             processor=dataclasses.asdict(self.processor),
-            tokenizer=[*self._texts.identity(self.tokenizer), self._max_text_tokens],
+            tokenizer=[*self._texts.identity(self.tokenizer), self._max_text_tokens, *changes],
         )
 
     @property

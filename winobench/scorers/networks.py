@@ -14,11 +14,11 @@ import jax
 from jax.sharding import Mesh
 
 from winobench import parallel
-from winobench.base import json_files
+from winobench.base import json_files, options
 from winobench.base.errors import InputError
 from winobench.checkpoints import models
 from winobench.checkpoints.loaded import Loaded
-from winobench.models import functional
+from winobench.models import functional, states
 from winobench.models.base import Network
 from winobench.models.holding import Holder
 
@@ -50,6 +50,11 @@ class HoldsLoaded(Holder):
     _shardings: tuple[Any, ...] = ()
 
     def _use(self, loaded: Loaded) -> None:
+        if not all(hasattr(loaded, name) for name in ("mesh", "parts")):
+            raise InputError(
+                f"loaded is {options.quote(loaded)}, but it must be a loaded model: make it by from_pretrained",
+                code="wrong-type",
+            )
         self._loaded, self.mesh = loaded, parallel.as_mesh(loaded.mesh)
 
     def _parameters(self, loaded: Loaded) -> tuple[functional.Structure, list[jax.Array]]:
@@ -130,7 +135,9 @@ def tokenizer_identity(tokenizer: Any) -> dict[str, Any]:
     """What a fast tokenizer of transformers does, as JSON values."""
     content = json_files.parse(tokenizer.backend_tokenizer.to_str())
     # These two hold what the last call asked for.
-    return {key: value for key, value in content.items() if key not in ("padding", "truncation")}
+    content = {key: value for key, value in content.items() if key not in ("padding", "truncation")}
+    changes = states.changes_of_tokenizer(tokenizer)
+    return {**content, **({"changes": changes} if changes else {})}
 
 
 def check_options(cls: type, options: dict[str, Any]) -> None:

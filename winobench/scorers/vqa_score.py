@@ -202,18 +202,7 @@ class VQAScore(networks.HoldsVisionLanguage, PairScorer):
         self._preparing = dict.fromkeys(ways, True)
         self._use(loaded)
         self.max_text_tokens = self._longest(max_text_tokens)
-        asked = {"answer": self.answer}
-        if self.kind == "log_odds":
-            asked["opposite"] = self.opposite
-        answers = tuple(self._tokens_of(name, text) for name, text in asked.items())
-        if len(set(answers)) < len(answers):
-            raise InputError(
-                f"answer and opposite are both {options.quote(self.answer)} to the model: name two answers",
-                code="unknown-answer",
-            )
-        self._answers = answers
         self._reads_text = loaded.module().reads_text
-        self._before, _ = loaded.tokens(self.question, [""])
         processor = _prepared(loaded.processor, self._preparing)
         blank = np.zeros(self.max_text_tokens + 1, np.int32)
         super().__init__(
@@ -225,12 +214,22 @@ class VQAScore(networks.HoldsVisionLanguage, PairScorer):
         )
 
     def _place(self, loaded: LoadedVisionLanguageModel) -> None:
+        asked = {"answer": self.answer}
+        if self.kind == "log_odds":
+            asked["opposite"] = self.opposite
+        answers = tuple(self._tokens_of(name, text) for name, text in asked.items())
+        if len(set(answers)) < len(answers):
+            raise InputError(
+                f"answer and opposite are both {options.quote(self.answer)} to the model: name two answers",
+                code="unknown-answer",
+            )
+        self._before, _ = loaded.tokens(self.question, [""])
         self._params = self._image_encoder = self._text_encoder = None  # frees memory for the new ones
         structure, params = self._parameters(loaded)
         network = loaded.module()
         self._dtype = network.dtype.name
         shapes = image_shapes(structure, params, self.processor, self._before)
-        self._compiled_for = _Step(structure, self._answers, self.mesh, shapes)
+        self._compiled_for = _Step(structure, answers, self.mesh, shapes)
         self._encode_with(
             image_function(structure, self.processor, self._before),
             NetworkFunction(structure, _encode_texts),
@@ -304,8 +303,9 @@ class VQAScore(networks.HoldsVisionLanguage, PairScorer):
         questions = [self.question.replace("{}", text) for text in texts]
         columns, truncated = [], 0
         for tokenizer in (of_language, *[self._loaded.qformer_tokenizer] * self._reads_text):
-            tokenizer.truncation_side = "left"
+            side, tokenizer.truncation_side = tokenizer.truncation_side, "left"
             encoded = tokenizer(questions, truncation=True, max_length=longest, padding=False)
+            tokenizer.truncation_side = side
             truncated = max(truncated, count_truncated(encoded))
             columns.append(pairs.token_rows(encoded["input_ids"], tokenizer.pad_token_id or 0, longest))
         log_truncated(truncated, len(texts), longest, "questions")

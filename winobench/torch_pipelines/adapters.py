@@ -1,121 +1,189 @@
-"""LoRA of pipelines of diffusers, which diffusers and peft read and add to the weights."""
+"""LoRA of pipelines of diffusers: read as for winobench's own models, and added to the weights of torch's layers.
+
+diffusers itself only renames layers whose names are neither its own nor among those of `lora_layers`.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
-import importlib.util
-import logging
 import os
-from collections.abc import Iterator
 from typing import Any
 
+import jax
 import numpy as np
 
 from winobench.base.errors import InputError
-from winobench.checkpoints import lora, sources, weights
+from winobench.checkpoints import lora, lora_keys, lora_layers, sources, weights
+from winobench.checkpoints.lora import LoRAWeights
+from winobench.checkpoints.lora_changes import Change
+from winobench.checkpoints.weights import FileTensor
 
-_NAME = "winobench"
 _MISFIT = "lora-misfit"
-# diffusers warns so for each network without tensors in the file.
-_HARMLESS = "No LoRA keys associated"
-# diffusers' loggers that report which tensors of a file it leaves out.
-_LOGGERS = ("diffusers.loaders", "diffusers.utils.peft_utils")
+_TEXT_MODEL = "text_model."
+# The factors that take the strength of an adapter: one of each product, and the bias of a factor.
+_SCALED = ("up", "up_bias", "hada_w1_a", "lokr_w1", "lokr_w1_a")
+
+Changes = dict[str, Change]
 
 
 @dataclasses.dataclass(frozen=True)
 class LoRAFile:
-    """A LoRA file in a form that diffusers reads.
+    """A LoRA file, or peft's files of several networks.
 
     Attributes:
-      sha256: of its tensors: names, dtypes, shapes and values.
+      sha256: of its tensors: names, dtypes, shapes and values. Also of its strengths where they are not 1.
     """
 
     path: str
     sha256: str
+    adapters: LoRAWeights
     negatives: None = None  # no training here writes such files
 
 
 def read(source: str | os.PathLike[str], *, allow_pickle: bool = False) -> LoRAFile:
     """Reads a LoRA file, also from a folder or hub id. Refuses pickles in any case."""
     del allow_pickle
-    path, *others = lora._locate(source, None, False)
-    tensors = weights.read_weights([path])
-    if others or os.path.exists(os.path.join(os.path.dirname(path), sources.ADAPTER_CONFIG)):
-        raise InputError(
-            f"{path} has peft's format, with its scale in {sources.ADAPTER_CONFIG}, which diffusers does not read: save"
-            " it as pytorch_lora_weights.safetensors (save_lora_weights of diffusers)",
-            code="unsupported-file-format",
-        )
-    if not tensors:
-        raise InputError(f"{path}: the file holds no tensors, so it is not a LoRA: get it again", code="empty-file")
+    adapters = lora.read_lora(source)
     digest = hashlib.sha256()
-    for name, tensor in sorted(tensors.items()):
-        values = np.ascontiguousarray(tensor.read())
-        if values.dtype.kind in "fV" and not weights.are_finite(values):
-            message = f"{path}: {name} holds values that are not finite: the training of this LoRA diverged"
-            raise InputError(message, code="not-finite")
-        digest.update(f"{name} {values.dtype.name} {values.shape}\n".encode())
-        digest.update(values.reshape(-1).view(np.uint8).data)
-    return LoRAFile(path, digest.hexdigest())
+    for path in lora.locate(source, None, False):
+        for name, tensor in sorted(weights.read_weights([path]).items()):
+            values = np.ascontiguousarray(tensor.read())
+            digest.update(f"{name} {values.dtype.name} {values.shape}\n".encode())
+            digest.update(values.reshape(-1).view(np.uint8).data)
+    for part, layers in sorted(adapters.parts.items()):
+        for layer, adapter in sorted(layers.items()):
+            if (scale := _as_change(adapter).scale) != 1:
+                digest.update(f"{part}.{layer} {scale!r}\n".encode())
+    return LoRAFile(adapters.file, digest.hexdigest(), adapters)
+
+
+def _as_change(adapter: lora_layers.Adapter | Change) -> Change:
+    if isinstance(adapter, Change):
+        return adapter
+    return Change({"down": adapter.down, "up": adapter.up}, adapter.alpha)
 
 
 def fuse(pipe: Any, file: LoRAFile, scale: float) -> None:
     """Adds a LoRA to a pipeline's weights, text encoders included. Raises InputError unless all tensors are used."""
+    from winobench.torch_pipelines import bridge
+
+    kind = type(pipe).__name__
+    if not hasattr(pipe, "load_lora_weights"):
+        raise InputError(f"diffusers loads no LoRA for a {kind}: leave it out (lora)", code="unsupported-option")
+    chosen: dict[str, Changes] = {}
+    for part, adapters in file.adapters.parts.items():
+        name = _network_name(pipe, part, file)
+        if name is not None:
+            changes = {layer: _as_change(adapter) for layer, adapter in adapters.items()}
+            fitted = _fitted(pipe, name, changes, file)
+            if double := sorted(fitted.keys() & chosen.get(name, {}).keys()):
+                message = f"{file.path}: the layer {double[0]} of the {name} has two adapters: remove one"
+                raise InputError(message, code="repeated-tensor")
+            chosen[name] = {**chosen.get(name, {}), **fitted}
+    for name, changes in chosen.items():
+        layers = _layers(pipe.components[name])
+        with jax.default_device(jax.local_devices(backend="cpu")[0]):
+            for layer, change in changes.items():
+                parameters = [layers[layer].weight, getattr(layers[layer], "bias", None)]
+                arrays = [None if one is None else bridge.to_numpy(one) for one in parameters]
+                for parameter, new in zip(parameters, change.changed(*arrays, scale), strict=True):
+                    if parameter is not None:
+                        parameter.data = bridge.torch.tensor(np.asarray(new)).to(parameter.dtype)
+
+
+def _network_name(pipe: Any, part: str, file: LoRAFile) -> str | None:
+    """The pipeline's network that a part of a file adapts; None for zeros that no network takes."""
+    from winobench.torch_pipelines import bridge
+    from winobench.torch_pipelines.families import family_of
+
+    kind = type(pipe).__name__
+    networks = {name: one for name, one in pipe.components.items() if isinstance(one, bridge.torch.nn.Module)}
+    if part == lora_keys.DENOISER:
+        return family_of(kind).denoiser
+    if part == lora_keys.T5 and part not in networks:
+        t5 = (name for name, one in networks.items() if name.startswith("text_encoder") and "T5" in type(one).__name__)
+        part = next(t5, part)
+    if part in networks:
+        return part
+    if all(adapter.is_zero for adapter in file.adapters.parts[part].values()):
+        return None
+    message = f"{file.path}: it adapts a {part}, but a {kind} has {', '.join(networks)} only"
+    raise InputError(message, code=_MISFIT)
+
+
+def _layers(network: Any) -> dict[str, Any]:
+    """The layers of a network that a change can fit."""
+    layers = {name: layer for name, layer in network.named_modules() if name}
+    return {name: one for name, one in layers.items() if getattr(getattr(one, "weight", None), "ndim", 0) in (1, 2, 4)}
+
+
+def _fitted(pipe: Any, name: str, changes: Changes, file: LoRAFile) -> Changes:
+    """Changes under the names of the network's layers."""
+    network = pipe.components[name]
+    layers = _layers(network)
+    shapes = {layer: tuple(one.weight.shape) for layer, one in layers.items()}
+    kind = type(network).__name__
+
+    def named(changes: Changes) -> Changes:
+        if name.startswith("text_encoder") and not any(layer.startswith(_TEXT_MODEL) for layer in shapes):
+            changes = {layer.removeprefix(_TEXT_MODEL): change for layer, change in changes.items()}
+        turned = {layer: shape[::-1] for layer, shape in shapes.items()}
+        return lora_layers.named(kind, network.config, turned, changes)
+
+    with sources.blame(file.path):
+        fitted = named(changes)
+        if not fitted.keys() <= shapes.keys() and not name.startswith("text_encoder"):
+            fitted = named(_renamed(pipe, changes)) or fitted
+        if unknown := sorted(fitted.keys() - shapes.keys()):
+            message = (
+                f"it adapts {len(unknown)} layers that the {name} of a {type(pipe).__name__} lacks"
+                f" ({sources.shorten(unknown, 2)}): name a LoRA that was made for it"
+            )
+            raise InputError(message, code=_MISFIT)
+        for layer, change in fitted.items():
+            bias = getattr(layers[layer], "bias", None)
+            if reason := change.check(shapes[layer], None if bias is None else tuple(bias.shape)):
+                message = f"the adapter of {layer} {reason}: it is of another model than this {kind}, or damaged"
+                raise InputError(message, code=_MISFIT)
+    return fitted
+
+
+def _renamed(pipe: Any, changes: Changes) -> Changes:
+    """Changes under diffusers' names, by its table for the original code's. Empty where it has none.
+
+    diffusers drops some alphas and tensors without an error. So the factors hold the strength, and none may be lost.
+    """
     from winobench.torch_pipelines import bridge, parts
 
-    name = type(pipe).__name__
-    if not hasattr(pipe, "load_lora_weights"):
-        raise InputError(f"diffusers loads no LoRA for a {name}: leave it out (lora)", code="unsupported-option")
-    if importlib.util.find_spec("peft") is None:
-        raise InputError(
-            'a LoRA of this model needs peft, which is not installed: pip install "winobench[torch]"',
-            code="missing-package",
-        )
-    networks = {part: one for part, one in pipe.components.items() if isinstance(one, bridge.torch.nn.Module)}
-    before = {part: set(network.state_dict()) for part, network in networks.items()}
-    with parts.quietly(f"{file.path} is not a LoRA that diffusers loads for this {name}", _MISFIT), _told() as told:
-        pipe.load_lora_weights(file.path, adapter_name=_NAME, local_files_only=True)
-        converted = pipe.lora_state_dict(file.path, local_files_only=True)
-    converted = converted[0] if isinstance(converted, tuple) else converted
-    wanted = [key for key in converted if not key.endswith(".alpha")]
-    taken = sum(f".{_NAME}" in key for network in networks.values() for key in network.state_dict())
-    if told or taken != len(wanted) or not taken:
-        reason = f" ({told[0]})" if told else f": of {len(wanted)} tensors it takes {taken}"
-        raise InputError(
-            f"{file.path} is a LoRA of another model than this {name}{reason}: name one that was made for it",
-            code=_MISFIT,
-        )
-    with parts.quietly(f"{file.path} cannot be added to the weights of this {name}"):
-        pipe.fuse_lora(lora_scale=scale, safe_fusing=True)
-        pipe.unload_lora_weights()
-    after = {part: set(network.state_dict()) for part, network in networks.items()}
-    if after != before:
-        raise RuntimeError(f"{name} has other parameters after its LoRA")
-
-
-@contextlib.contextmanager
-def _told() -> Iterator[list[str]]:
-    """Collects the start of each warning of diffusers about a LoRA."""
-    told: list[str] = []
-
-    class Listener(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if _HARMLESS not in (text := " ".join(record.getMessage().split())):
-                told.append(text[:200])
-
-    listener = Listener(logging.WARNING)
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.addHandler(listener)
-        logger.setLevel(logging.WARNING)
-        logger.propagate = False
+    ends = {"down": "lora_A.weight", "up": "lora_B.weight", "up_bias": "lora_B.bias", "magnitude": "dora_scale"}
+    state = {}
+    for layer, change in changes.items():
+        for role, values in change.tensors.items():
+            scaled = values * np.float32(change.scale) if role in _SCALED else values
+            state[f"diffusion_model.{layer}.{ends.get(role, role)}"] = bridge.torch.tensor(scaled)
+    total = _size(changes)
     try:
-        yield told
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.removeHandler(listener)
-            logger.setLevel(level)
-            logger.propagate = True
+        with parts.quietly(f"a {type(pipe).__name__} has no such names"):
+            renamed = pipe.lora_state_dict(state)
+    except InputError:
+        return {}
+    renamed = renamed[0] if isinstance(renamed, tuple) else renamed
+    tensors = {
+        key: FileTensor(key, tuple(one.shape), "", lambda one=one: one.float().numpy())
+        for key, one in renamed.items()
+        if not key.endswith("alpha")
+    }
+    roles = lora.roles_of(tensors)
+    found = {layer: _as_change(lora.adapter_of(layer, one)) for (_, layer), one in roles.items()}
+    return found if np.isclose(_size(found), total, rtol=1e-3) else {}
+
+
+def _size(changes: Changes) -> float:
+    """A sum over all factors but the first ones, which layers may share."""
+    return sum(
+        float(np.sum(np.square(values * (change.scale if role in _SCALED else 1), dtype=np.float64)))
+        for change in changes.values()
+        for role, values in change.tensors.items()
+        if role != "down"
+    )

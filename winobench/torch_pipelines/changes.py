@@ -7,15 +7,12 @@ import dataclasses
 import functools
 import json
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 
 from winobench.base.errors import InputError
-
-# The most tokens of a text, where the call has no keyword for it.
-_TOKENS = {"ERNIE-Image": 512, "FIBO 2": 256, "Lumina-Next": 256}
 
 
 def padded(states: Any, tokens: int) -> Any:
@@ -26,6 +23,17 @@ def padded(states: Any, tokens: int) -> Any:
     if missing < 0:
         raise InputError(f"a text has {states.shape[1]} tokens, but at most {tokens} can be used", code="too-long")
     return torch.nn.functional.pad(states, (0, 0) * (states.ndim - 2) + (0, missing))
+
+
+def limit_of(name: str) -> Callable[[Any, int], contextlib.AbstractContextManager[None]]:
+    """A context that gives an attribute of the pipeline the most tokens of a text."""
+
+    def limit(pipe: Any, tokens: int) -> contextlib.AbstractContextManager[None]:
+        from winobench.torch_pipelines.bridge import replaced
+
+        return replaced(pipe, name, tokens)
+
+    return limit
 
 
 def _fixed_shift(schedule: Any, shift: float) -> Any:
@@ -99,12 +107,12 @@ def fibo2_prompts(texts: list[str]) -> dict[str, Any]:
     return {"prompt": [one if isinstance(one, str) else text for one, text in zip(parsed, whole, strict=True)]}
 
 
-def fibo2_fill(results: tuple[Any, ...], tokens: int | None) -> tuple[Any, ...]:
+def fibo2_fill(results: tuple[Any, ...], tokens: int) -> tuple[Any, ...]:
     import torch
 
     states, mask = results
     mask = torch.ones((len(states), states.shape[2]), dtype=torch.bool) if mask is None else mask
-    return padded(states.transpose(1, 2), _TOKENS["FIBO 2"]).transpose(1, 2), padded(mask, _TOKENS["FIBO 2"])
+    return padded(states.transpose(1, 2), tokens).transpose(1, 2), padded(mask, tokens)
 
 
 @contextlib.contextmanager
@@ -199,12 +207,18 @@ SQUARES_AS_CHANNELS: dict[str, Any] = {
 ernie_scale = functools.partial(normalized_squares, epsilon=1e-5)
 
 
-def ernie_fill(results: tuple[Any, ...], tokens: int | None) -> tuple[Any, ...]:
+def ernie_fill(results: tuple[Any, ...], tokens: int) -> tuple[Any, ...]:
     """([[length, width], ...],) -> states [n, tokens, width] and lengths [n]."""
     import torch
 
-    states = torch.cat([padded(one[None], _TOKENS["ERNIE-Image"]) for one in results[0]])
+    states = torch.cat([padded(one[None], tokens) for one in results[0]])
     return states, torch.tensor([len(one) for one in results[0]])
+
+
+def ernie_limit(pipe: Any, tokens: int) -> contextlib.AbstractContextManager[None]:
+    from winobench.torch_pipelines.bridge import replaced
+
+    return replaced(pipe.tokenizer, "model_max_length", tokens)
 
 
 @contextlib.contextmanager
@@ -315,6 +329,19 @@ def ideogram_fill(results: tuple[Any, ...], tokens: int) -> tuple[Any, ...]:
     """States of the text alone [n, tokens, width], and lengths [n]. The image has one position here."""
     states, _, kinds, _ = results
     return states[:, :tokens], (kinds[:, :tokens] > 0).sum(1)
+
+
+def ideogram_limit(pipe: Any, tokens: int) -> contextlib.AbstractContextManager[None]:
+    """Cuts longer texts off, which the pipeline refuses."""
+    from winobench.torch_pipelines.bridge import replaced
+
+    kind = type(pipe.tokenizer)
+    call = kind.__call__
+
+    def cut(self: Any, text: Any, **keywords: Any) -> Any:
+        return call(self, text, **{**keywords, "truncation": True, "max_length": tokens})
+
+    return replaced(kind, "__call__", cut)
 
 
 def ideogram_restore(results: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -518,9 +545,9 @@ class Always:
         return True
 
 
-def lumina_fill(results: tuple[Any, ...], tokens: int | None) -> tuple[Any, ...]:
+def lumina_fill(results: tuple[Any, ...], tokens: int) -> tuple[Any, ...]:
     states, mask, *others = results
-    return padded(states, _TOKENS["Lumina-Next"]), padded(mask, _TOKENS["Lumina-Next"]), *others
+    return padded(states, tokens), padded(mask, tokens), *others
 
 
 # Nucleus-Image ------------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ class Family:
       fill: (results of ``encode_prompt``, tokens at most) -> the same with shapes that do not depend on the texts.
       restore: results of ``fill`` -> results of ``encode_prompt`` as ``__call__`` takes them.
       tokens: the keyword with the most tokens of a text. None where the family has no such keyword.
+      limit: (pipeline, tokens at most) -> a context in which longer texts are cut off, where the keyword does not.
       guidance: the keyword of classifier-free guidance. Its value 1 means without guidance. None where the call has no
         such keyword.
       embedded: the keyword of the guidance that the network takes as a number.
@@ -58,6 +59,7 @@ class Family:
     fill: Callable[[tuple[Any, ...], int], tuple[Any, ...]] | None = None
     restore: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = None
     tokens: str | None = "max_sequence_length"
+    limit: Callable[[Any, int], contextlib.AbstractContextManager[None]] | None = None
     guidance: str | None = "guidance_scale"
     embedded: str | None = None
     pack: Callable[[Any, Any], Any] | None = None
@@ -144,7 +146,13 @@ def _with_pag(family: Family) -> Family:
 FAMILIES: dict[str, Family] = {
     "AuraFlowPipeline": Family(constants=(1,), side=2, during=adaptations.times_in_lists),
     "BriaFibo2Pipeline": Family(
-        draws=False, prompts=changes.fibo2_prompts, fill=changes.fibo2_fill, tokens=None, side=2, during=changes.fibo2
+        draws=False,
+        encode={"max_sequence_length": 256},
+        prompts=changes.fibo2_prompts,
+        fill=changes.fibo2_fill,
+        limit=changes.limit_of("tokenizer_max_length"),
+        side=2,
+        during=changes.fibo2,
     ),
     "BriaFiboPipeline": Family(
         encode={"max_sequence_length": 256},
@@ -170,8 +178,9 @@ FAMILIES: dict[str, Family] = {
     "ErnieImagePipeline": Family(
         **changes.SQUARES_AS_CHANNELS,
         call={"use_pe": False},
+        encode={"max_sequence_length": 512},
         fill=changes.ernie_fill,
-        tokens=None,
+        limit=changes.ernie_limit,
         pixels=lambda pipe: pipe.vae_scale_factor // 2,
         size=1024,
         without=("pe", "pe_tokenizer"),
@@ -212,6 +221,7 @@ FAMILIES: dict[str, Family] = {
         call={"guidance_scale": 1.0, "guidance_schedule": None, "max_sequence_length": 256},
         encode={"grid_h": 1, "grid_w": 1, "max_sequence_length": 256},
         fill=changes.ideogram_fill,
+        limit=changes.ideogram_limit,
         restore=changes.ideogram_restore,
         pack=changes.ideogram_pack,
         unpack=changes.ideogram_unpack,
@@ -269,9 +279,9 @@ FAMILIES: dict[str, Family] = {
     "Lumina2Pipeline": Family(draws=False, side=2, schedule=changes.lumina2_schedule, during=changes.lumina2),
     "LuminaPipeline": Family(
         call={"clean_caption": False, "scaling_watershed": changes.Always()},
-        encode={"clean_caption": False},
+        encode={"clean_caption": False, "max_sequence_length": 256},
         fill=changes.lumina_fill,
-        tokens=None,
+        limit=changes.limit_of("max_sequence_length"),
         side=2,
         together=False,
         scale=changes.without_shift,

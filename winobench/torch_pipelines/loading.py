@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winobench.base import caches, files, json_files, options
+from winobench.base import caches, files, json_files
 from winobench.base.errors import InputError
 from winobench.checkpoints import models, sources
 from winobench.checkpoints.sources import Source
-from winobench.diffusion.flow_schedule import SCHEDULER_CLASS, FlowSchedule
+from winobench.diffusion.flow_schedule import FlowSchedule
 from winobench.diffusion.schedules import NoiseSchedule, Schedule
 from winobench.models import holding
 from winobench.torch_pipelines import adapters, parts
@@ -145,25 +145,11 @@ def schedule_of(pipe: Any, family: Family) -> Schedule:
     return schedule if family.schedule is None else family.schedule(pipe, schedule)
 
 
-# Schedulers with the same noise levels.
-_FLOW_CLASSES = (SCHEDULER_CLASS, "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler")
-
-
 def _read_schedule(scheduler: Any) -> Schedule:
     kind = type(scheduler).__name__
     config = {name: value for name, value in scheduler.config.items() if not name.startswith("_")}
-    if kind in _FLOW_CLASSES:
-        # Scoring depends neither on the last levels of short runs, nor on images that grow during a run.
-        kept = {name: value for name, value in config.items() if name not in ("scale_factors", "upscale_mode")}
-        return FlowSchedule.from_config({**kept, "shift_terminal": None, "_class_name": SCHEDULER_CLASS})
-    if config.get("use_flow_sigmas"):
-        if config.get("prediction_type") != "flow_prediction" or config.get("use_dynamic_shifting"):
-            raise InputError(
-                f"{kind} has flow levels, but predicts {options.quote(config.get('prediction_type'))}: this form is not"
-                " supported",
-                code="unsupported-option",
-            )
-        return FlowSchedule(num_train_timesteps=config["num_train_timesteps"], shift=config.get("flow_shift") or 1.0)
+    if kind.startswith("FlowMatch") or config.get("use_flow_sigmas"):
+        return FlowSchedule.from_config({**config, "_class_name": kind})
     if kind in _SHIFTED_CLASSES:
         left = np.asarray(scheduler.alphas_cumprod, np.float64)
         return NoiseSchedule(

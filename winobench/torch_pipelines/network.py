@@ -15,7 +15,7 @@ import numpy as np
 from flax import nnx
 
 from winobench.base import json_files
-from winobench.models import functional
+from winobench.models import functional, states
 
 # Options with numbers of blocks, in the configs of diffusers' transformers.
 _DEPTHS = ("num_layers", "num_single_layers")
@@ -63,7 +63,12 @@ class TorchProgram:
     """
 
     def __init__(self, module: Any, key: Any):
-        self.module, self.key = module, (type(module).__qualname__, key)
+        self.module, self._options = module, states.options_digest(module)
+        self.key = type(module).__qualname__, self._options, key
+
+    def check_unchanged(self) -> None:
+        """Raises InputError where the module has other options than the key."""
+        states.check_same(self._options, states.options_digest(self.module), type(self.module).__name__)
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -117,6 +122,10 @@ class TorchNetwork(nnx.Module):
         del tensors
         self.program = TorchProgram(module.to("meta"), (config, key))
 
+    def follow(self, config: TorchConfig, key: Any) -> None:
+        """Takes over changed options. The arrays stay."""
+        self.config, self.program = config, TorchProgram(self.program.module, (config, key))
+
     def to_devices(self) -> None:
         """Puts the arrays on a device, one after the other, so that the host's memory is freed."""
         for parameter in self.arrays.values():
@@ -131,6 +140,7 @@ class TorchNetwork(nnx.Module):
         """The module in a trace, with tensors of its arrays."""
         from winobench.torch_pipelines import bridge
 
+        self.program.check_unchanged()
         with functional.precision(self.dtype), bridge.tracing(), self.with_arrays(bridge.as_torch) as module:
             yield module
 

@@ -25,7 +25,7 @@ from winobench.diffusion import folders, pure_functions
 from winobench.diffusion.drawing import Run, check_finite
 from winobench.diffusion.folders import Description
 from winobench.diffusion.pipeline import Pipeline
-from winobench.diffusion.pure_functions import Decoded, Tree
+from winobench.diffusion.pure_functions import Decoded, Denoising, ImageEncoding, Tree
 from winobench.diffusion.pure_functions import TextEncoding as PureTextEncoding
 from winobench.diffusion.schedules import Schedule
 from winobench.models.base import Network
@@ -69,6 +69,7 @@ class TorchPipeline(Pipeline):
     NETWORKS: ClassVar = {"network": TorchNetwork, "vae": TorchNetwork}
     TOKENIZERS: ClassVar = ()
     PARTS: ClassVar = {}
+    _is_held: ClassVar = False
     DENOISER: ClassVar = "network"
     SETTINGS: ClassVar = {
         "guidance_embedding": options.number(0, 100).or_none(),
@@ -159,6 +160,9 @@ class TorchPipeline(Pipeline):
         from winobench.torch_pipelines.prediction import TorchDenoiser
         from winobench.torch_pipelines.texts import TextEncoding
 
+        if not hasattr(type(pipe), "set_progress_bar_config"):
+            message = f"pipe is {options.quote(pipe)}, but it must be a pipeline of diffusers"
+            raise InputError(message, code="wrong-type")
         pipe.set_progress_bar_config(disable=True)
         family = family_of(type(pipe).__name__)
         call = _call(type(pipe).__name__, family, cls.check_settings(settings))
@@ -166,13 +170,60 @@ class TorchPipeline(Pipeline):
         configs = loading.configs_of(pipe, family)
         texts = TextEncoding(pipe, family, call)
         network = TorchDenoiser(pipe, family, configs["network"], call, texts.constants)
-        return cls(
-            network,
-            TorchAutoencoder(getattr(pipe, family.autoencoder), configs["vae"], family),
-            texts,
-            schedule,
-            **settings,
-        )
+        vae = TorchAutoencoder(getattr(pipe, family.autoencoder), configs["vae"], family)
+        texts.take_state()
+        return cls(network, vae, texts, schedule, **settings)
+
+    def _follow(self) -> None:
+        """Takes over changes of diffusers' pipeline. One that is held refuses them."""
+        from winobench.torch_pipelines.texts import TextEncoding, read_state
+
+        texts = self.texts
+        if self._is_held:
+            texts.check_unchanged()
+            return
+        pipe, family, before = texts.pipe, self.family, texts.state
+        now = read_state(pipe, family)
+        if now == before:
+            return
+        for part in (family.denoiser, family.autoencoder):
+            if now.of(part)[0] != before.of(part)[0]:
+                raise InputError(
+                    f"new weights for the {part} of this {self.diffusers_class} are lost: winobench has taken its"
+                    " weights out. Change the arrays of the pipeline's networks, or wrap a pipeline that has the new"
+                    " weights",
+                    code="deleted-weights",
+                )
+        configs, schedule = loading.configs_of(pipe, family), self.schedule
+        # A schedule that was replaced stays for as long as these do.
+        if any(now.of(part) != before.of(part) for part in ("scheduler", "pipeline", family.denoiser)):
+            schedule = loading.schedule_of(pipe, family)
+        new = TextEncoding(pipe, family, texts.call, before=texts)
+        self.network.follow_pipeline(configs["network"], new.constants)
+        self.vae.follow(configs["vae"], family.scale)
+        new.take_state(texts)
+        object.__setattr__(self, "texts", new)
+        object.__setattr__(self, "schedule", schedule)
+
+    def _follow_unless_held(self) -> None:
+        # Programs of a held pipeline compare options themselves when they are traced.
+        if not self._is_held:
+            self._follow()
+
+    def held(self) -> Self:
+        """See `Pipeline`. A held pipeline refuses to continue once a part has changed that is diffusers' own."""
+        self._follow()
+        if self._is_held:
+            return self
+        there = super().held()
+        vars(there)["_is_held"] = True
+        return there
+
+    @property
+    def fingerprint(self) -> str:
+        """See `Pipeline`."""
+        self._follow_unless_held()
+        return super().fingerprint
 
     @classmethod
     def read_description(
@@ -220,6 +271,7 @@ class TorchPipeline(Pipeline):
 
     def tokenize(self, texts: Sequence[str], *, image_size: int | None = None) -> Tree:
         """Unlike in `Pipeline`, the conditions by the text encoders: a dictionary of arrays ``[num_texts, ...]``."""
+        self._follow()
         return self.texts.encode_all(checked_texts(texts))
 
     @staticmethod
@@ -236,26 +288,39 @@ class TorchPipeline(Pipeline):
 
     def host_texts(self, dtype: Any) -> tuple[Callable[..., Any], Tree, Any, int]:
         """See `Pipeline`."""
-        encode = functools.partial(self.texts.encode_all, dtype=jnp.dtype(dtype))
+        self._follow()
+        texts = self.texts
+        encode = functools.partial(texts.encode_all, dtype=jnp.dtype(dtype))
 
         @contextlib.contextmanager
         def encoding(mesh: Mesh, make_room: Callable[[], None]) -> Iterator[Callable[[Sequence[str]], Tree]]:
-            with self.texts.placed(mesh, make_room):
+            texts.check_unchanged()
+            with texts.placed(mesh, make_room):
                 yield encode
 
-        shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), self.texts.example(dtype))
+        shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), texts.example(dtype))
         identity = {"class": self.diffusers_class, "dtype": jnp.dtype(dtype).name, "texts": self._texts_identity}
-        return encoding, shapes, identity, self.texts.batch_size
+        return encoding, shapes, identity, texts.batch_size
 
     def encode_texts(self, texts: Sequence[str], *, image_size: int | None = None, batch_size: int = 16) -> Tree:
         """See `Pipeline`. ``image_size`` and ``batch_size`` have no effect."""
-        return jax.tree.map(jnp.asarray, self.texts.encode_all(checked_texts(texts)))
+        return jax.tree.map(jnp.asarray, self.tokenize(texts))
 
     @property
     def _texts_identity(self) -> dict[str, Any]:
         return {**self.texts.identity, "versions": loading.versions()}
 
     # Images ---------------------------------------------------------------------------------------------------------
+
+    def denoiser_function(self) -> tuple[Denoising, list[jax.Array]]:
+        """See `Pipeline`."""
+        self._follow_unless_held()
+        return super().denoiser_function()
+
+    def image_function(self) -> tuple[ImageEncoding, list[jax.Array]]:
+        """See `Pipeline`."""
+        self._follow_unless_held()
+        return super().image_function()
 
     @staticmethod
     def encode_latents(autoencoder: Any, images: jax.Array, noise: jax.Array | None = None) -> jax.Array:
@@ -294,6 +359,7 @@ class TorchPipeline(Pipeline):
         """See `Pipeline`. Has the scheduler and its options instead of a sampler."""
         from winobench.torch_pipelines import drawing
 
+        self._follow()
         drawing.check(self)
         self.check_sampler(sampler, self.schedule)
         scheduler = self.diffusers.scheduler
@@ -315,6 +381,7 @@ class TorchPipeline(Pipeline):
         """See `Pipeline`."""
         from winobench.torch_pipelines import drawing
 
+        self._follow()
         latents = np.asarray(latents)
         channels = self.latent_shape(self.vae.config.downsampling * self.latents_a_side(self.network.config))[2]
         if not jnp.issubdtype(latents.dtype, jnp.floating) or latents.ndim != 4 or latents.shape[-1] != channels:

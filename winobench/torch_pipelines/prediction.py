@@ -16,8 +16,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from winobench.models import states
 from winobench.torch_pipelines.families import Family
 from winobench.torch_pipelines.network import TorchConfig, TorchNetwork
+from winobench.torch_pipelines.texts import own_options
 
 
 class Stopped(Exception):
@@ -81,6 +83,7 @@ def predict(
 ) -> Any:
     """The prediction for noisy latents [n, c, h, w], times [n] and results of `encode_prompt`, all tensors."""
     height, width = (side * family.pixels(pipe) for side in latents.shape[2:])
+    taken = inspect.signature(type(pipe).__call__).parameters
     keywords = {
         "prompt": [""] * len(latents),
         "latents": latents if family.pack is None else family.pack(pipe, latents),
@@ -90,7 +93,7 @@ def predict(
         "output_type": "latent",
         **({} if family.guidance is None else {family.guidance: 1.0}),
         **family.call,
-        **call,
+        **{name: value for name, value in call.items() if name in taken},
     }
     changes = family.during(pipe, latents, results) if family.during else contextlib.nullcontext()
     results = family.restore(results) if family.restore else results
@@ -120,6 +123,11 @@ class TorchDenoiser(TorchNetwork):
         prediction = self.run(jnp.transpose(noisy, (0, 3, 1, 2)), times, dict(conditions))
         return jnp.transpose(prediction, (0, 2, 3, 1))
 
+    def follow_pipeline(self, config: TorchConfig, constants: Any) -> None:
+        """Takes over changes of the pipeline. The arrays stay."""
+        self.pipeline = Caller(self.pipeline.pipe, self.pipeline.family, self.pipeline.call, constants)
+        self.follow(config, self.pipeline)
+
     def compute(self, module: Any, *tensors: Any) -> Any:
         """Noisy latents [n, c, h, w], times and conditions: a prediction like the latents."""
         return self.pipeline(*tensors)
@@ -130,13 +138,18 @@ class Caller:
 
     def __init__(self, pipe: Any, family: Family, call: Mapping[str, Any], constants: Mapping[int, Any]):
         self.pipe, self.family, self.call, self.constants = pipe, family, call, constants
-        parts = [type(pipe), pipe.config, type(pipe.scheduler), pipe.scheduler.config]
-        parts += [getattr(pipe, family.autoencoder).config, sorted(call.items())]
+        self._options = self._read_options()
+        parts: list[Any] = [self._options, sorted(call.items())]
         for place, array in sorted(constants.items()):
             parts += [place, None if array is None else (array.dtype.name, array.shape, array.tobytes())]
         self._key = hashlib.sha256(repr(parts).encode()).hexdigest()
 
+    def _read_options(self) -> str:
+        autoencoder = getattr(self.pipe, self.family.autoencoder)
+        return states.options_digest(own_options(self.pipe), self.pipe.scheduler, autoencoder)
+
     def __call__(self, latents: Any, times: Any, conditions: Mapping[str, Any]) -> Any:
+        states.check_same(self._options, self._read_options(), type(self.pipe).__name__)
         return predict(self.pipe, self.family, latents, times, self.results(conditions), self.call)
 
     def results(self, conditions: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -5,6 +5,7 @@ Tokenizers run on the host. GPUs and TPUs hold the text encoders only while they
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import hashlib
@@ -24,7 +25,9 @@ from jax.sharding import Mesh
 from winobench import parallel
 from winobench.base import files
 from winobench.base.errors import InputError
-from winobench.models import holding
+from winobench.base.texts import log_truncated
+from winobench.models import holding, states
+from winobench.models.states import State
 from winobench.torch_pipelines import compiled
 from winobench.torch_pipelines.families import Family
 from winobench.torch_pipelines.network import TorchConfig, TorchNetwork
@@ -42,19 +45,47 @@ class TextEncoding:
       pipe: diffusers' pipeline. Its denoiser and autoencoder have no weights.
       call: keywords of ``__call__`` that change the conditions, such as the most tokens.
       on_host: whether torch encodes texts on the host. On CPUs it is as fast, and compiles nothing.
+      state: the parts of the pipeline as they are here. `check_unchanged` compares them.
     """
 
-    def __init__(self, pipe: Any, family: Family, call: Mapping[str, Any], batch_size: int = 4):
+    state: State
+
+    def __init__(
+        self,
+        pipe: Any,
+        family: Family,
+        call: Mapping[str, Any],
+        batch_size: int = 4,
+        before: TextEncoding | None = None,
+    ):
+        """Args: ``before``: of the same pipeline, before it changed."""
         self.pipe, self._family, self.call = pipe, family, dict(call)
         self.batch_size = batch_size if family.together else 1
         self.on_host = jax.default_backend() == "cpu" or not family.encodes_by_forward
+        if before is not None:
+            self.batch_size, self.on_host = before.batch_size, before.on_host
         self._are_placed = False
         not_of_texts = (family.denoiser, family.autoencoder, "scheduler", *family.without)
         parts = {name: part for name, part in pipe.components.items() if name not in not_of_texts}
         self._networks = {name: part for name, part in parts.items() if hasattr(part, "state_dict")}
+        for network in self._networks.values():
+            network.eval()
         rest = {name: part for name, part in parts.items() if name not in self._networks}
-        # Read now, since tokenizers also save settings of their last call.
-        self._files = {name: _files(part) for name, part in rest.items() if hasattr(part, "save_pretrained")}
+        # Tokenizers also save the lengths of their last call. Their files have the lengths at first sight instead.
+        self._first_lengths = {} if before is None else before._first_lengths
+        for name, part in rest.items():
+            self._first_lengths.setdefault(name, _lengths(part))
+        saved = {name: part for name, part in rest.items() if hasattr(part, "save_pretrained")}
+        self._files = {name: _files(part, self._first_lengths[name]) for name, part in saved.items()}
+
+    def take_state(self, before: TextEncoding | None = None) -> None:
+        """Reads the state, once the denoiser and the autoencoder have no weights."""
+        self.state = read_state(self.pipe, self._family)
+        self._first: State = self.state if before is None else before._first
+
+    def check_unchanged(self) -> None:
+        """Raises InputError where the pipeline has changed: its texts would get another model's name."""
+        states.check_same(self.state, read_state(self.pipe, self._family), type(self.pipe).__name__)
 
     @functools.cached_property
     def _encoders(self) -> dict[str, TorchNetwork]:
@@ -101,7 +132,10 @@ class TextEncoding:
     @property
     def tokens(self) -> int | None:
         """The most tokens of a text."""
-        return self._keywords.get(self._family.tokens)
+        return {**self._keywords, **self._family.encode, **self.call}.get(self._family.tokens)
+
+    def _limited(self) -> contextlib.AbstractContextManager[None]:
+        return self._family.limit(self.pipe, self.tokens) if self._family.limit else contextlib.nullcontext()
 
     def results(self, texts: Sequence[str]) -> tuple[Any, ...]:
         """Results of `encode_prompt` for at most a batch of texts: tensors [n, ...] of fixed shapes, or None."""
@@ -118,7 +152,8 @@ class TextEncoding:
         if "batch_size" in inspect.signature(encode).parameters:
             keywords["batch_size"] = len(texts)
         # A pipeline would take its denoiser's device, which is another one.
-        with torch.no_grad(), self.placed(), replaced(type(self.pipe), "device", torch.device("cpu")):
+        on_host = replaced(type(self.pipe), "device", torch.device("cpu"))
+        with torch.no_grad(), self.placed(), self._limited(), on_host:
             calls = [encode(**{**keywords, **more}) for more in ({}, *self._family.further)]
         return tuple(itertools.chain(*(call if isinstance(call, tuple) else (call,) for call in calls)))
 
@@ -129,7 +164,7 @@ class TextEncoding:
     def as_called(self, mesh: Mesh, make_room: Callable[[], None], *arguments: Any, **keywords: Any) -> Any:
         """Results of `encode_prompt` for the pipeline's arguments, with fixed shapes."""
         encode = type(self.pipe).encode_prompt
-        with self.placed(mesh, make_room):
+        with self.placed(mesh, make_room), self._limited() if self._fills_as_called else contextlib.nullcontext():
             results = encode(self.pipe, *arguments, **keywords)
         if not self._fills_as_called:
             return results
@@ -215,7 +250,7 @@ class TextEncoding:
     def encode_all(self, texts: Sequence[str], dtype: Any = None) -> Conditions:
         """Conditions of any number of texts. Floats are rounded to ``dtype`` unless it is None."""
         starts = range(0, len(texts), self.batch_size)
-        with self.placed():
+        with self.placed(), _log_truncated(len(texts)):
             batches = [self.encode(texts[start : start + self.batch_size]) for start in starts]
         whole = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
         return whole if dtype is None else rounded(whole, dtype)
@@ -223,12 +258,54 @@ class TextEncoding:
     @functools.cached_property
     def identity(self) -> dict[str, Any]:
         """All that determines the conditions of a text: weights, configs, tokenizers and keywords."""
+        self.check_unchanged()
+        changed = self.state.changed(self._first)
         return {
             "weights": {name: _weights(module) for name, module in self._networks.items()},
             "configs": {name: _without_place(_options(module.config)) for name, module in self._networks.items()},
             "files": self._files,
             "keywords": {name: str(value) for name, value in self._keywords.items()},
+            # Only then, so that other models keep their identity.
+            **({"changed": changed} if changed else {}),
         }
+
+
+@contextlib.contextmanager
+def _log_truncated(total: int) -> Iterator[None]:
+    """Logs how many of the texts the tokenizers cut off, in a line for each length."""
+    from winobench.torch_pipelines import bridge
+
+    kind = bridge.transformers.PreTrainedTokenizerBase
+    call, cut = kind.__call__, collections.defaultdict(set)
+
+    def counted(self: Any, text: Any = None, *others: Any, **keywords: Any) -> Any:
+        encoded = call(self, text, *others, **keywords)
+        given = [text] if isinstance(text, str) else text
+        for place, encoding in enumerate(encoded.encodings or ()):
+            if encoding.overflowing:
+                cut[len(encoding.ids)].add(str(given[place]))
+        return encoded
+
+    with bridge.replaced(kind, "__call__", counted):
+        yield
+    for longest, texts in sorted(cut.items()):
+        log_truncated(len(texts), total, longest)
+
+
+def read_state(pipe: Any, family: Family) -> State:
+    """All that decides what a pipeline predicts and generates."""
+    state = State()
+    for name, part in pipe.components.items():
+        if part is not None and name not in family.without:
+            state.read(name, part)
+    state.read("pipeline", own_options(pipe))
+    return state
+
+
+def own_options(pipe: Any) -> list[Any]:
+    """A pipeline's class, config and public attributes, without its parts."""
+    own = {name: value for name, value in vars(pipe).items() if name[0] != "_" and name not in pipe.components}
+    return [type(pipe), pipe.config, own]
 
 
 def rounded(conditions: Conditions, dtype: Any) -> Conditions:
@@ -275,9 +352,29 @@ def _weights(module: Any) -> str:
     return digest.hexdigest()
 
 
-def _files(part: Any) -> str:
-    """A hash of the files that a tokenizer or processor saves."""
+def _files(part: Any, lengths: Any) -> str:
+    """A hash of the files that a tokenizer or processor saves, with these lengths."""
+    before = _lengths(part)
     with tempfile.TemporaryDirectory() as folder:
+        _set_lengths(part, lengths)
         part.save_pretrained(folder)
+        _set_lengths(part, before)
         names = sorted(path for path in pathlib.Path(folder).rglob("*") if path.is_file())
         return files.digest([[os.path.relpath(path, folder), path.read_bytes().hex()] for path in names])
+
+
+def _backend(part: Any) -> Any:
+    return getattr(getattr(part, "tokenizer", part), "backend_tokenizer", None)
+
+
+def _lengths(part: Any) -> tuple[Any, Any]:
+    """Truncation and padding of a tokenizer's last call."""
+    backend = _backend(part)
+    return (None, None) if backend is None else (backend.truncation, backend.padding)
+
+
+def _set_lengths(part: Any, lengths: tuple[Any, Any]) -> None:
+    backend, (truncation, padding) = _backend(part), lengths
+    if backend is not None:
+        backend.no_truncation() if truncation is None else backend.enable_truncation(**truncation)
+        backend.no_padding() if padding is None else backend.enable_padding(**padding)

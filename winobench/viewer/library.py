@@ -316,6 +316,7 @@ def _facts_of_results(results: Mapping[str, Any], config: Mapping[str, Any]) -> 
         entry = entries[name]
         has_numbers = recorded["name"] == BIAS_METRIC or recorded["name"] in metrics.RATING_METRICS
         numbers = {key: _number(entry.get(key)) for key in ("value", "low", "high", "chance", "n")}
+        numbers["too_few"] = entry.get("too_few") is True
         names = {"task": _text(task), "label": _text(task_label(task)), "metric": _text(name)}
         rows.append({**names, **numbers, "unit": "" if has_numbers else "%"})
     return {"tasks": [_text(task) for task, _ in tasks], "headline": rows}

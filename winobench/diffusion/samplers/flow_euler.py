@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -28,6 +28,9 @@ class FlowEuler(Sampler):
             tables={"change": np.diff(levels)},
             start=(1 - levels[:-1], levels[:-1]),
         )
+
+    def identity(self, schedule: FlowSchedule) -> dict[str, Any]:
+        return schedule.run_options
 
     def step(
         self, kind: str, prediction: jax.Array, latents: jax.Array, row: Row, carry: tuple[()], noise: None

@@ -6,12 +6,10 @@ import numpy as np
 
 from winobench.base.errors import InputError
 from winobench.diffusion.samplers import timesteps
-from winobench.diffusion.schedules import NoiseSchedule
+from winobench.diffusion.schedules import RHO, NoiseSchedule
 
 # What diffusers puts instead of no signal at all, so that sigma is finite: 4096.
 _LEAST_SIGNAL = np.float32(2**-24)
-# Of Karras et al. 2022, Eq. 5.
-_RHO = 7.0
 
 
 def of_training(schedule: NoiseSchedule) -> np.ndarray:
@@ -46,8 +44,8 @@ def karras(
     """
     highest = timesteps.option(schedule, "sigma_max", float(highest))
     lowest = timesteps.option(schedule, "sigma_min", float(lowest))
-    ends = highest ** (1 / _RHO), lowest ** (1 / _RHO)
-    levels = np.linspace(*ends, num_steps) ** _RHO
+    ends = highest ** (1 / RHO), lowest ** (1 / RHO)
+    levels = np.linspace(*ends, num_steps) ** RHO
     return levels, np.interp(np.log(levels), np.log(training), np.arange(len(training)))
 
 

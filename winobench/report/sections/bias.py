@@ -15,12 +15,13 @@ from winobench.report import figures, published
 from winobench.report.cells import ABSENT, NUMBER_COLUMNS, Cell, Table, TableRow, drawn_values
 from winobench.report.figures import Panel
 from winobench.report.sections.shared import Details, ReportData, Section
-from winobench.report.wording import number, probability, readable, spread_of
+from winobench.report.wording import few_mark, number, probability, readable, spread_of
 from winobench.runs.labels import task_label
 from winobench.runs.run import TaskRun
 
 STARS_BELOW = 0.01  # one-sided p-value of an effect size with a star (paper, Tables 3 and 5)
 _TABLES = ("3", "5")
+_COLUMNS = (*NUMBER_COLUMNS, "too_few")
 
 
 def bias_section(report_data: ReportData) -> Section | None:
@@ -35,8 +36,10 @@ def bias_section(report_data: ReportData) -> Section | None:
             "Effect size d of how much more the first of two groups of images is associated with one set of texts than "
             "with another (MMBias: pleasant rather than unpleasant ones): positive towards the first group, negative "
             "towards the second, 0 is none. Intervals (95%) are from a "
-            "bootstrap over images, widened where associations are skewed. Below stand the one-sided and the two-sided "
-            "p-value of a permutation test of equal means, whose statistic is Welch's t. A star, "
+            "bootstrap over images, widened where associations are skewed. “n too small” means that a group has fewer "
+            "than ten images, or that some lie far from the others. Such intervals miss the truth more often. Below "
+            "stand the one-sided and the two-sided p-value of a permutation test of equal means, whose statistic is "
+            "Welch's t. A star, "
             f"as in the paper's tables, marks a one-sided p under {STARS_BELOW:g}, which looks towards the first group "
             "only: a large negative effect size gets none, and its two-sided p tells. A star knows nothing of the "
             "other pairs: of models without any bias, one in ten has one among ten pairs. A dagger † says that p stays "
@@ -54,7 +57,7 @@ def bias_section(report_data: ReportData) -> Section | None:
         if groups:
             section.folds.append(_group_fold(report_data, task, groups))
             group_rows += [
-                row for name in groups for row in report_data.csv_rows(task, name, {"group": name}, NUMBER_COLUMNS)
+                row for name in groups for row in report_data.csv_rows(task, name, {"group": name}, _COLUMNS)
             ]
         if pairs:
             section.panels.append(_forest_panel(report_data, task, pairs))
@@ -98,7 +101,7 @@ def _effect_rows(report_data: ReportData, task: str, names: Sequence[str]) -> li
         for run, entry, family in zip(report_data.runs, report_data.entries(task, name), families, strict=True):
             if entry:
                 p_values = {key: entry.get(key) for key in ("p_one_sided", "p_two_sided", "permutations")}
-                found = {"run": run.label, "task": task, "pair": name, **{key: entry[key] for key in NUMBER_COLUMNS}}
+                found = {"run": run.label, "task": task, "pair": name, **{key: entry.get(key) for key in _COLUMNS}}
                 found |= {**p_values, "star": is_starred(entry), "p_one_sided_holm": family.get(name), "paper": printed}
                 rows.append(found)
     return rows
@@ -162,7 +165,7 @@ def _effect(entry: Mapping[str, Any] | None, p_adjusted: float | None) -> Cell:
     below = ""
     if entry.get("p_one_sided") is not None:
         below = f"p {probability(entry['p_one_sided'])}; {probability(entry['p_two_sided'])}"
-    return Cell(text, f"{number(entry['low'])} to {number(entry['high'])}", "value", below=below)
+    return Cell(text, f"{number(entry['low'])} to {number(entry['high'])}{few_mark(entry)}", "value", below=below)
 
 
 def _quoted(other: PublishedNumber | None) -> Cell:
@@ -178,7 +181,7 @@ def _association(entry: Mapping[str, Any] | None) -> Cell:
         return ABSENT
     # Errors are sums over latents and cosines are not: three digits that matter, at any scale.
     digits = max(0, 2 - math.floor(math.log10(max(abs(entry["value"]), 1e-9))))
-    text = " to ".join(number(entry[key], digits) for key in ("low", "high"))
+    text = " to ".join(number(entry[key], digits) for key in ("low", "high")) + few_mark(entry)
     return Cell(number(entry["value"], digits), text, "value")
 
 

@@ -178,7 +178,7 @@ class ReportData:
     ) -> list[dict[str, Any]]:
         """Rows of a CSV file: a name of a row of a task's results, and columns of it in each run."""
         return [
-            {"run": run.label, "task": task, **called, **{column: entry[column] for column in columns}, **others}
+            {"run": run.label, "task": task, **called, **{column: entry.get(column) for column in columns}, **others}
             for run, entry in zip(self.runs, self.entries(task, name), strict=True)
             if entry
         ]

@@ -15,7 +15,7 @@ from winobench.report import analysis, figures
 from winobench.report.cells import Cell, Table, TableRow
 from winobench.report.figures import Mark, Panel
 from winobench.report.sections.shared import ReportData, Section
-from winobench.report.wording import above_chance, number, percent, readable
+from winobench.report.wording import above_chance, few_mark, number, percent, readable
 from winobench.runs import judgements
 from winobench.runs.judgements import Judgement
 from winobench.runs.run import Run
@@ -32,6 +32,7 @@ class _Point:
     matching: Interval  # mean over tasks of (accuracy − chance) / (1 − chance)
     tasks: tuple[str, ...]
     generation: Interval  # mean over the rubric's groups of the skill
+    few_mark: str  # behind the interval of `generation`
     rubric: str
     judge: str
 
@@ -104,15 +105,17 @@ def _of_model(place: int, run: Run, label: str, judged: Judgement) -> Iterator[_
     results = judged.models.get(label, {})
     groups = rubrics.RUBRICS[judged.rubric].skills
     for skill in SKILLS:
-        scores = [
-            judgements.interval(results[metric][group])
+        entries = [
+            results[metric][group]
             for (metric, group), measured in groups.items()
             if measured == skill and group in results.get(metric, {})
         ]
         matched = dict(_matched(run, skill))
-        if scores and matched:
-            means = metrics.mean_of_means([*matched.values()]), metrics.mean_of_means(scores)
-            yield _Point(place, skill, means[0], tuple(matched), means[1], judged.rubric, judged.who)
+        if entries and matched:
+            generation = metrics.mean_of_means([*map(judgements.interval, entries)])
+            mark = max(map(few_mark, entries))
+            matching = metrics.mean_of_means([*matched.values()])
+            yield _Point(place, skill, matching, tuple(matched), generation, mark, judged.rubric, judged.who)
 
 
 def _matched(run: Run, skill: str) -> Iterator[tuple[str, Interval]]:
@@ -157,8 +160,8 @@ def _correlation(points: list[_Point]) -> str:
 
 
 def _table(report_data: ReportData, points: list[_Point]) -> Table:
-    def cell(found: Interval) -> Cell:
-        ends = "" if np.isnan(found.low) else f"{percent(found.low)} to {percent(found.high)}"
+    def cell(found: Interval, mark: str = "") -> Cell:
+        ends = "" if np.isnan(found.low) else f"{percent(found.low)} to {percent(found.high)}{mark}"
         return Cell(percent(found.value), ends)
 
     rows = [
@@ -167,7 +170,7 @@ def _table(report_data: ReportData, points: list[_Point]) -> Table:
                 Cell(report_data.runs[point.run].label, readable(point.skill)),
                 Cell(point.rubric, point.judge),
                 cell(point.matching),
-                cell(point.generation),
+                cell(point.generation, point.few_mark),
             ]
         )
         for point in points

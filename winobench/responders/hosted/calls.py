@@ -20,6 +20,7 @@ from typing import Any
 from absl import logging
 
 from winobench.base import files
+from winobench.base import interrupts as keyboard
 from winobench.base.errors import InputError
 from winobench.responders.hosted import api, waits
 from winobench.responders.hosted.api import INCOMPLETE, Failure, request_id
@@ -60,8 +61,8 @@ def interrupts(results: Results) -> Iterator[list[bool]]:
         if not is_first:
             raise KeyboardInterrupt
 
-    usual = signal.default_int_handler
-    taken = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is usual
+    usual = signal.getsignal(signal.SIGINT)
+    taken = threading.current_thread() is threading.main_thread() and keyboard.is_usual()
     if taken:
         signal.signal(signal.SIGINT, handle)
     try:

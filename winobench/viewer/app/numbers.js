@@ -7,7 +7,9 @@ export const isShare = kind => ['answers', 'text', 'other'].includes(kind)
 
 export const numberText = (value, isPercent) => (value === null || value === undefined ? '–' : isPercent ? percent(value) : number(value))
 
-export const intervalText = ({ low, high }, isPercent) => `${numberText(low, isPercent)} to ${numberText(high, isPercent)}`
+export const fewMark = entry => (entry.too_few ? ', n too small' : '')
+
+export const intervalText = (entry, isPercent) => `${numberText(entry.low, isPercent)} to ${numberText(entry.high, isPercent)}${fewMark(entry)}`
 
 export function NumberText({ entry, isPercent }) {
   return html`<b>${numberText(entry.value, isPercent)}</b> <small>${intervalText(entry, isPercent)}</small>`

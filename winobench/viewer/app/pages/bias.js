@@ -2,7 +2,7 @@
 
 import { count, html, link, Loaded, number, probability, useData, useEffect, useState, useTitle, words } from '../base.js'
 import { Figure } from '../figures.js'
-import { rowName } from '../numbers.js'
+import { fewMark, intervalText, rowName } from '../numbers.js'
 import { forest } from '../plots.js'
 import * as source from '../source.js'
 import { Bar, Pages, Table } from '../tables.js'
@@ -33,7 +33,7 @@ function Task({ slug, task, one, entries }) {
   const totals = rows.filter(row => !row.group && !pairs.includes(row))
   const groups = rows.filter(({ group }) => group)
   return html`<section><h2>${one.label}</h2>
-    <ul class="tiles">${totals.map(({ name, entry }) => html`<li><b>${number(entry.value)}</b> ${words(name)} <small>${number(entry.low)} to ${number(entry.high)}, ${count(entry.n)} images${entry.without_bias !== undefined && entry.without_bias !== null && `; without any bias ${number(entry.without_bias)}`}</small></li>`)}</ul>
+    <ul class="tiles">${totals.map(({ name, entry }) => html`<li><b>${number(entry.value)}</b> ${words(name)} <small>${intervalText(entry)}, ${count(entry.n)} images${entry.without_bias !== undefined && entry.without_bias !== null && `; without any bias ${number(entry.without_bias)}`}</small></li>`)}</ul>
     ${pairs.length > 0 && html`<${Figure} title=${`Effect sizes of ${one.label}, 95% interval`} name=${`${task}-effect-sizes`} width=${720} keys=${[entries]} make=${() => forest(pairs.map(({ name, entry }) => ({ name: pairText(name), run: 0, ...entry })), `Effect sizes of ${one.label}`)} />`}
     <${Table} caption=${`Effect sizes of ${one.label}`} name=${`${task}-effect-sizes`} rows=${pairs} columns=${effectColumns(pairs)} rowKey=${({ name }) => name} empty="The task has no pairs of groups." />
     ${groups.length > 0 && html`<${Table} caption="Mean association of each group" name=${`${task}-groups`} rows=${groups} columns=${groupColumns()} rowKey=${({ name }) => name} />`}
@@ -49,7 +49,7 @@ function effectColumns(pairs) {
   return [
     { key: 'pair', label: 'first / second group', value: row => row.name, text: row => pairText(row.name), style: 'name' },
     { key: 'value', label: 'effect size d', isNumber: true, value: ({ entry }) => entry.value, text: ({ entry }) => number(entry.value), parts: { low: ({ entry }) => entry.low, high: ({ entry }) => entry.high } },
-    { key: 'interval', label: '95% interval', isNumber: true, isForReading: true, value: ({ entry }) => entry.high - entry.low, text: ({ entry }) => `${number(entry.low)} to ${number(entry.high)}` },
+    { key: 'interval', label: '95% interval', isNumber: true, isForReading: true, value: ({ entry }) => entry.high - entry.low, text: ({ entry }) => intervalText(entry) },
     { key: 'bar', label: 'Interval', isFixed: true, cell: ({ entry }) => html`<${Bar} ...${entry} chance=${0} from=${-widest} to=${widest} />` },
     { key: 'p_one_sided', label: 'p, one-sided', isNumber: true, value: ({ entry }) => entry.p_one_sided, text: ({ entry }) => probability(entry.p_one_sided), help: 'Towards the first group' },
     { key: 'p_two_sided', label: 'p, two-sided', isNumber: true, value: ({ entry }) => entry.p_two_sided, text: ({ entry }) => probability(entry.p_two_sided) },
@@ -66,7 +66,7 @@ function groupColumns() {
     { key: 'group', label: 'group', text: row => words(row.group), value: row => row.group, style: 'name' },
     { key: 'measure', label: 'measure', text: row => words(row.metric), value: row => row.metric },
     { key: 'value', label: 'mean', isNumber: true, value: ({ entry }) => entry.value, text: ({ entry }) => scaled(entry.value), parts: { low: ({ entry }) => entry.low, high: ({ entry }) => entry.high } },
-    { key: 'interval', label: '95% interval', isNumber: true, isForReading: true, value: ({ entry }) => entry.high - entry.low, text: ({ entry }) => `${scaled(entry.low, entry.value)} to ${scaled(entry.high, entry.value)}` },
+    { key: 'interval', label: '95% interval', isNumber: true, isForReading: true, value: ({ entry }) => entry.high - entry.low, text: ({ entry }) => `${scaled(entry.low, entry.value)} to ${scaled(entry.high, entry.value)}${fewMark(entry)}` },
     { key: 'n', label: 'images', isNumber: true, value: ({ entry }) => entry.n, text: ({ entry }) => count(entry.n) },
   ]
 }
