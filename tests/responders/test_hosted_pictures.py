@@ -104,6 +104,7 @@ BLOCKED = {
     "finish": (200, openai_body("A d", "content_filter")),
     "two names": (200, openai_body(None, "content_filter: PROHIBITED_CONTENT")),
     "gemini's name": (200, openai_body(None, "FinishReason.RECITATION")),
+    "vertex's name": (200, openai_body(None, "FINISH_REASON_SAFETY")),
     "refusal": (200, openai_body(None, refusal="I can't help with that.")),
     "refusal, part": (200, openai_body([{"type": "refusal", "refusal": "I can't help."}])),
 }

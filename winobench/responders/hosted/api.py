@@ -194,7 +194,7 @@ class Api(abc.ABC):
         """Whether an answer has thoughts, or has taken more tokens than its text can have."""
         text = response.text or response.partial or ""
         is_text = bool(text.strip()) and answer_texts.spoken(text) == text
-        return not is_text or (response.output_tokens or 0) > len(text)
+        return not is_text or (response.output_tokens or 0) > len(text.encode("utf-8", "replace"))
 
     def advice(self, field: str) -> str:
         """Advice on a field that the server refuses in every call."""

@@ -20,7 +20,8 @@ _REASONS = {
     CUT_OFF: "length max_tokens max_output_tokens model_length model_context_window_exceeded context_length_exceeded",
     FILTERED: "content_filter content_filtered content_policy content_policy_violation refusal safety image_safety"
     " recitation image_recitation blocklist blocked prohibited_content image_prohibited_content spii sensitive"
-    " moderation moderation_blocked guardrail_intervened error_toxic",
+    " moderation moderation_blocked guardrail guardrails guardrail_intervened policy_violation flagged censored"
+    " error_toxic",
     TOOL_CALL: "tool_calls tool_call tool_use function_call malformed_function_call unexpected_tool_call",
 }
 _ENDINGS = {reason: ending for ending, reasons in _REASONS.items() for reason in reasons.split()}
@@ -30,6 +31,7 @@ _ENDINGS = {reason: ending for ending, reasons in _REASONS.items() for reason in
 _HELD_BACK = re.compile(
     r"content.{0,3}(?:filter|polic|moderation|management|violat|risk|exists.risk)|responsible.{0,2}ai|moderation"
     r"|data.?inspection|guardrail|prohibited.content|block.?reason|blocklist|recitation|nsfw|unsafe|inappropriate"
+    r"|copyright|model.?armor|敏感|不安全|违规"
     r"|\bsafety\b(?!.?(?:identifier|settings?))|sensitive (?:content|word|information|material)|high risk"
     r"|flagged (?:as|for)|violat.{0,80}(?:polic|guideline|terms|rules)|(?:usage|acceptable use) (?:polic|guideline)",
     re.IGNORECASE | re.DOTALL,
@@ -37,7 +39,7 @@ _HELD_BACK = re.compile(
 _OF_ACCOUNT = re.compile(r"\b(?:account|organi[sz]ation|subscription|api.?key|billing|suspended|deactivated)\b", re.I)
 _BAD_IMAGE = re.compile(
     r"cannot identify image|image file is truncated|broken data stream|image_parse_error|could not process image"
-    r"|(?:invalid|corrupt\w*|broken|empty|unsupported).{0,3}image"
+    r"|(?:invalid|corrupt\w*|broken|empty|unsupported)[\s_](?:base64[\s_])?image"
     r"|(?:failed|unable|not able) to (?:decode|load|open|parse|process|read) (?:\w+ ){0,2}image",
     re.IGNORECASE,
 )
@@ -117,11 +119,12 @@ def _joined(chunks: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def ending(reason: Any, text: str, *, refused: bool = False, calls_tool: bool = False) -> str:
     """How an answer ended, one of `winobench.runs.requests.ENDINGS`."""
     # Some servers write two names, such as ``content_filter: SAFETY`` or ``FinishReason.SAFETY``.
-    words = re.split(r"[^a-z0-9]*[:./][^a-z0-9]*", str("none" if reason in (None, "") else reason).strip().lower())
+    named = str("none" if reason in (None, "") else reason).strip().lower().removeprefix("finish_reason_")
+    words = re.split(r"[^a-z0-9]*[:./][^a-z0-9]*", named)
     known = [_ENDINGS.get(re.sub(r"[\s-]+", "_", word)) for word in words]
-    named = next(filter(None, known), INTERRUPTED)
-    if named != FINISHED:
-        return named
+    found = next(filter(None, known), INTERRUPTED)
+    if found != FINISHED:
+        return found
     if calls_tool:
         return TOOL_CALL
     if any(letter.isprintable() and not letter.isspace() for letter in answer_texts.spoken(text)):
