@@ -107,6 +107,7 @@ def model_that_answers(api, answer):
         return 200, answer(), {"x-request-id": "r"}
 
     model._server.send = send
+    model._server.room = 0  # each answer is of one call
     return model
 
 
