@@ -160,7 +160,7 @@ class _Judge:
         return {}
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
-        raise NotImplementedError
+        return iter([(number, {"text": ""}) for number in range(len(requests))])
 
     def read(self, request: Request, raw: Raw) -> Response:
         return Response(text=raw["text"])
@@ -222,7 +222,7 @@ def filled(form: Form, answer: Answer) -> str:
 
 
 def main(words: Sequence[str]) -> int:
-    """Writes the page, or returns 1 where it is not what it should be."""
+    """Writes the page, or returns 1 where the page is out of date."""
     text = page()
     if list(words) != ["--check"]:
         PAGE.write_text(text)

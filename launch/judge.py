@@ -39,7 +39,7 @@ _LABEL = flags.DEFINE_string("label", None, "What tells two judges of one name a
 _API = flags.DEFINE_string(
     "api",
     None,
-    "Options of a hosted judge, those of --config.api of winobench eval: name=value with commas, such as"
+    "Options of a hosted judge as --config.api of winobench eval has them: name=value with commas, such as"
     ' votes=3,extra_body={"reasoning_effort": "low"}.',
 )
 _DETECTOR = flags.DEFINE_string("detector", None, "results.jsonl of GenEval's detector: its verdicts become RUN's.")

@@ -282,7 +282,7 @@ def _meant(word: str, data_dir: str | None) -> dict[str, str | None]:
 
 
 def named_api_options(given: str | None, model: str) -> dict[str, Any] | None:
-    """The options of a hosted model from ``name=value`` with commas. Each is read as that of ``--config.api``."""
+    """The options of a hosted model from ``name=value`` with commas. Each is read as by ``--config.api``."""
     if given is None:
         return None
     if not registry.api_of(model):

@@ -9,6 +9,7 @@ from tests.expectations import names, raises
 from tests.tiny_language_models import CHAT_TEMPLATE, make_tokenizer
 from winobench.base.errors import InputError
 from winobench.checkpoints import chat_templates as templates
+from winobench.checkpoints import fast_tokenizers
 from winobench.responders.prompts import Prompts, tokenizer_sha256
 from winobench.runs.requests import Turn
 
@@ -216,3 +217,16 @@ def test_a_chat_model_that_has_lost_its_template():
     with raises("no-chat-template", "<|im_end|>", "--config.chat_template=plain"):
         Prompts(tokenizer, stop_ids=stop_ids)
     assert not Prompts(tokenizer, template="plain", stop_ids=stop_ids).chat
+
+
+@pytest.mark.parametrize("template", [ENDLESS[0], LARGE[0]])
+def test_templates_of_text_encoders_have_the_same_bounds(template):
+    tokenizer = make_tokenizer(kind="bare", chat_template=template)
+    with raises("conversation-refused", "text encoder"):
+        fast_tokenizers.as_questions(tokenizer, ["a dog"])
+
+
+def test_the_bounds_of_a_template_are_for_each_text():
+    template = "{% for i in range(20000) %}{% set x = i %}{% endfor %}{{ messages[0].content }}"
+    tokenizer = make_tokenizer(kind="bare", chat_template=template)
+    assert fast_tokenizers.as_questions(tokenizer, ["a dog"] * 20) == ["a dog"] * 20

@@ -7,14 +7,17 @@ import pytest
 
 SCRIPT = runpy.run_path(str(pathlib.Path(__file__).parents[2] / "docs" / "write_answer_forms.py"))
 COLUMNS, FORMS, filled = (SCRIPT[name] for name in ("COLUMNS", "FORMS", "filled"))
-BY_OUR_RULES = [column for column in COLUMNS if "published" not in column.title]
+# Several lines that begin with yes or no are TIIF-Bench's published form.
+PAIRS = [
+    (column, form)
+    for column in COLUMNS
+    for form in FORMS
+    if "published" not in column.title and (column.title, form.name) != ("`tiif`", "both")
+]
 
 
-@pytest.mark.parametrize("column", BY_OUR_RULES, ids=lambda column: column.title)
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+@pytest.mark.parametrize(("column", "form"), PAIRS, ids=[f"{column.title}-{form.name}" for column, form in PAIRS])
 def test_a_form_is_read_or_unread(column, form):
-    if column.title == "`tiif`" and form.name == "both":
-        pytest.skip("lines that begin with yes or no are the published form")
     assert column.read(filled(form, column.answer)) == ("read" if form.is_answer else "unread")
     if form.is_answer:
         other = column.answer._replace(right=column.answer.other, other=column.answer.right)

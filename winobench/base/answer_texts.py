@@ -6,13 +6,13 @@ docs/reference/answer_forms.md lists all forms.
 
 from __future__ import annotations
 
-import json
 import re
 import string
 import unicodedata
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from winobench.base import json_files
 from winobench.base.texts import readable
 
 _Value = TypeVar("_Value", bound=Hashable)
@@ -206,14 +206,14 @@ def _apart(text: str) -> Iterator[list[str]]:
 
 def _values(text: str) -> Iterator[Any]:
     """The objects and lists of JSON in a text."""
-    decoder, place = json.JSONDecoder(), 0
+    place = 0
     for _ in range(100):
         place = min((at for sign in "{[" if (at := text.find(sign, place)) >= 0), default=-1)
         if place < 0:
             return
         try:
-            value, place = decoder.raw_decode(text, place)
-        except (ValueError, RecursionError):
+            value, place = json_files.parse_at(text, place)
+        except json_files.NotJSON:
             place += 1
             continue
         if value:

@@ -16,7 +16,7 @@ from typing import Any
 from winobench.base import options
 from winobench.base.errors import InputError
 
-_LONGEST_PATH, _LONGEST_NAME = 4_096, 255  # bytes, on the usual file systems
+_LONGEST_NAME = 255  # bytes, on the usual file systems
 LARGEST = 64 * 2**20
 """Bytes of a table or text that people have written, unless its reader says otherwise."""
 
@@ -34,20 +34,18 @@ def user_path(path: str | os.PathLike[str]) -> str:
         raise InputError(
             f"the path {options.quote(text)} has a zero byte in it, which no path can have", code="zero-byte-in-path"
         )
-    if len(text) > _LONGEST_PATH or any(len(os.fsencode(part)) > _LONGEST_NAME for part in text.split(os.sep)):
-        raise InputError(
-            f"the path {options.quote(text)} is longer than a file system takes: name a shorter one", code="bad-name"
-        )
     return os.path.expanduser(text)
 
 
 def check_utf8(path: str | os.PathLike, what: str, advice: str) -> str:
-    """A path that can be printed and recorded."""
+    """A path that can be printed, recorded and made."""
     text = os.fspath(path)
     try:
         os.fsencode(text).decode("utf-8")
     except ValueError:
         raise InputError(f"{what} {text!a} is not UTF-8: {advice}", code="name-not-utf8") from None
+    if any(len(os.fsencode(part)) > _LONGEST_NAME for part in text.split(os.sep)):
+        raise InputError(f"{what} {options.quote(text)} is too long for a file system: {advice}", code="bad-name")
     return text
 
 

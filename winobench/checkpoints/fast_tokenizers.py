@@ -150,8 +150,11 @@ def as_questions(tokenizer: Any, texts: Sequence[str], *, thinking: bool = False
         special = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
         chat_templates.try_samples(template, special | {"enable_thinking": thinking}, "the text encoder")
     options = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": thinking}
-    with chat_templates.bounded():
-        return [tokenizer.apply_chat_template([{"role": "user", "content": text}], **options) for text in texts]
+    asked = []
+    for text in texts:
+        with chat_templates.bounded():
+            asked.append(tokenizer.apply_chat_template([{"role": "user", "content": text}], **options))
+    return asked
 
 
 def save_fast_tokenizer(tokenizer: Any, folder: str | os.PathLike) -> None:

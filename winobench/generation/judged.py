@@ -251,9 +251,11 @@ def _answers(
 
 
 def _line(asked: _Asked, answers: Sequence[Response], scores: Sequence[Score]) -> dict[str, Any]:
-    record = asked.record
+    record, unlisted = asked.record, [answer.unlisted for answer in answers]
     return {
         **{name: getattr(record, name) for name in ("file", "sha256", "model", "seed", "number")},
         "answers": [answer.text if answer.scores is None else list(answer.scores) for answer in answers],
         "scores": [one._asdict() for one in scores],
+        # How far the shares of a hosted judge may be too low: what its server does not list.
+        **({"unlisted": unlisted} if any(share is not None for share in unlisted) else {}),
     }

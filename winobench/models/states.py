@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
+import sys
 import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -186,8 +187,7 @@ def _tensor(tensor: Any, step: int = 1) -> Entry:
     form = repr((tuple(tensor.shape), str(tensor.dtype)))
     if tensor.is_meta:
         return form, (id(tensor), tensor._version)
-    import torch
-
+    torch = sys.modules["torch"]
     every = min(step, max(1, tensor.numel() // _FEWEST_OF_A_TENSOR))
     whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
     numbers = tensor.detach().reshape(-1).view(whole[tensor.element_size()]).numpy()[::every].tobytes()

@@ -176,7 +176,7 @@ class Response:
     finish: str | None = None  # why a text ended: "stop" or "length"
     ending: str = FINISHED  # one of ENDINGS
     partial: str | None = None  # of an incomplete answer, for people to look at
-    # Set where the scores are shares of all that a model may answer: the share of which it is not known what it is.
+    # Set where the scores are shares of all that a model may answer: here the share of unknown ones.
     unlisted: float | None = None
 
 

@@ -198,7 +198,7 @@ def with_options(given: Mapping[str, Any], parts: Mapping[type, Any]) -> list[An
     """Dataclasses of options with some of their fields replaced. Raises InputError for anything else in their place."""
     for kind, part in parts.items():
         options.instance(f"a winobench.{kind.__name__}", kind).check(_PARTS[kind], part, "wrong-type")
-    owner = {field.name: kind for kind in parts for field in dataclasses.fields(kind)}
+    owner = {field.name: kind for kind, part in parts.items() for field in dataclasses.fields(part)}
     for name in given:
         if name not in owner:
             hint = near_names.did_you_mean(name, owner, f"choose of {', '.join(owner)}.")

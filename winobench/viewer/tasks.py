@@ -59,7 +59,8 @@ def leaderboard(path: str) -> dict[str, Any]:
                 "shown": list(task.shown),
                 "data": json.dumps([task.identity, identity.get("limit")], sort_keys=True),
                 "results": {
-                    row: {key: entry.get(key) for key in ("value", "low", "high", "too_few", "chance", "n")}
+                    row: {key: entry.get(key) for key in ("value", "low", "high", "chance", "n")}
+                    | ({"too_few": True} if entry.get("too_few") else {})
                     for row, entry in task.results.items()
                     if "/" not in row
                 },

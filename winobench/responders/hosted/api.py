@@ -110,7 +110,7 @@ class Api(abc.ABC):
     options: frozenset[str] = frozenset()
     own_limit = "max_tokens"
     may_adapt = True  # whether `adapt` may choose another field
-    thinks = False  # whether an answer has shown thoughts, so that calls get room for them
+    thinks = False  # whether an answer has shown thoughts. Calls then get more tokens
 
     def __init_subclass__(cls, provider: str, **options: Any):
         super().__init_subclass__(**options)
@@ -166,7 +166,7 @@ class Api(abc.ABC):
         """The fields of a request. An image's file is read."""
 
     def adapted(self, body: dict[str, Any], room: int = 0) -> dict[str, Any]:
-        """The fields in this server's form, with room for thoughts."""
+        """The fields in this server's form, with more tokens for thoughts."""
         if not self.thinks or "logprobs" in body:
             return body
         return {name: value + room if name in LIMITS else value for name, value in body.items()}
@@ -176,7 +176,7 @@ class Api(abc.ABC):
         return False
 
     def needs_room(self, body: Mapping[str, Any], sent: Mapping[str, Any], room: int, text: str) -> bool:
-        """Whether thoughts have taken the tokens of an answer that has had less room than this. It is remembered."""
+        """Whether thoughts have taken the tokens of an answer that had a lower limit. It is remembered."""
         if limit(sent) - limit(body) >= room or "logprobs" in sent:
             return False
         try:

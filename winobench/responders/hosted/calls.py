@@ -139,7 +139,7 @@ class Caller:
         raise AssertionError("attempts is at least 1")
 
     async def _attempt(self, client: Any, body: dict[str, Any], call_id: str, number: int) -> _Attempt:
-        """Sends a call, and sends it again where the server takes another form, or thoughts leave no room."""
+        """Sends a call, and sends it again where the server takes another form, or thoughts take all tokens."""
         room = self._api.room
         while True:
             sent = self._api.adapted(body, room)

@@ -78,7 +78,7 @@ def from_tokens(tokens: Sequence[Place], marks: Sequence[str]) -> tuple[tuple[fl
 
 
 def from_likely(likely: Sequence[tuple[str, float]], marks: Sequence[str]) -> tuple[tuple[float, ...], float]:
-    """Log-probabilities of answers among all, and the share of which it is not known what it is.
+    """Log-probabilities of answers among all, and the share of unknown answers.
 
     The probabilities of all tokens that begin one answer alone are added up. Nothing is known of tokens that are not
     listed, nor of what follows signs and white space.
@@ -95,7 +95,7 @@ def from_likely(likely: Sequence[tuple[str, float]], marks: Sequence[str]) -> tu
 
 
 def from_starts(tokens: Sequence[Place], starts: Sequence[str]) -> tuple[float, float]:
-    """Log-probability that an answer starts like a spelling, and the share of which it is not known what it is.
+    """Log-probability that an answer starts like a spelling, and the share of unknown answers.
 
     A token counts that is a spelling, or the beginning of a word. A tokenizer may cut 10 into digits.
     """

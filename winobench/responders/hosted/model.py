@@ -268,7 +268,7 @@ class HostedModel:
             return dataclasses.replace(response, **whole, scores=scores, unlisted=unlisted)
         own_limit = getattr(request, "max_tokens", None)
         response = cut_at(response, raw.get("max_tokens", own_limit))
-        # The room was for thoughts. What another call's luck has given to this answer is taken away.
+        # The added tokens were for thoughts. What another call's luck has given to this answer is taken away.
         if "max_tokens" in raw and response.ending == FINISHED and not self._server.shows_thoughts(content, response):
             response = cut_at(dataclasses.replace(response, finish=None), own_limit + 1)
         return dataclasses.replace(response, text=self._blank(response.text), partial=self._blank(response.partial))

@@ -35,7 +35,7 @@ and GIF that does not move; 20 MB an image in earlier editions of the page, 50 M
 the server."""
 # Rounded sums of probabilities may lead above 1.
 _MOST_LOGPROB, _MOST_SUM = 0.001, 1.02
-# How some tokenizers write white space, and a server that was told to return no texts of tokens.
+# How some tokenizers write white space, and a server that returns ids instead of tokens.
 _BLANKS = str.maketrans({"\u0120": " ", "\u2581": " ", "\u010a": "\n"})
 _NUMBERED = re.compile(r"token_id:\d+|<?token[_ ]?\d+>?", re.IGNORECASE)
 # What servers call thoughts next to an answer.
