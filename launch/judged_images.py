@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from winobench.base.errors import InputError
-from winobench.report import wording
 from winobench.runs import endings, judgements
 from winobench.runs.labels import shortened
+from winobench.runs.run_tables import few_mark
 
 from . import text
 
@@ -117,7 +117,7 @@ def _cell(entry: Mapping[str, Any] | None) -> str:
     if entry is None:
         return "-"
     ends = "" if entry["low"] is None else f" [{100 * entry['low']:.0f}, {100 * entry['high']:.0f}]"
-    return f"{100 * entry['value']:.1f}{ends}{wording.few_mark(entry)}"
+    return f"{100 * entry['value']:.1f}{ends}{few_mark(entry)}"
 
 
 def _print(found: Judgement) -> None:

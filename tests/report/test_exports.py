@@ -1,6 +1,7 @@
 """Results in other formats, each read again by the library that it is for."""
 
 import csv
+import importlib.util
 import io
 import json
 import re
@@ -187,6 +188,47 @@ def test_the_archive_is_like_the_librarys_own(logs, tmp_path):
                     {key: row.get(key) for key in ("id", "target", "scores", "metadata")} for row in (one, other)
                 )
             assert one == other
+
+
+def test_nothing_published_names_a_folder_of_the_machine(run_folders, tmp_path):
+    """By the public functions as by the command. A folder is in the settings, the model, the label and a reason."""
+    folder = shutil.copytree(run_folders[0], tmp_path / "run")
+    secret = "/home/somebody/secret place"
+    config, results = (json.loads((folder / f"{name}.json").read_text()) for name in ("config", "results"))
+    for settings in (config, config["config"], results["config"]):
+        settings |= {"model": f"{secret}/model", "data_dir": f"{secret}/data"}
+    config["label"] = f"{secret}/model"
+    results["failed"] = {"broken": f"{secret}/data/broken.jsonl has no line"}
+    for name, content in (("config", config), ("results", results)):
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    run = winobench.read_run(folder)
+    texts = [report.model_card(run, "winobench eval"), report.eval_results(run)]
+    texts += [exports.export([run], format) for format in ("csv", "markdown", "latex", "model-card", "eval-results")]
+    exports.export([run], "parquet", tmp_path / "table.parquet")
+    texts.append(str(pq.read_table(tmp_path / "table.parquet").to_pylist()))
+    if importlib.util.find_spec("inspect_ai"):
+        archives = map(zipfile.ZipFile, report.inspect_log(run, tmp_path / "logs"))
+        texts += [archive.read(name).decode() for archive in archives for name in archive.namelist()]
+    for text in texts:
+        assert "somebody" not in text
+        assert "secret place" not in text
+
+
+@pytest.mark.parametrize("few", [False, True])
+def test_a_mark_of_a_small_n_is_exported(run_folders, tmp_path, few):
+    folder = shutil.copytree(run_folders[0], tmp_path / "run")
+    results = json.loads((folder / "results.json").read_text())
+    for entry in results["tasks"]["mmbias"].values():
+        entry["too_few"] = few
+    (folder / "results.json").write_text(json.dumps(results))
+    run = winobench.read_run(folder)
+    assert ("n too small" in report.model_card(run)) == few
+    assert ("n too small" in run.table()) == few
+    rows = csv.DictReader(io.StringIO(exports.export([run], "csv")))
+    assert next(row for row in rows if row["task"] == "mmbias")["too_few"] == str(few)
+    if importlib.util.find_spec("inspect_ai"):
+        metrics = inspect_logs._header(run, "mmbias").results.scores[0].metrics
+        assert ("too_few" in metrics) == few
 
 
 def test_logs_in_one_file_and_samples_of_odd_names(text_run, tmp_path):

@@ -42,9 +42,7 @@ def export(
         what = "a folder" if format == INSPECT else "a file"
         raise InputError(f"{format} is not text: name {what} with --out.", code="nothing-named")
     path = None if out is None else pathlib.Path(files.user_path(out))
-    from winobench.runs.private_paths import without_paths
-
-    runs = [without_paths(run) for run in runs]
+    runs = [_public(run) for run in runs]
     if format == INSPECT:
         from winobench.report.inspect_logs import inspect_log
 
@@ -60,6 +58,12 @@ def export(
     with files.writing(path):
         files.write_text(path, text)
     return None
+
+
+def _public(run: Run) -> Run:
+    from winobench.runs.private_paths import without_paths
+
+    return without_paths(run)
 
 
 def _text(
@@ -83,7 +87,7 @@ def _write_parquet(runs: Sequence[Run], path: pathlib.Path, groups: bool) -> Non
 
     rows, columns = run_tables.records_of(runs, groups)
     kinds = {"value": pa.float64(), "low": pa.float64(), "high": pa.float64(), "chance": pa.float64()}
-    kinds |= {"n": pa.int64(), "ties": pa.int64()}
+    kinds |= {"n": pa.int64(), "ties": pa.int64(), "too_few": pa.bool_()}
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in columns])
     records.write_table(path, pa.Table.from_pylist(rows, schema))
 
@@ -103,6 +107,7 @@ def model_card(run: Run, command: str | None = None) -> str:
     from winobench.report.sections.tasks import notes_of
     from winobench.report.sections.what_was_run import run_facts
 
+    run = _public(run)
     escaped = text_tables.escape_markdown
     kind = "understanding of texts" if run.is_text else "understanding of images and texts"
     parts = [
@@ -146,6 +151,7 @@ def eval_results(run: Run, dataset: str | None = None) -> str:
     """
     import huggingface_hub
 
+    run = _public(run)
     date = str(run.config.get("started") or "")
     if dataset is None:
         found = [result for task in run.tasks for result in _of_task(run, task)]

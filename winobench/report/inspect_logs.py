@@ -24,6 +24,7 @@ from winobench.base import files, json_files
 from winobench.base.errors import InputError
 from winobench.runs.examples import Examples, Questions
 from winobench.runs.labels import task_label
+from winobench.runs.private_paths import without_paths
 from winobench.runs.run import Run, TaskRun
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def inspect_log(run: Run, path: str | os.PathLike) -> list[pathlib.Path]:
         raise InputError(
             f"logs of inspect_ai need its package ({error}): pip install 'winobench[inspect]'.", code="missing-package"
         ) from error
-    path = pathlib.Path(files.user_path(path))
+    path, run = pathlib.Path(files.user_path(path)), without_paths(run)
     with files.writing(path):
         if path.suffix != ".zip":
             path.mkdir(parents=True, exist_ok=True)
@@ -155,6 +156,7 @@ def _results(record: TaskRun, count: int) -> Any:
     scores = []
     for name, entry in record.results.items():
         found = {key: entry[key] for key in ("value", "low", "high", "chance", "n") if entry.get(key) is not None}
+        found |= {"too_few": int(entry["too_few"])} if entry.get("too_few") else {}
         metrics = {key: EvalMetric(name=key, value=value) for key, value in found.items()}
         scores.append(EvalScore(name=name, scorer=name, metrics=metrics))
     return EvalResults(total_samples=count, completed_samples=count, scores=scores)

@@ -31,11 +31,6 @@ def readable(name: str) -> str:
     return name.replace("_", " ")
 
 
-def few_mark(entry: Mapping[str, Any]) -> str:
-    """The end of an interval for which a mean or an effect size has too few values."""
-    return ", n too small" if entry.get("too_few") else ""
-
-
 def spread_of(values: Collection[float], written: Callable[[float], str] = "{:,}".format) -> str:
     """One number, or the least and the most where runs differ. Nothing without any."""
     return DASH.join(dict.fromkeys(written(end) for end in (min(values), max(values)))) if values else ""

@@ -12,8 +12,8 @@ from winobench.base.text_tables import TableFormat
 if TYPE_CHECKING:
     from winobench.runs.run import Run, TaskRun
 
-COLUMNS = ("task", "metric", "group", "value", "low", "high", "chance", "n", "ties")
-"""Of `records`. Texts up to the group, then numbers."""
+COLUMNS = ("task", "metric", "group", "value", "low", "high", "chance", "n", "ties", "too_few")
+"""Of `records`. Texts up to the group, then numbers, and whether n is too small for the interval."""
 
 _SHOWN_TASKS, _SHOWN_ROWS = 4, 40  # in a few lines, and in a notebook
 
@@ -24,6 +24,11 @@ def results_table(runs: Sequence[Run], format: TableFormat, groups: bool) -> str
     if format == "csv":
         return text_tables.write_csv(*records_of(runs, groups))
     return text_tables.write_table(format, *_cells(runs, groups), texts=2)
+
+
+def few_mark(entry: Mapping[str, Any]) -> str:
+    """The end of an interval for which a mean or an effect size has too few values."""
+    return ", n too small" if entry.get("too_few") else ""
 
 
 def few_lines(run: Run) -> str:
@@ -52,7 +57,7 @@ def headline(record: TaskRun) -> str:
         return record.name
     entry = record.results[name]
     value, low, high = (_number(record, entry[key]) for key in ("value", "low", "high"))
-    return f"{record.name}: {name} {value}{'' if _has_numbers(record) else '%'} ({low} to {high})"
+    return f"{record.name}: {name} {value}{'' if _has_numbers(record) else '%'} ({low} to {high}{few_mark(entry)})"
 
 
 def _has_numbers(record: TaskRun) -> bool:
@@ -113,7 +118,7 @@ def _row(record: TaskRun, entry: Mapping[str, Any], unit: str) -> tuple[str, ...
     value, low, high = (_number(record, entry[key]) for key in ("value", "low", "high"))
     chance = entry.get("chance")
     said = "" if chance is None else f"{_number(record, chance)}{unit}"
-    return f"{value}{unit}", f"{low} to {high}", said, f"{entry['n']:,}"
+    return f"{value}{unit}", f"{low} to {high}{few_mark(entry)}", said, f"{entry['n']:,}"
 
 
 def _failed(run: Run) -> str:

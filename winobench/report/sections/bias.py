@@ -15,9 +15,10 @@ from winobench.report import figures, published
 from winobench.report.cells import ABSENT, NUMBER_COLUMNS, Cell, Table, TableRow, drawn_values
 from winobench.report.figures import Panel
 from winobench.report.sections.shared import Details, ReportData, Section
-from winobench.report.wording import few_mark, number, probability, readable, spread_of
+from winobench.report.wording import number, probability, readable, spread_of
 from winobench.runs.labels import task_label
 from winobench.runs.run import TaskRun
+from winobench.runs.run_tables import few_mark
 
 STARS_BELOW = 0.01  # one-sided p-value of an effect size with a star (paper, Tables 3 and 5)
 _TABLES = ("3", "5")

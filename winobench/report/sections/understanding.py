@@ -15,10 +15,11 @@ from winobench.report import analysis, figures
 from winobench.report.cells import Cell, Table, TableRow
 from winobench.report.figures import Mark, Panel
 from winobench.report.sections.shared import ReportData, Section
-from winobench.report.wording import above_chance, few_mark, number, percent, readable
+from winobench.report.wording import above_chance, number, percent, readable
 from winobench.runs import judgements
 from winobench.runs.judgements import Judgement
 from winobench.runs.run import Run
+from winobench.runs.run_tables import few_mark
 from winobench.tasks import TASKS
 from winobench.tasks.base import SKILLS
 
