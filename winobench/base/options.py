@@ -261,6 +261,15 @@ def items(item: Range, low: int = 1, high: int = 1_000_000) -> Range:
     return Range(f"a list of {count}, with commas, each of them {item.wanted}", convert, tuple)
 
 
+def names() -> Range:
+    """Texts, or one text alone. Given back as a tuple."""
+
+    def convert(value: Any) -> tuple[str, ...]:
+        return tuple(map(text().convert, (value,) if isinstance(value, str) else value))
+
+    return Range("a text, or a list of texts", convert, tuple)
+
+
 def span(high: int) -> Range:
     """(first, end): two whole numbers, 0 <= first < end <= high."""
     both = items(whole(0, high), 2, 2)

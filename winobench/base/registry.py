@@ -297,6 +297,7 @@ def resolve(name: str | ModelRef, revision: str | None = None) -> ModelRef:
         raise InputError(
             f"a model is a name, a folder or a hub id (owner/name), not {options.quote(name)}.", code="wrong-type"
         )
+    options.text().or_none().check("revision", revision)
     if api := api_of(name):
         return ModelRef(name, HOSTED, name, revision, provider=api)
     if name.startswith(f"{RECORDED}:"):

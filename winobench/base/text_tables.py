@@ -54,7 +54,7 @@ def percent(value: float, sign: bool = False) -> str:
 
 
 def check_format(name: str, known: Collection[str] = SUFFIXES.keys()) -> None:
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         raise InputError(f"format is {name!r:.80}: choose one of {', '.join(known)}.", code="unknown-name")
 
 

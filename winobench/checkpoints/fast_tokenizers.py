@@ -15,7 +15,7 @@ import numpy as np
 
 from winobench.base import options
 from winobench.base.errors import InputError
-from winobench.base.texts import check_texts, count_truncated, log_truncated
+from winobench.base.texts import check_texts, checked_list, count_truncated, log_truncated
 from winobench.checkpoints import chat_templates, sources
 
 _NEEDED = ("spiece.model", "vocab.json", "tokenizer.json")
@@ -117,9 +117,7 @@ def read_fast_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
 
 def checked(texts: Sequence[str]) -> list[str]:
     """A list of texts. Raises InputError for an empty one, and for what is not a text."""
-    texts = list(texts)
-    if not texts:
-        raise InputError("the list of texts is empty: give at least one", code="empty-list")
+    texts = checked_list("texts", texts)
     check_texts(texts)
     return texts
 

@@ -241,8 +241,14 @@ class NoiseSchedule(Schedule):
     )
 
     def __post_init__(self) -> None:
-        sampler_options = tuple(sorted((str(key), frozen(value)) for key, value in self.sampler_options))
+        try:
+            pairs = [(str(key), value) for key, value in self.sampler_options]
+        except (TypeError, ValueError):
+            given = f"the noise schedule's sampler_options is {options.quote(self.sampler_options)}"
+            raise InputError(f"{given}, but it must be pairs of a name and a value", code="wrong-type") from None
+        sampler_options = tuple(sorted((key, frozen(value)) for key, value in pairs))
         object.__setattr__(self, "sampler_options", sampler_options)
+        options.text().check("the noise schedule's scheduler_class", self.scheduler_class)
         for name, allowed in _TRAINING_FIELDS.items():
             if name != "beta_schedule" or self.trained_betas is None:
                 fault = "unsupported-option" if name == "prediction_type" else "out-of-range"

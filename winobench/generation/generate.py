@@ -101,7 +101,12 @@ def draw_pictures(
       InputError: an argument is not as described, a model does not fit its settings, or is not the one that has
         generated before. The folder is another run's or cannot be written. Another process failed or was lost.
     """
-    drawers, prompts = checked_list("drawers", drawers), checked_list("prompts", prompts)
+    for argument, values, kind in (("drawers", drawers, Generator), ("prompts", prompts, Prompt)):
+        for value in checked_list(argument, values):
+            options.instance(f"a {kind.__name__}", kind).check(f"one of {argument}", value, "wrong-type")
+    options.instance("a Settings of winobench.generation.generate", Settings).check("settings", settings, "wrong-type")
+    options.instance("a dict", Mapping).or_none().check("config", config, "wrong-type")
+    name, drawers, prompts = options.text().check("name", name), list(drawers), list(prompts)
     seeds = options.items(options.SEED, 1).check("seeds", seeds)
     batch_size = options.BATCH_SIZE.check("batch_size", batch_size)
     for what, values in (("seeds", seeds), ("labels", [drawer.label for drawer in drawers])):

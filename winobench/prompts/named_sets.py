@@ -199,6 +199,7 @@ def read_prompts(source: str, *, limit: int | None = None, categories: Sequence[
     """
     source = options.text().check("a source of prompts", source)
     limit = options.LIMIT.check("the limit of prompts", limit)
+    categories = options.names().check("categories", categories or ())
     name, _, rest = source.partition(":")
     prompts = NAMED_SETS[name].read(rest) if name in NAMED_SETS else _of_file(pathlib.Path(files.user_path(source)))
     if not prompts:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from winobench.base import text_tables
+from winobench.base import options, text_tables
 from winobench.base.errors import InputError
 from winobench.base.text_tables import TableFormat
 from winobench.metrics import Dependence
@@ -249,7 +249,7 @@ def compare(
 def _comparable(one: Run, other: Run, names: Sequence[str] | None) -> tuple[list[str], list[str]]:
     """The tasks to compare, and notes. Refuses tasks that are not the same in both runs."""
     shared = [task for task in one.tasks if task in other.tasks]
-    names = [names] if isinstance(names, str) else names
+    names = options.names().or_none().check("tasks", names)
     for name in names or ():
         if name not in shared:
             raise InputError(

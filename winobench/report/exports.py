@@ -108,6 +108,7 @@ def model_card(run: Run, command: str | None = None) -> str:
     from winobench.report.sections.what_was_run import run_facts
 
     run = _public(run)
+    command = options.instance("a text", str).or_none().check("command", command, "wrong-type")
     escaped = text_tables.escape_markdown
     kind = "understanding of texts" if run.is_text else "understanding of images and texts"
     parts = [
@@ -156,7 +157,7 @@ def eval_results(run: Run, dataset: str | None = None) -> str:
     if dataset is None:
         found = [result for task in run.tasks for result in _of_task(run, task)]
         return huggingface_hub.ModelCardData(model_name=run.label, eval_results=found).to_yaml() + "\n"
-    if not _DATASET.fullmatch(dataset):
+    if not isinstance(dataset, str) or not _DATASET.fullmatch(dataset):
         raise InputError(
             f"the data set {options.quote(dataset)} is not OWNER/NAME: name one of the hub.", code="bad-name"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import pathlib
 import re
@@ -111,13 +110,11 @@ def write_report(
     With ``fit_timesteps``, weights of timesteps are learned from half of each run's examples, judged on the other half,
     and kept as ``timestep_weights.json`` in the run's folder.
     """
-    for name, value, low, high in (
-        ("the number of resamples", resamples, 1, MOST_RESAMPLES),
-        ("the number of the gallery's examples a task", gallery_examples, 0, math.inf),
-    ):
-        if not low <= value <= high:
-            bound = f"at least {low}" if value < low else f"at most {high}"
-            raise InputError(f"{name} is {value}, but it must be {bound}.", code="out-of-range")
+    options.whole(1, MOST_RESAMPLES).check("the number of resamples", resamples, "out-of-range")
+    options.whole(0, 10**9).check("the number of examples in the gallery", gallery_examples, "out-of-range")
+    some_paths = options.items(options.instance("a path", str, os.PathLike), 0)
+    raters, drawn = some_paths.check("raters", raters), some_paths.check("drawn", drawn)
+    command = options.items(options.text(), 0).check("command", command)
     text_tables.check_format(table_format, text_tables.FILE_FORMATS)
     seed = options.SEED.check("the seed", seed)
     ratings = read_ratings(*raters) if raters else None

@@ -28,7 +28,7 @@ from winobench.data import images as image_files
 from winobench.data import question_texts
 from winobench.responders import hosted
 from winobench.runs import asking, endings, records, responses
-from winobench.runs.requests import Picture, PictureOptions, Request, Responder, Response
+from winobench.runs.requests import Picture, PictureOptions, Request, Responder, Response, check_responder
 from winobench.scorers import common
 
 # Raised whenever a score that is computed here could change.
@@ -79,6 +79,7 @@ class HostedVQAScore:
         Raises:
           InputError: the model does not judge options about images, or an option is not one of its choices.
         """
+        check_responder(responder)
         if "picture_options" not in responder.kinds:
             raise InputError(
                 f"the responder is a {type(responder).__name__}, which does not judge answers about images: name a"

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from winobench.base import options
 from winobench.runs.run import Run
 
 # In a setting, such as "/data", "sdxl+~/file.safetensors" or "jsonl:/data/a.jsonl". Web addresses have two slashes.
@@ -49,6 +50,7 @@ def remover(folders: Iterable[str | os.PathLike[str]], settings: Any = None) -> 
 
 def without_paths(run: Run) -> Run:
     """A run whose settings and sentences can be published. Its own path stays: its files are read there."""
+    options.instance("a run as winobench.read_run gives it", Run).check("run", run, "wrong-type")
     cut = remover([run.path], run.config)
     said = {name: cut(getattr(run, name)) for name in ("label", "config", "results", "failed", "notes")}
     return dataclasses.replace(run, **said)

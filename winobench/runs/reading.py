@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from winobench import metrics
-from winobench.base import json_files
+from winobench.base import json_files, options
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 from winobench.metrics import association
@@ -44,6 +44,8 @@ def read_runs(paths: Sequence[str | os.PathLike[str]], skip: Callable[[InputErro
     Of several folders, ``skip`` is called with the error of each that cannot be read or is named twice. None refuses
     all.
     """
+    if not isinstance(paths, list | tuple):
+        raise InputError(f"the runs are {options.quote(paths)}, but they must be a list of folders.", code="wrong-type")
     if not paths:
         raise InputError("no run is named: winobench report RUN [RUN ...].", code="nothing-named")
     runs: list[Run] = []

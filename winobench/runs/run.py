@@ -180,7 +180,7 @@ class Run:
     def pictures(self, task: str) -> dict[str, bytes]:
         """SHA-256 of an image -> a small JPEG of it, for the examples that the run kept images of."""
         path = self.path / "gallery" / f"{task}.parquet"
-        if not path.is_file():
+        if task not in list(self.tasks) or not path.is_file():
             return {}
         table = read_table(path, _PICTURE_COLUMNS)
         return dict(zip(table["image"].to_pylist(), table["jpeg"].to_pylist(), strict=True))

@@ -105,6 +105,8 @@ class Contrastive(Holder):
         Raises:
           InputError: when an option is not one of its choices.
         """
+        networks.check_made("model", model, "config")
+        networks.check_made("processor", processor, "size")
         self.model = model
         self.tokenizer = tokenizer
         self.processor = processor

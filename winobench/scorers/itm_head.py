@@ -127,6 +127,8 @@ class ItmHead(PairScorer):
         Raises:
           InputError: when an option is not one of its choices, or the parts do not fit each other.
         """
+        networks.check_made("model", model, "config")
+        networks.check_made("processor", processor, "size")
         self.model = model
         self.tokenizer = tokenizer
         self.head = common.choice("head", head, HEADS)

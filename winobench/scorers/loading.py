@@ -85,6 +85,11 @@ def load_scorer(
     Raises:
       InputError: the model does not exist, its kind is not known, or an option is for another kind.
     """
+    allow_pickle = options.flag().check("allow_pickle", allow_pickle)
+    a_dict = options.instance("a dict of options", dict).or_none()
+    hosted = a_dict.check("hosted", hosted, "wrong-type")
+    diffusion = a_dict.check("diffusion", diffusion, "wrong-type")
+    model_parallel = options.DEVICES.check("model_parallel", model_parallel)
     given = {option: value for option, value in (diffusion or {}).items() if value is not None}
     ref = resolve(model, revision)
     _check_options(ref, given, max_pixels, variant=variant, model_parallel=model_parallel)
@@ -92,15 +97,15 @@ def load_scorer(
         return registry.make_plugged_in(ref.name)
     if ref.kind == HOSTED:
         given["api"], model_parallel = hosted, 1
-    options = {**(ref.released.options if ref.released is not None else {}), **given}
+    keywords = {**(ref.released.options if ref.released is not None else {}), **given}
     if max_pixels is not None:
-        options["max_pixels"] = max_pixels
+        keywords["max_pixels"] = max_pixels
     if model_parallel != 1:
         import jax
 
         from winobench import parallel
 
-        options["mesh"] = parallel.make_mesh(jax.local_devices(), model_parallel=model_parallel)
+        keywords["mesh"] = parallel.make_mesh(jax.local_devices(), model_parallel=model_parallel)
     module, _, cls = SCORERS[ref.kind].path.partition(":")
     return getattr(importlib.import_module(module), cls).from_pretrained(
         ref.checkpoint,
@@ -109,8 +114,11 @@ def load_scorer(
         revision=ref.revision,
         allow_pickle=allow_pickle,
         batch_size=batch_size,
-        **options,
+        **keywords,
     )
+
+
+_LONGEST_VARIANT = 100  # it is a part of a file's name
 
 
 def resolve(model: str | ModelRef, revision: str | None = None) -> ModelRef:
@@ -179,6 +187,7 @@ def _check_pipeline(ref: ModelRef, given: Mapping[str, Any], timesteps: str | Se
 
 
 def _check_options(ref: ModelRef, given: dict[str, Any], max_pixels: int | None, **others: Any) -> None:
+    options.text(_LONGEST_VARIANT).or_none().check("variant", others["variant"])
     if max_pixels is not None and ref.kind != "vqa_score":
         raise InputError(
             f"max_pixels is an option of vision-language models, but {ref.name!r} is none: leave it out",

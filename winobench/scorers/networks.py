@@ -43,6 +43,13 @@ def place(network: Network, mesh: Mesh) -> tuple[functional.Structure, list[jax.
     return structure, parallel.place_parameters(params, mesh)
 
 
+def check_made(name: str, value: Any, *parts: str) -> None:
+    """Raises InputError for an argument that lacks an attribute of the models and processors that a scorer takes."""
+    if not all(hasattr(value, part) for part in parts):
+        message = f"{name} is {options.quote(value)}, but it must be loaded: make the scorer by its from_pretrained"
+        raise InputError(message, code="wrong-type")
+
+
 class HoldsLoaded(Holder):
     """A `Holder` of a loaded language model, whose arrays are on the devices of ``mesh`` already."""
 
@@ -50,11 +57,7 @@ class HoldsLoaded(Holder):
     _shardings: tuple[Any, ...] = ()
 
     def _use(self, loaded: Loaded) -> None:
-        if not all(hasattr(loaded, name) for name in ("mesh", "parts")):
-            raise InputError(
-                f"loaded is {options.quote(loaded)}, but it must be a loaded model: make it by from_pretrained",
-                code="wrong-type",
-            )
+        check_made("loaded", loaded, "mesh", "parts")
         self._loaded, self.mesh = loaded, parallel.as_mesh(loaded.mesh)
 
     def _parameters(self, loaded: Loaded) -> tuple[functional.Structure, list[jax.Array]]:

@@ -189,6 +189,7 @@ class VQAScore(networks.HoldsVisionLanguage, PairScorer):
         Raises:
           InputError: when an option is not one of its choices, or the model has no tokens for an answer.
         """
+        networks.check_made("loaded", loaded, "config", "form")
         self.config, form = loaded.config, loaded.form
         self.question, self.answer, self.opposite = (
             usual if given is None else given
