@@ -106,3 +106,21 @@ def test_files_that_are_no_tables(path, content):
     path.write_bytes(content)
     with pytest.raises(parquet_files.DamagedError):
         parquet_files.read(path)
+
+
+@pytest.mark.parametrize("column", [["x" * 2**16] * 20_000, pa.array(np.zeros(2 * 10**8, np.int8))])
+def test_a_small_file_cannot_fill_the_memory(path, column, monkeypatch):
+    monkeypatch.setattr(parquet_files, "_LARGEST_COLUMN", 2**29)
+    with pq.ParquetWriter(path, pa.schema([("a", pa.array(column[:1]).type)]), compression="zstd") as writer:
+        for start in range(0, len(column), len(column) // 4):
+            writer.write_table(pa.table({"a": pa.array(column[start : start + len(column) // 4])}))
+    assert path.stat().st_size < 10**6
+    with pytest.raises(parquet_files.DamagedError, match="the column a would need more than"):
+        parquet_files.read(path)
+
+
+def test_long_texts_that_repeat_are_read(path):
+    """The bound of what a dictionary can hold is far above what it holds here."""
+    column = ["x" * 2**20, *["y"] * 20_000]
+    pq.write_table(pa.table({"a": column}), path)
+    assert parquet_files.read(path)["a"].to_pylist() == column

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import os
 import struct
 from collections.abc import Collection, Sequence
@@ -27,6 +28,8 @@ _TAIL = 8  # bytes behind the footer: its length, and the format's name
 # Tables that are read by ranges: rows of a group, and bytes of a page. The writer looks at the size of a page after so
 # many bytes of rows, and at most so many rows.
 _GROUP, _PAGE, _BATCH, _MOST_ROWS = 10_000, 16 * 2**10, 64 * 2**10, 1024
+# What a column may need: bytes, or times the file's own size, whichever is more. And bytes of a number.
+_LARGEST_COLUMN, _MOST_TIMES, _NUMBER = 4 * 2**30, 100, 8
 
 
 class DamagedError(Exception):
@@ -88,12 +91,37 @@ def parse(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
         with pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True) as file:
             if missing := [name for name in columns or () if name not in file.schema_arrow.names]:
                 raise KeyError(missing[0])
+            check_sizes(file, len(content), columns)
             table = file.read(columns=None if columns is None else list(columns))
         table.validate(full=True)  # such as texts that are not UTF-8
     # What the library raises for bytes that it cannot make sense of depends on the place.
     except (OSError, pa.ArrowException, ValueError, MemoryError) as error:
         raise DamagedError(" ".join(str(error).split())[:200] or type(error).__name__) from error
     return table
+
+
+def check_sizes(file: pq.ParquetFile, size: int, columns: Collection[str] | None = None) -> None:
+    """Raises DamagedError for a file of ``size`` bytes whose columns would fill the memory.
+
+    A repeated number costs no bytes, and a long text is stored once for all rows that have it.
+    """
+    most, meta = max(_LARGEST_COLUMN, _MOST_TIMES * size), file.metadata
+    for number in range(meta.num_columns):
+        groups = [meta.row_group(group).column(number) for group in range(meta.num_row_groups)]
+        path = meta.schema.column(number).path
+        if columns is not None and path.partition(".")[0] not in columns:
+            continue
+        values = sum(group.num_values for group in groups)
+        stored = [group.total_uncompressed_size for group in groups]
+        is_text = meta.schema.column(number).physical_type == "BYTE_ARRAY"
+        too_large = max(_NUMBER * values, sum(stored)) > most
+        if not too_large and is_text and any(group.has_dictionary_page for group in groups):
+            longest = max(stored)  # no text of the dictionary is longer
+            if values * longest > most:
+                batches = file.iter_batches(max(1, _LARGEST_COLUMN // (8 * longest)), columns=[path])
+                too_large = any(total > most for total in itertools.accumulate(batch.nbytes for batch in batches))
+        if too_large:
+            raise DamagedError(f"the column {path} would need more than {files.size_in_words(most)} of memory")
 
 
 def _footer(content: bytes | memoryview) -> int:

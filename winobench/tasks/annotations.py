@@ -164,7 +164,7 @@ def python_list(entry: Entry) -> Entry:
     """The list that a text states as Python writes it, as pandas leaves lists in tables."""
     try:
         value = ast.literal_eval(entry.text())
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
         value = None
     if not isinstance(value, list):
         raise entry.wrong("is not a list in Python's notation", "not-a-list")

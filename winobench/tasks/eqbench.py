@@ -87,7 +87,7 @@ def _image(folder: pathlib.Path, images: str, name: str) -> ImageFile:
         return ImageFile(path)
     try:
         frame = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+    except (OSError, ValueError, EOFError, MemoryError):
         frame = None
     if not isinstance(frame, np.ndarray) or frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3:
         raise InputError(

@@ -71,6 +71,8 @@ def read_rows(folder: pathlib.Path, split: str, columns: Sequence[str]) -> Itera
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from winobench.base import parquet_files
+
     paths = sorted(folder.rglob(f"{split}-*.parquet"))
     if not paths:
         raise no_such_file(f"{split}-*.parquet in {folder}")
@@ -78,6 +80,7 @@ def read_rows(folder: pathlib.Path, split: str, columns: Sequence[str]) -> Itera
     for path in paths:
         try:
             with pq.ParquetFile(path) as file:
+                parquet_files.check_sizes(file, path.stat().st_size, columns)
                 for column in columns:
                     if column not in file.schema_arrow.names:
                         raise not_as_published(path, f"has no column {column!r}", "missing-column")
@@ -86,7 +89,7 @@ def read_rows(folder: pathlib.Path, split: str, columns: Sequence[str]) -> Itera
                     for row in batch.to_pylist():
                         yield number, Entry(row, f"row {number - start + 1} of {path}")
                         number += 1
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, parquet_files.DamagedError, OSError) as error:
             raise InputError(
                 f"{path} is damaged ({type(error).__name__}): get the file again", code="damaged-file"
             ) from None
