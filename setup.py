@@ -42,10 +42,10 @@ DOCS += ["sphinx-copybutton>=0.5.2,<1"]
 
 def read_version() -> str:
     """The version that the package states; read as text, because what it imports is not installed yet."""
-    source = (ROOT / "winobench" / "__init__.py").read_text(encoding="utf-8")
+    source = (ROOT / "winobench" / "base" / "version.py").read_text(encoding="utf-8")
     match = re.search(r'^__version__ = "([^"]+)"$', source, re.MULTILINE)
     if match is None:
-        raise RuntimeError('winobench/__init__.py has no line of the form __version__ = "..."')
+        raise RuntimeError('winobench/base/version.py has no line of the form __version__ = "..."')
     return match.group(1)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0"
+from winobench.base.version import __version__
 
 if TYPE_CHECKING:
     from winobench.base.errors import InputError

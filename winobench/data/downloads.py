@@ -25,10 +25,10 @@ import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import winobench
 from winobench.base import files, hub, json_files, options
 from winobench.base.errors import InputError
 from winobench.base.progress import Progress
+from winobench.base.version import __version__
 
 if TYPE_CHECKING:
     from winobench.tasks.base import Download
@@ -226,7 +226,7 @@ def _receive(part: _Part, display: Progress) -> None:
     """Asks for what is missing of a file and appends it."""
     if part.total is not None and part.size == part.total:
         return
-    request = urllib.request.Request(part.url, headers={"User-Agent": f"winobench/{winobench.__version__}"})
+    request = urllib.request.Request(part.url, headers={"User-Agent": f"winobench/{__version__}"})
     offset = part.size
     if offset:
         request.add_header("Range", f"bytes={offset}-")

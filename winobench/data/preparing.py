@@ -28,10 +28,10 @@ from typing import Any
 
 import numpy as np
 
-import winobench
 from winobench.base import files as whole_files
 from winobench.base import json_files
 from winobench.base.errors import InputError
+from winobench.base.version import __version__
 from winobench.data import images as image_files
 from winobench.data import prepared, record_files, sources
 from winobench.data.example import Box, Item
@@ -341,7 +341,7 @@ def _finish(
         "num_bytes": sum(entry["num_bytes"] for entry in files.values()),
         "content": content.hexdigest(),
         "prepared": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "winobench": winobench.__version__,
+        "winobench": __version__,
         "files": files,
     }
     with record_files.atomic(folder / prepared.STATE) as temporary:

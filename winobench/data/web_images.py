@@ -22,17 +22,17 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 
-import winobench
 from winobench.base import files
 from winobench.base.errors import InputError
 from winobench.base.progress import Progress
+from winobench.base.version import __version__
 from winobench.data import images
 from winobench.data.downloads import PASSING, retry_after
 
 DEAD, FAILED = "dead_addresses.tsv", "failed_addresses.tsv"
 """Names of the files that list addresses: an image's name, its address, and the reason, with tabs."""
 
-USER_AGENT = f"winobench/{winobench.__version__} (downloads a published benchmark once, one request at a time a site)"
+USER_AGENT = f"winobench/{__version__} (downloads a published benchmark once, one request at a time a site)"
 
 _LARGEST, _CHUNK = 64 * 2**20, 2**16
 

@@ -14,9 +14,9 @@ from typing import Any
 import jinja2
 import PIL.Image
 
-import winobench
 from winobench.base import files
 from winobench.base.errors import InputError
+from winobench.base.version import __version__
 from winobench.runs.image_records import PictureRecord
 from winobench.runs.image_runs import Pictures
 
@@ -59,7 +59,7 @@ def page_text(run: Pictures, thumbnails: dict[str, str] | None = None) -> str:
         side=SMALL if largest <= SMALL else LARGE,
         prompts=_prompts(run, numbers, thumbnails or {}),
         folder=run.folder.resolve().name,
-        version=winobench.__version__,
+        version=__version__,
     )
 
 

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 import jax
 import jaxlib
 
-import winobench
 from winobench.base import caches, files, json_files
 from winobench.base.errors import InputError
+from winobench.base.version import __version__
 from winobench.engine import batch_size
 from winobench.planning import few_blocks, hlo, roofline
 from winobench.planning.programs import Compiled, Program, Turn
@@ -47,7 +47,7 @@ def _compile(program: Program, target: Target) -> Compiled | None:
         # Names of files and lines do not change what a program computes.
         "program": files.digest(re.sub(r"loc\(.*?\)", "", lowered.as_text())),
         "target": target.text,
-        "versions": [jax.__version__, jaxlib.__version__, winobench.__version__, *compiler_version(target)],
+        "versions": [jax.__version__, jaxlib.__version__, __version__, *compiler_version(target)],
         "reader": _READER,
     }
     path = os.path.join(caches.folder(), "plans", f"{files.digest(identity)}.json")

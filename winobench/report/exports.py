@@ -102,7 +102,7 @@ def model_card(run: Run, command: str | None = None) -> str:
     Returns:
       Sections from the level ``##`` on, with a line end. Everything from the run is escaped.
     """
-    import winobench
+    from winobench.base.version import __version__
     from winobench.report import published
     from winobench.report.sections.tasks import notes_of
     from winobench.report.sections.what_was_run import run_facts
@@ -125,7 +125,7 @@ def model_card(run: Run, command: str | None = None) -> str:
     if command:
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", command)), default=0))
         version = (run.config.get("versions") or {}).get("winobench") or {}
-        install = f"pip install winobench=={version.get('version') or winobench.__version__}"
+        install = f"pip install winobench=={version.get('version') or __version__}"
         parts += ["To repeat it:", f"{fence}bash\n{install}\n{command}\n{fence}"]
     parts += ["### Citation", "\n".join(f"- {escaped(_citation(paper))}" for paper in published.sources([run]))]
     return "\n\n".join(filter(None, parts)) + "\n"

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import winobench
 from winobench.base import files, json_files
 from winobench.base.errors import InputError
+from winobench.base.version import __version__
 from winobench.runs.examples import Examples, Questions
 from winobench.runs.labels import task_label
 from winobench.runs.private_paths import without_paths
@@ -133,7 +133,7 @@ def _header(run: Run, task: str) -> EvalLog:
             dataset=EvalDataset(name=task, samples=count),
             model=str(run.config.get("model") or run.model),
             config=EvalConfig(epochs=1),
-            packages={"winobench": str((versions.get("winobench") or {}).get("version") or winobench.__version__)},
+            packages={"winobench": str((versions.get("winobench") or {}).get("version") or __version__)},
             metadata={"winobench": how | {"label": run.label}},
         ),
         plan=EvalPlan(name="winobench", steps=[EvalPlanStep(solver="winobench")]),

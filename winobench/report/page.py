@@ -12,10 +12,10 @@ from typing import Any
 import jinja2
 import markupsafe
 
-import winobench
 from winobench.base import options, text_tables
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
+from winobench.base.version import __version__
 from winobench.metrics.agreement import NUM_RESAMPLES, read_ratings
 from winobench.report import figures, published
 from winobench.report.cells import Bar
@@ -224,7 +224,7 @@ def render(
         **content,
         files=files,
         colours=figures.COLOURS,
-        version=winobench.__version__,
+        version=__version__,
         command=shlex.join(command) if command else "",
     )
     return re.sub(r"\n\s*\n+", "\n", html)

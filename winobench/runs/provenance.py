@@ -9,8 +9,8 @@ import platform
 import subprocess
 from typing import Any
 
-import winobench
 from winobench.base import json_files, registry
+from winobench.base.version import __version__
 
 # Libraries whose version can change a number by more than nothing, or a file's layout.
 _LIBRARIES = ("jax", "jaxlib", "flax", "numpy", "scipy", "pillow")
@@ -21,7 +21,7 @@ def software() -> dict[str, Any]:
     """Versions of winobench (``version``, ``commit``, ``dirty``), of Python and of the libraries that it runs on."""
     libraries = [*_LIBRARIES, *(api.package for api in registry.apis().values())]
     return {
-        "winobench": {"version": winobench.__version__, **package_commit()},
+        "winobench": {"version": __version__, **package_commit()},
         "python": platform.python_version(),
         "libraries": {name: version for name in libraries if (version := _version(name)) is not None},
     }
@@ -33,7 +33,7 @@ def package_commit(package: pathlib.Path | None = None) -> dict[str, Any]:
     A repository counts only if it tracks the package's ``__init__.py``: a package installed inside another project's
     repository must not report that project's commit. An installation from a repository's address carries the commit.
     """
-    package = pathlib.Path(winobench.__file__).resolve().parent if package is None else package
+    package = pathlib.Path(__file__).resolve().parents[1] if package is None else package
     if _git(package, "ls-files", "--error-unmatch", "__init__.py") is not None:
         commit = _git(package, "rev-parse", "HEAD")
         siblings = [name for name in ("launch", "configs") if (package.parent / name).is_dir()]

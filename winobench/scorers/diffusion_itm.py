@@ -17,11 +17,11 @@ import numpy as np
 from jax.sharding import Mesh
 from jax.typing import ArrayLike
 
-import winobench
 from winobench import parallel
 from winobench.base import files, memory, options
 from winobench.base.errors import InputError
 from winobench.base.texts import checked_list, checked_texts
+from winobench.base.version import __version__
 from winobench.data import images as image_files
 from winobench.diffusion import families
 from winobench.diffusion.pipeline import Pipeline
@@ -528,7 +528,7 @@ class DiffusionITM(Holder):
         parameters = [[list(array.shape), array.dtype.name] for array in self._params.given]
         network = [type(denoiser).__name__, repr(getattr(denoiser, "config", None)), parameters]
         return {
-            "winobench": winobench.__version__,
+            "winobench": __version__,
             "network": files.digest(network),
             "dtype": self._dtype,
             "latent_shape": list(self.latent_shape),

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import winobench
 from winobench.base.errors import InputError
+from winobench.base.version import __version__
 from winobench.generation.comparison import judgements
 from winobench.generation.page import THUMBNAILS
 from winobench.metrics.agreement import NUM_RESAMPLES
@@ -78,7 +78,7 @@ def report_document(
     report_data = _report_data(paths, labels, examples)
     sections, galleries, _ = page.make_sections(report_data)
     found = _Plain(report_data.marks).content(page.contents(report_data, sections, galleries, reproduce))
-    return {"winobench": winobench.__version__, "is_text": report_data.is_text, **found}
+    return {"winobench": __version__, "is_text": report_data.is_text, **found}
 
 
 def pair_document(

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-import winobench
 from winobench.base.errors import InputError
+from winobench.base.version import __version__
 from winobench.runs.labels import shortened
 from winobench.viewer import errors, library
 
@@ -85,7 +85,7 @@ class Site:
             raise Missing("this address does not exist")
         match parts:
             case ["site.json"]:
-                return Document({"version": VERSION, "bundle": False, "winobench": winobench.__version__})
+                return Document({"version": VERSION, "bundle": False, "winobench": __version__})
             case ["runs.json"]:
                 return Document({"runs": self._library.runs()})
             case ["leaderboard.json"]:

@@ -21,7 +21,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import winobench
 from winobench.base import files, json_files
 from winobench.base.errors import InputError
 
@@ -153,7 +152,7 @@ class Worker:
     def _started(self) -> subprocess.Popen[str]:
         with self._lock:
             if self._process is None and not self._ended:
-                root = str(pathlib.Path(winobench.__file__).parents[1])
+                root = str(pathlib.Path(__file__).parents[2])
                 paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", __name__],
