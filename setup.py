@@ -92,7 +92,7 @@ setuptools.setup(
     entry_points={"console_scripts": ["winobench = winobench.__main__:main"]},
     package_data={
         "winobench.launch": ["cloud/templates/*"],
-        "winobench": ["py.typed", "assets/**/*", "*/templates/*", "viewer/app/**/*"],
+        "winobench": ["py.typed", "*.pyi", "assets/**/*", "*/templates/*", "viewer/app/**/*"],
     },
     python_requires=">=3.11,<3.15",
     # The lowest versions that run the main job on Python 3.11 (.ci/matrix). All but promise, of tensorflow-datasets,
