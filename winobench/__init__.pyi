@@ -19,6 +19,8 @@ from winobench.evaluation.questions import evaluate_questions as evaluate_questi
 from winobench.generation.generate import draw_pictures as draw_pictures
 from winobench.generation.judged import judge_pictures as judge_pictures
 from winobench.metrics import METRICS as METRICS
+from winobench.metrics.association import Association as Association
+from winobench.metrics.association import TargetPair as TargetPair
 from winobench.models.autoencoder_kl import AutoencoderKL as AutoencoderKL
 from winobench.models.clevr_verifier import ClevrVerifier as ClevrVerifier
 from winobench.models.clip import CLIPTextModel as CLIPTextModel
@@ -52,8 +54,6 @@ from winobench.tasks import TASKS as TASKS
 from winobench.tasks import TEXT_TASKS as TEXT_TASKS
 from winobench.tasks import get_task as get_task
 from winobench.tasks import get_text_task as get_text_task
-from winobench.tasks.base import Association as Association
-from winobench.tasks.base import TargetPair as TargetPair
 from winobench.tasks.base import Task as Task
 from winobench.tasks.jsonl import task_from_jsonl as task_from_jsonl
 from winobench.tasks.questions import Protocol as Protocol

@@ -14,7 +14,7 @@ from tests.expectations import raises
 from winobench.base import hub
 from winobench.checkpoints import sources
 from winobench.data import downloads
-from winobench.tasks.base import Download
+from winobench.data.sources import Download
 
 
 @contextlib.contextmanager

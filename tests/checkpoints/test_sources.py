@@ -11,8 +11,8 @@ from tests.expectations import raises
 from winobench.base import registry
 from winobench.checkpoints import sources
 from winobench.data import downloads
+from winobench.data.sources import Download
 from winobench.scorers.loading import checkpoint_kind
-from winobench.tasks.base import Download
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

@@ -18,7 +18,7 @@ from tests.data import web_server
 from tests.expectations import names, raises
 from winobench.base.errors import InputError
 from winobench.data import downloads
-from winobench.tasks.base import Download
+from winobench.data.sources import Download
 
 CONTENT = bytes(range(256)) * 40
 

@@ -6,8 +6,9 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 
+from winobench.metrics.association import Association, TargetPair
 from winobench.scorers import samples
-from winobench.tasks.base import Association, Example, TargetPair, Task
+from winobench.tasks.base import Example, Task
 
 
 class FakeScorer:

@@ -20,8 +20,9 @@ from tests.tasks import published_layouts
 from winobench.base.errors import InputError
 from winobench.data import prepared, word_order
 from winobench.data.example import ImageFile, Item
+from winobench.data.sources import Download
 from winobench.scorers.contrastive import Contrastive
-from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.base import PublishedData
 from winobench.tasks.published import published_task
 from winobench.training.coco_captions import TRAINING_SETS
 

@@ -9,7 +9,7 @@ import scipy.stats
 
 from tests.expectations import names, raises
 from winobench.metrics import association as assoc
-from winobench.tasks.base import Association, TargetPair
+from winobench.metrics.association import Association, TargetPair
 
 GOOD, BAD = ("joy", "trust"), ("vulgar", "bad")
 MMBIAS_PAIRS = (

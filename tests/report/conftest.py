@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 
 from tests.evaluation import fakes
 from winobench.evaluation import evaluate
+from winobench.metrics.association import Association, TargetPair
 from winobench.report import panels
-from winobench.tasks.base import Association, Example, TargetPair
+from winobench.tasks.base import Example
 
 NUM_SAMPLES = 8
 HOSTILE = "<script>alert(\"x\")</script> & {{ 7 * 7 }} 'quoted' <img src=http://example.org/x.png>"

@@ -9,8 +9,8 @@ import rich.console
 
 from winobench.clevr import captions
 from winobench.metrics import association_results
+from winobench.metrics.association import Association, TargetPair
 from winobench.report import table
-from winobench.tasks.base import Association, TargetPair
 
 ENTRY = {"value": 0.5, "low": 0.4, "high": 0.6, "chance": 0.25, "n": 1234, "ties": 7}
 DIFFUSION = {"scorer": {"scorer": "diffusion_itm"}}

@@ -9,7 +9,9 @@ from tests.data import published_files
 from tests.expectations import names, raises
 from winobench.base.errors import InputError
 from winobench.data import images, prepared
-from winobench.tasks.base import Association, Download, PublishedData, TargetPair
+from winobench.data.sources import Download
+from winobench.metrics.association import Association, TargetPair
+from winobench.tasks.base import PublishedData
 from winobench.tasks.published import published_task
 
 FIELDS = dict(name="toy", version=3, description="A toy.", metric="accuracy", shape=(2, 2), images_compete=False)

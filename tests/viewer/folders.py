@@ -21,10 +21,11 @@ from tests.generation import fakes as drawing_fakes
 from tests.report.conftest import Skilled, make_run
 from winobench.base import files
 from winobench.evaluation import questions
+from winobench.metrics.association import Association, TargetPair
 from winobench.prompts.prompt_files import Prompt
 from winobench.responders.recorded import RecordedModel
 from winobench.runs.verdicts import Verdict, write_verdicts
-from winobench.tasks.base import Association, Example, TargetPair
+from winobench.tasks.base import Example
 
 _WRITTEN_LATE = ("results.json", "examples", "gallery")
 

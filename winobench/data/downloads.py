@@ -31,7 +31,7 @@ from winobench.base.progress import Progress
 from winobench.base.version import __version__
 
 if TYPE_CHECKING:
-    from winobench.tasks.base import Download
+    from winobench.data.sources import Download
 
 _CHUNK = 2**20
 _SECONDS_WITHOUT_DATA = 60.0

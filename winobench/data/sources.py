@@ -45,6 +45,26 @@ class LeftOut:
     reason: str  # in a few words
 
 
+@dataclasses.dataclass(frozen=True)
+class Download:
+    """A file that may be downloaded: by URL, or from a data set's repository on the Hugging Face hub."""
+
+    to: str  # relative to the folder of the task's sources, with /
+    url: str | None = None
+    hub_id: str | None = None  # the user's token is used
+    filename: str | None = None  # on the hub
+    unpack: bool = False  # a zip or tar archive, into the folder where it lies
+    sha256: str | None = None
+    note: str = ""  # size and licence
+
+    def __post_init__(self) -> None:
+        if (self.url is None) == (self.hub_id is None) or (self.hub_id is None) != (self.filename is None):
+            raise ValueError("a Download has either a url, or a hub_id with a filename")
+        to = pathlib.PurePosixPath(self.to)
+        if to.is_absolute() or ".." in to.parts or not to.name:
+            raise ValueError(f"a Download goes to a relative path without '..', not to {self.to!r}")
+
+
 Question = Example[int, str]  # an item whose images are positions in the list of all images
 
 

@@ -9,9 +9,10 @@ G. De Melo, "Multi-modal bias", EACL 2023; A. Caliskan, J. J. Bryson and A. Nara
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,15 +20,39 @@ from winobench.base.errors import InputError
 from winobench.metrics import bootstrap
 from winobench.metrics.intervals import Design, Interval, skewness_of, unskewed
 
-if TYPE_CHECKING:
-    from winobench.tasks.base import Association, TargetPair
-
 AVERAGE = "average_absolute_effect_size"  # name of the row that sums up all pairs
 _ROUNDING = 1e-12  # a standard deviation below this share of the largest |psi| is rounding, not variation
 # Decimals of the permuted statistics. Arrangements that are equal but for the order of a sum must count as equal to
 # the observed one, or the p-value of a small exact test is off by whole arrangements.
 _DECIMALS = 12
 _BATCH = 256  # permutations and resamples at once: 2 MB for two groups of 500
+
+
+@dataclasses.dataclass(frozen=True)
+class TargetPair:
+    """Two groups of images that are compared in how they are associated with two sets of texts.
+
+    Attributes:
+      name: of its row in the results, e.g. ``"Christian-Muslim"``.
+      group_x: group of the examples whose images are X. A positive effect size is a bias towards it.
+      group_y: group of the examples whose images are Y.
+      texts_a: the texts A, e.g. the pleasant phrases.
+      texts_b: the texts B.
+    """
+
+    name: str
+    group_x: str
+    group_y: str
+    texts_a: tuple[str, ...]
+    texts_b: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Association:
+    """What a bias task measures (Krojer et al. 2023, Eq. 8). Each of its examples is one image of one group, with all
+    texts of the group's pairs."""
+
+    pairs: tuple[TargetPair, ...]
 
 
 class PermutationTest(NamedTuple):

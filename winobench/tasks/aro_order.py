@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 
 from winobench.data import published_order, word_order
 from winobench.data.example import ImageFile, Item
-from winobench.tasks.base import Download
+from winobench.data.sources import Download
 from winobench.tasks.coco_hardneg import COCO_FOLDER, COCO_IMAGES
 from winobench.tasks.flickr30k import (
     IMAGES,

@@ -10,7 +10,8 @@ from typing import Any
 
 from winobench.data.example import Example, Item
 from winobench.data.images import ImageSource
-from winobench.data.sources import LeftOut
+from winobench.data.sources import Download, LeftOut
+from winobench.metrics.association import Association
 from winobench.metrics.ratings import RATING_METRICS
 
 SKILLS = {
@@ -26,53 +27,6 @@ SKILLS = {
     "people": "which images people prefer, or find to fit their prompt",
 }
 """Skill -> what a model needs it for. Tasks of several data sets are compared by them."""
-
-
-@dataclasses.dataclass(frozen=True)
-class TargetPair:
-    """Two groups of images that are compared in how they are associated with two sets of texts.
-
-    Attributes:
-      name: of its row in the results, e.g. ``"Christian-Muslim"``.
-      group_x: group of the examples whose images are X. A positive effect size is a bias towards it.
-      group_y: group of the examples whose images are Y.
-      texts_a: the texts A, e.g. the pleasant phrases.
-      texts_b: the texts B.
-    """
-
-    name: str
-    group_x: str
-    group_y: str
-    texts_a: tuple[str, ...]
-    texts_b: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Association:
-    """What a bias task measures (Krojer et al. 2023, Eq. 8). Each of its examples is one image of one group, with all
-    texts of the group's pairs."""
-
-    pairs: tuple[TargetPair, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class Download:
-    """A file that may be downloaded: by URL, or from a data set's repository on the Hugging Face hub."""
-
-    to: str  # relative to the folder of the task's sources, with /
-    url: str | None = None
-    hub_id: str | None = None  # the user's token is used
-    filename: str | None = None  # on the hub
-    unpack: bool = False  # a zip or tar archive, into the folder where it lies
-    sha256: str | None = None
-    note: str = ""  # size and licence
-
-    def __post_init__(self) -> None:
-        if (self.url is None) == (self.hub_id is None) or (self.hub_id is None) != (self.filename is None):
-            raise ValueError("a Download has either a url, or a hub_id with a filename")
-        to = pathlib.PurePosixPath(self.to)
-        if to.is_absolute() or ".." in to.parts or not to.name:
-            raise ValueError(f"a Download goes to a relative path without '..', not to {self.to!r}")
 
 
 @dataclasses.dataclass(frozen=True)

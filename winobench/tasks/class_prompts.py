@@ -8,8 +8,8 @@ from __future__ import annotations
 import pathlib
 
 from winobench.base import options
+from winobench.data.sources import Download
 from winobench.tasks.annotations import read_table
-from winobench.tasks.base import Download
 
 REPOSITORY = "https://github.com/diffusion-classifier/diffusion-classifier"
 _RAW = "https://raw.githubusercontent.com/diffusion-classifier/diffusion-classifier/master"

@@ -16,9 +16,10 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator
 
 from winobench.data.example import ImageFile, Item
+from winobench.data.sources import Download
 from winobench.tasks import clevr_common
 from winobench.tasks.annotations import DIFFUSION_ITM, DIFFUSION_ITM_RAW, read_json
-from winobench.tasks.base import Download, Example, PublishedData
+from winobench.tasks.base import Example, PublishedData
 from winobench.tasks.published import published_task
 
 _ITEMS_PER_SCENE = 14

@@ -10,8 +10,8 @@ import pathlib
 from collections.abc import Iterator
 
 from winobench.data.example import ImageFile, Item
+from winobench.data.sources import Download
 from winobench.tasks.annotations import read_json_lines
-from winobench.tasks.base import Download
 from winobench.tasks.published import published_task
 
 _HUB_ID = "Intel/COCO-Counterfactuals"

@@ -17,9 +17,9 @@ import pathlib
 from collections.abc import Callable, Iterator, Sequence
 
 from winobench.data.example import ImageFile, Item
+from winobench.data.sources import Download
 from winobench.data.word_order import letters
 from winobench.tasks.annotations import Entry, python_list, read_table
-from winobench.tasks.base import Download
 from winobench.tasks.published import published_task
 
 _FILE = "valid_neg_clip.tsv"

@@ -21,9 +21,8 @@ import numpy as np
 
 from winobench.base import options
 from winobench.data.example import ImageFile, Item
-from winobench.data.sources import LeftOut
+from winobench.data.sources import Download, LeftOut
 from winobench.tasks.annotations import Entry, read_json
-from winobench.tasks.base import Download
 from winobench.tasks.people import answer
 from winobench.tasks.published import published_task
 

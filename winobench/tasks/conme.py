@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from winobench.base import options
 from winobench.data import question_texts
 from winobench.data.example import ImageFile, Item
+from winobench.data.sources import Download
 from winobench.tasks.annotations import Entry, read_table
-from winobench.tasks.base import Download
 from winobench.tasks.published import published_task
 from winobench.tasks.sugarcrepe import COCO_FOLDER, COCO_IMAGES
 

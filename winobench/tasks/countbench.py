@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterator
 
 from winobench.data.example import Item
-from winobench.data.sources import LeftOut
-from winobench.tasks.base import Download
+from winobench.data.sources import Download, LeftOut
 from winobench.tasks.hub_tables import read_rows, unpack
 from winobench.tasks.published import published_task
 

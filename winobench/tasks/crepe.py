@@ -15,9 +15,8 @@ from collections.abc import Iterator
 
 from winobench.base import options
 from winobench.data.example import ImageFile, Item
-from winobench.data.sources import LeftOut
+from winobench.data.sources import Download, LeftOut
 from winobench.tasks.annotations import Entry, python_list, read_table
-from winobench.tasks.base import Download
 from winobench.tasks.published import published_task
 
 _REPOSITORY = "https://github.com/RAIVNLab/CREPE"

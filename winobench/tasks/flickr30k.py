@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from winobench.base.errors import InputError
 from winobench.data.candidates import ContrastiveScorer, write_top_k_lists
 from winobench.data.example import ImageFile, Item
+from winobench.data.sources import Download
 from winobench.tasks.annotations import DIFFUSION_ITM, DIFFUSION_ITM_RAW, Entry, not_as_published, read_json
-from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.base import PublishedData
 from winobench.tasks.published import published_task
 
 PUBLISHED_LISTS = "RN50x64"

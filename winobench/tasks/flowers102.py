@@ -9,9 +9,9 @@ import pathlib
 from collections.abc import Iterator
 
 from winobench.data.example import ImageFile, Item
+from winobench.data.sources import Download
 from winobench.tasks import class_prompts, mat_files
 from winobench.tasks.annotations import not_as_published
-from winobench.tasks.base import Download
 from winobench.tasks.published import published_task
 
 _NUM_CLASSES = 102

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from winobench.base.errors import InputError
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import LeftOut
+from winobench.metrics.association import Association, TargetPair
 from winobench.tasks.annotations import DIFFUSION_ITM, image_names, other_images
-from winobench.tasks.base import Association, TargetPair
 from winobench.tasks.published import published_task
 
 PAIRS = {"clothes": ("suit", "apron"), "bags": ("briefcase", "purse"), "drinks": ("beer", "wine")}

@@ -15,8 +15,8 @@ import numpy as np
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.data.example import ImageFile, Item
+from winobench.data.sources import Download
 from winobench.tasks.annotations import not_as_published, read_bytes, read_lines
-from winobench.tasks.base import Download
 from winobench.tasks.hub_tables import write_png
 from winobench.tasks.published import published_task
 

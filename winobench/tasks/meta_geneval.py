@@ -15,8 +15,8 @@ from collections.abc import Iterator
 
 from winobench.base import options
 from winobench.data.example import ImageFile, Item
+from winobench.data.sources import Download
 from winobench.tasks.annotations import Entry, read_table
-from winobench.tasks.base import Download
 from winobench.tasks.people import answer
 from winobench.tasks.published import published_task
 

@@ -11,8 +11,8 @@ import pathlib
 from collections.abc import Iterator
 
 from winobench.data.example import ImageFile, Item
+from winobench.data.sources import Download
 from winobench.tasks.annotations import Entry, read_table
-from winobench.tasks.base import Download
 from winobench.tasks.people import answer
 from winobench.tasks.published import published_task
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 
 from winobench.base.errors import InputError
 from winobench.data.example import ImageFile, Item
-from winobench.data.sources import LeftOut
+from winobench.data.sources import Download, LeftOut
+from winobench.metrics.association import Association, TargetPair
 from winobench.tasks.annotations import image_names, other_images, read_json
-from winobench.tasks.base import Association, Download, TargetPair
 from winobench.tasks.published import published_task
 
 GROUPS = {

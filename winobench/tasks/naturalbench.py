@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from winobench.base import options
 from winobench.data import question_texts
 from winobench.data.example import ImageFile, Item
+from winobench.data.sources import Download
 from winobench.tasks.annotations import Entry, read_json
-from winobench.tasks.base import Download
 from winobench.tasks.hub_tables import read_rows, unpack
 from winobench.tasks.published import published_task
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.data.example import ImageFile, Item
+from winobench.data.sources import Download
 from winobench.tasks.annotations import DIFFUSION_ITM, DIFFUSION_ITM_RAW, not_as_published, read_lines
-from winobench.tasks.base import Download
 from winobench.tasks.published import published_task
 
 _NUM_CLASSES = 37

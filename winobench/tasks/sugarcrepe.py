@@ -13,8 +13,8 @@ import pathlib
 from collections.abc import Iterator
 
 from winobench.data.example import ImageFile, Item
+from winobench.data.sources import Download
 from winobench.tasks.annotations import Entry, read_json
-from winobench.tasks.base import Download
 from winobench.tasks.published import published_task
 
 REPOSITORY = "https://github.com/RAIVNLab/sugar-crepe"

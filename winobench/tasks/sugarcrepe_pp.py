@@ -17,10 +17,10 @@ from typing import Any
 
 from winobench.data.example import Item
 from winobench.data.prepared import data_folder
+from winobench.data.sources import Download
 from winobench.metrics.intervals import clustered
 from winobench.runs.requests import ANSWERED, FAILED, UNPARSABLE, Response, Similarity
 from winobench.tasks.annotations import read_json
-from winobench.tasks.base import Download
 from winobench.tasks.published import published_task
 from winobench.tasks.questions import Answer, Protocol, TextQuestion, TextTask
 from winobench.tasks.sugarcrepe import COCO_FOLDER, COCO_IMAGES, photograph

@@ -16,8 +16,8 @@ from typing import Any
 from winobench.base import files
 from winobench.data import downloads, web_images
 from winobench.data.example import ImageFile, Item
+from winobench.data.sources import Download
 from winobench.tasks.annotations import Entry, read_json, read_table
-from winobench.tasks.base import Download
 from winobench.tasks.published import published_task
 
 _PARTS = {"subj": "subject", "verb": "verb", "obj": "object"}

@@ -15,8 +15,8 @@ import pathlib
 from collections.abc import Iterator
 
 from winobench.data.example import ImageFile, Item
+from winobench.data.sources import Download
 from winobench.tasks.annotations import read_json
-from winobench.tasks.base import Download
 from winobench.tasks.published import published_task
 
 _REPOSITORY = "https://github.com/Heidelberg-NLP/VALSE"

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from winobench.base import files
 from winobench.base.errors import InputError
 from winobench.data.example import ImageFile, Item
+from winobench.data.sources import Download
 from winobench.data.word_order import letters
 from winobench.tasks import published
 from winobench.tasks.annotations import python_list, read_json, read_json_lines, read_table
-from winobench.tasks.base import Download, PublishedData
+from winobench.tasks.base import PublishedData
 from winobench.tasks.coco_hardneg import COCO_FOLDER, COCO_IMAGES, RAW, REPOSITORY
 
 if TYPE_CHECKING:
