@@ -10,7 +10,7 @@ import numpy as np
 from flax import nnx
 
 from winobench.checkpoints import models as checkpoint_models
-from winobench.checkpoints.weights import FileTensor
+from winobench.checkpoints.tensors import FileTensor
 
 # Largest difference over largest expected value, in float32. Rounding reaches 2e-6 for whole networks and full-width
 # blocks; the smallest mistake that matters, GELU by its tanh formula, 1.3e-4.

@@ -26,7 +26,7 @@ import numpy as np
 
 from winobench.base.errors import InputError
 from winobench.checkpoints import models, pickles, processor_files, sources, tokenizer_files, weights
-from winobench.checkpoints.weights import FileTensor
+from winobench.checkpoints.tensors import FileTensor
 from winobench.data.processors import ImageProcessor
 from winobench.models.clip import CLIPTextConfig
 from winobench.models.clip_model import CLIPConfig, CLIPModel

@@ -27,7 +27,7 @@ from winobench.base.errors import InputError
 from winobench.base.files import write_json
 from winobench.checkpoints import fast_tokenizers, language_models, models, sources, tokenizer_files, weights
 from winobench.checkpoints.loaded import spread_by_default
-from winobench.checkpoints.weights import FileTensor
+from winobench.checkpoints.tensors import FileTensor
 from winobench.models import t5
 from winobench.models.base import KeyTable
 from winobench.models.bert import BertConfig, BertForSequenceClassification

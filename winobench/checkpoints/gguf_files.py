@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from winobench.base.errors import InputError
-
-if TYPE_CHECKING:
-    from winobench.checkpoints.weights import FileTensor
+from winobench.checkpoints.tensors import FileTensor
 
 # Some programs flatten convolutions and keep their shapes in fields of these names.
 _SHAPE = "comfy.gguf.orig_shape."
@@ -21,8 +19,6 @@ _MOST_ELEMENTS = 2**24
 
 def read(path: str) -> dict[str, FileTensor]:
     """The tensors of a file, key -> tensor. Values are float32, dequantised when they are read."""
-    from winobench.checkpoints.weights import FileTensor
-
     try:
         kind = _bounded_reader()
     except ImportError as error:

@@ -12,15 +12,13 @@ import dataclasses
 import math
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from winobench.base import json_files, options
 from winobench.base.errors import InputError
-
-if TYPE_CHECKING:
-    from winobench.checkpoints.weights import FileTensor
+from winobench.checkpoints.tensors import FileTensor
 
 _FLOATS = ("F8_E4M3", "F8_E5M2")
 _FACTORS = ("scale_weight", "weight_scale")

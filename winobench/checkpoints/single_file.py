@@ -30,7 +30,7 @@ import safetensors
 from winobench.base import caches, files, options, registry
 from winobench.base.errors import InputError
 from winobench.checkpoints import sources, weights
-from winobench.checkpoints.weights import FileTensor
+from winobench.checkpoints.tensors import FileTensor
 
 _log = logging.getLogger(__name__)
 

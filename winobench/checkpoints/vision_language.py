@@ -18,7 +18,7 @@ from winobench.base.errors import InputError
 from winobench.base.texts import check_placeholder
 from winobench.checkpoints import encoder_layouts, language_models, models, processor_files, sources, weights
 from winobench.checkpoints.loaded import Loaded, spread_by_default
-from winobench.checkpoints.weights import FileTensor
+from winobench.checkpoints.tensors import FileTensor
 from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor
 from winobench.models import holding, vision_language

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import ml_dtypes  # registers bfloat16 with NumPy, which safetensors relies on
@@ -22,6 +21,7 @@ from winobench.base.errors import InputError
 from winobench.base.files import atomic_path
 from winobench.checkpoints import gguf_files, pickles, quantised
 from winobench.checkpoints.sources import ADAPTER_CONFIG, Source, join, read_json, shorten
+from winobench.checkpoints.tensors import FileTensor
 
 # The library's own limit.
 _LARGEST_HEADER = 100_000_000
@@ -36,25 +36,6 @@ _AT_ONCE = 2**22
 
 # The stems of weight files that differ between safetensors and pickles: transformers' and OpenCLIP's.
 PICKLE_STEMS = {"model": "pytorch_model", "open_clip_model": "open_clip_pytorch_model"}
-
-
-@dataclasses.dataclass(frozen=True)
-class FileTensor:
-    """A tensor that lies in a file."""
-
-    name: str  # its key in the file
-    shape: tuple[int, ...]  # torch's
-    file: str
-    read: Callable[[], np.ndarray]  # the values, in the file's dtype. Floats of 8 bits are float32 here
-    stored: str = ""  # the file's dtype, as safetensors names it
-
-    def floats(self) -> np.ndarray:
-        """The values. Raises InputError where they are not real numbers."""
-        values = self.read()
-        if values.dtype.kind != "f" and values.dtype != ml_dtypes.bfloat16:
-            message = f"{self.file}: the tensor {self.name} holds {values.dtype}, not real numbers"
-            raise InputError(message, code="wrong-dtype")
-        return values
 
 
 def find_weights(

@@ -19,7 +19,7 @@ from winobench.base import hub, memory, options
 from winobench.base.errors import InputError
 from winobench.checkpoints import sources, weights
 from winobench.checkpoints.sources import LocalFolder, Source
-from winobench.checkpoints.weights import FileTensor
+from winobench.checkpoints.tensors import FileTensor
 from winobench.torch_pipelines.families import Family, refuse_code
 
 INDEX = "model_index.json"
