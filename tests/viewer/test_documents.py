@@ -23,7 +23,7 @@ from winobench.report import analysis, page
 from winobench.report.cells import Bar, Cell, Table, TableRow
 from winobench.runs import image_runs, reading
 from winobench.runs.verdicts import read_verdicts, write_verdicts
-from winobench.viewer import documents, site
+from winobench.viewer import documents
 from winobench.viewer.errors import Errors
 
 
@@ -196,7 +196,7 @@ def test_runs_of_two_kinds_and_too_many(viewed):
     with raises("runs-of-two-kinds"):
         documents.pair_document(viewed[0], viewed[3])
     with raises("too-many"):
-        documents.report_document([viewed[0]] * (site.MOST_RUNS + 1))
+        documents.report_document([viewed[0]] * (library.MOST_RUNS + 1))
 
 
 def recorded(folder, timesteps):

@@ -10,7 +10,7 @@ import pathlib
 import re
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from winobench.base import hub, json_files, options, registry
@@ -224,6 +224,10 @@ class HubRepository(Source):
         return f"the hub repository {self.repo_id}"
 
 
+OPENERS: dict[str, Callable[..., Source]] = {}
+"""Kind of source -> its class, for classes of higher modules."""
+
+
 def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) -> Source:
     """A local folder or hub repository from a registered name, a folder or a hub id, or a single file."""
     if isinstance(source, Source):
@@ -236,9 +240,7 @@ def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) 
         if name in models:
             name = models[name].source
     if (found := registry.single_file(name)) is not None:
-        from winobench.checkpoints import single_file
-
-        return single_file.SingleFile(*found, revision=revision)
+        return OPENERS["single file"](*found, revision=revision)
     registry.refuse_address(name)
     path = user_path(name)
     if os.path.isdir(path):

@@ -9,28 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from winobench.base import options
 from winobench.base.errors import InputError
+from winobench.diffusion import family_names
+from winobench.diffusion.family_names import FAMILIES
 from winobench.models.any_pipeline import AnyPipeline
 
 if TYPE_CHECKING:
     from winobench.checkpoints.sources import Source
     from winobench.diffusion.pipeline import Pipeline
 
-FAMILIES: dict[str, str] = {
-    "StableDiffusionPipeline": "winobench.diffusion.stable_diffusion:StableDiffusion",
-    "StableDiffusionXLPipeline": "winobench.diffusion.stable_diffusion_xl:StableDiffusionXL",
-    "FluxPipeline": "winobench.diffusion.flux:Flux",
-    "Flux2KleinPipeline": "winobench.diffusion.flux_2:Flux2Klein",
-    "StableDiffusion3Pipeline": "winobench.diffusion.stable_diffusion_3:StableDiffusion3",
-    "ZImagePipeline": "winobench.diffusion.z_image:ZImage",
-}
-"""``_class_name`` of ``model_index.json`` -> the class of the family."""
-
 AUTO, NATIVE, TORCH = options.BACKENDS
 
 _TORCH = "winobench.torch_pipelines.pipeline:TorchPipeline"
-
-_OTHER_TASKS = ("Img2Img", "Inpaint")
-_LEGACY = {"StableDiffusionInpaintPipelineLegacy": "StableDiffusionPipeline"}
 
 
 def load_pipeline(
@@ -121,7 +110,7 @@ def family_of(source: Source, backend: str = AUTO) -> type[AnyPipeline]:
     path = source.require("model_index.json", "so it is not a pipeline in the diffusers layout")
     index = sources.read_json(path)
     kind = index.get("_class_name")
-    if backend != TORCH and (name := family_name(kind)):
+    if backend != TORCH and (name := family_names.family_name(kind)):
         return _family(name)
     torch_families = importlib.import_module("winobench.torch_pipelines.families")
     if isinstance(kind, list):
@@ -137,7 +126,7 @@ def family_of(source: Source, backend: str = AUTO) -> type[AnyPipeline]:
             f" {', '.join(FAMILIES)}",
             code="wrong-kind-of-model",
         )
-    fitting = [name for name in FAMILIES if mismatch(_family(name), index) is None]
+    fitting = [name for name in FAMILIES if family_names.mismatch(_family(name), index) is None]
     if kind is None and fitting:
         return _family(fitting[0])
     if fitting:
@@ -152,43 +141,6 @@ def family_of(source: Source, backend: str = AUTO) -> type[AnyPipeline]:
         f" {', '.join(known)}",
         code="wrong-kind-of-model",
     )
-
-
-def mismatch(family: type[AnyPipeline], index: Mapping[str, Any]) -> str | None:
-    """What keeps a ``model_index.json`` from being of this family, in words; None if nothing does."""
-    from winobench.checkpoints import fast_tokenizers
-
-    for part, (library, known) in family.PARTS.items():
-        named = index.get(part)
-        if part in family.OPTIONAL and is_absent(named):
-            continue
-        name = named[1] if isinstance(named, list) and len(named) == 2 else None
-        # The Flax classes of earlier diffusers wrote the same layout, and fast tokenizers the same files.
-        names = {known, f"Flax{known}", f"{known.removesuffix('Fast')}Fast", known.removesuffix("Fast")}
-        if part in family.TOKENIZERS and known != "CLIPTokenizer":
-            names |= fast_tokenizers.ANY
-        if not isinstance(name, str) or name not in names:
-            return f"whose {part} is {name or 'missing'}, not {known}"
-        # A class of this name that the repository brings along may compute something else.
-        if named[0] != library:
-            return f"whose {part} is {named[0]}.{name}, not {library}.{known}"
-    others = {"text_encoder_2", "text_encoder_3", "transformer", "prior"} - family.PARTS.keys()
-    if there := sorted(others & index.keys()):
-        return f"with {', '.join(there)}"
-    return None
-
-
-def is_absent(named: Any) -> bool:
-    return named is None or named == [None, None]
-
-
-def family_name(kind: Any) -> str | None:
-    """The key of ``FAMILIES``. diffusers' Flax, image-to-image and inpainting classes have the same parts."""
-    if not isinstance(kind, str):
-        return None
-    kind = _LEGACY.get(kind, kind.removeprefix("Flax"))
-    plain = {kind, *(kind.replace(f"{task}Pipeline", "Pipeline") for task in _OTHER_TASKS)}
-    return next((name for name in FAMILIES if name in plain), None)
 
 
 def _family(name: str) -> type[AnyPipeline]:

@@ -16,7 +16,7 @@ from winobench.base import files, memory, options
 from winobench.base.errors import InputError
 from winobench.checkpoints import fast_tokenizers, models, sources, tokenizer_files, weights
 from winobench.checkpoints.sources import Source
-from winobench.diffusion import families
+from winobench.diffusion import family_names
 from winobench.diffusion.schedules import Schedule
 from winobench.models.any_pipeline import AnyPipeline
 
@@ -143,8 +143,8 @@ def read_description(
     path = source.require("model_index.json", "so it is not a pipeline in the diffusers layout")
     index = sources.read_json(path)
     kind = index.get("_class_name")
-    problem = families.mismatch(family, index)
-    if kind is not None and problem is None and families.family_name(kind) != family.CLASS_NAME:
+    problem = family_names.mismatch(family, index)
+    if kind is not None and problem is None and family_names.family_name(kind) != family.CLASS_NAME:
         problem = "by its _class_name"
     if problem:
         raise InputError(
@@ -177,7 +177,7 @@ def _absent(family: type[AnyPipeline], source: Source, settings: Mapping[str, An
         return []
     index = sources.read_json(source.require("model_index.json", "so it is not a pipeline in the diffusers layout"))
     unused = family.left_out(settings)
-    return [part for part in family.OPTIONAL if part in unused or families.is_absent(index.get(part))]
+    return [part for part in family.OPTIONAL if part in unused or family_names.is_absent(index.get(part))]
 
 
 def _read_tokenizer(family: type[AnyPipeline], source: Source, name: str) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import dataclasses
+import importlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -113,9 +114,8 @@ class Network(nnx.Module):
         Raises:
           InputError: if the source, its config or its weights cannot be used.
         """
-        from winobench import checkpoints
-
-        return checkpoints.load_model(
+        # By its name: checkpoints is a higher package, which imports the networks.
+        return importlib.import_module("winobench.checkpoints").load_model(
             cls, source, subfolder=subfolder, dtype=dtype, variant=variant, revision=revision, allow_pickle=allow_pickle
         )
 

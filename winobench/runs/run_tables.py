@@ -4,13 +4,43 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from winobench.base import text_tables
 from winobench.base.text_tables import TableFormat
 
-if TYPE_CHECKING:
-    from winobench.runs.run import Run, TaskRun
+
+class TaskRun(Protocol):
+    """The part of `winobench.runs.run.TaskRun` that tables show."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def results(self) -> Mapping[str, Mapping[str, Any]]: ...
+    @property
+    def shown(self) -> Sequence[str]: ...
+    @property
+    def is_bias(self) -> bool: ...
+    @property
+    def is_rated(self) -> bool: ...
+
+
+class Run(Protocol):
+    """The part of `winobench.runs.run.Run` that tables show."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def path(self) -> Any: ...
+    @property
+    def results(self) -> Mapping[str, Any]: ...
+    @property
+    def tasks(self) -> Mapping[str, TaskRun]: ...
+    @property
+    def failed(self) -> Mapping[str, str]: ...
+
 
 COLUMNS = ("task", "metric", "group", "value", "low", "high", "chance", "n", "ties", "too_few")
 """Of `records`. Texts up to the group, then numbers, and whether n is too small for the interval."""

@@ -17,7 +17,7 @@ from winobench.base.errors import InputError
 from winobench.checkpoints import lora, lora_keys, lora_layers, sources, weights
 from winobench.checkpoints.lora import LoRAWeights
 from winobench.checkpoints.lora_changes import Change
-from winobench.checkpoints.weights import FileTensor
+from winobench.checkpoints.tensors import FileTensor
 
 _MISFIT = "lora-misfit"
 _TEXT_MODEL = "text_model."

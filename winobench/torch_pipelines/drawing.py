@@ -19,13 +19,13 @@ from winobench.diffusion.pure_functions import Decoded
 from winobench.torch_pipelines import compiled, prediction
 
 if TYPE_CHECKING:
-    from winobench.torch_pipelines.pipeline import TorchPipeline
+    from winobench.torch_pipelines.torch_parts import TorchParts
 
 # Names that denoisers have for their noisy latents.
 _LATENTS = ("hidden_states", "sample", "x")
 
 
-def check(pipeline: TorchPipeline) -> None:
+def check(pipeline: TorchParts) -> None:
     """Raises InputError where images cannot be generated."""
     if not pipeline.family.draws:
         raise InputError(
@@ -35,7 +35,7 @@ def check(pipeline: TorchPipeline) -> None:
 
 
 def draw(
-    pipeline: TorchPipeline, run: Run, texts: Sequence[str], noise: jax.Array, keys: jax.Array
+    pipeline: TorchParts, run: Run, texts: Sequence[str], noise: jax.Array, keys: jax.Array
 ) -> tuple[np.ndarray, Decoded | None]:
     """See `winobench.diffusion.drawing.Drawing`."""
     check(pipeline)
@@ -57,7 +57,7 @@ def draw(
     return _in_batches(batch, len(texts), run.batch_size if _takes_rows(pipeline) else 1)
 
 
-def decode(pipeline: TorchPipeline, latents: np.ndarray, batch_size: int, mesh: Mesh) -> Decoded:
+def decode(pipeline: TorchParts, latents: np.ndarray, batch_size: int, mesh: Mesh) -> Decoded:
     """Images of latents ``[n, h, w, c]``: the pipeline's loop without a step."""
     height, width = (side * pipeline.family.pixels(pipeline.diffusers) for side in latents.shape[1:3])
 
@@ -79,7 +79,7 @@ def decode(pipeline: TorchPipeline, latents: np.ndarray, batch_size: int, mesh: 
     return _in_batches(batch, len(latents), batch_size if _takes_rows(pipeline) else 1)
 
 
-def _takes_rows(pipeline: TorchPipeline) -> bool:
+def _takes_rows(pipeline: TorchParts) -> bool:
     """Whether an image does not depend on its batch, and the call takes the noise."""
     return pipeline.family.together and "latents" in inspect.signature(type(pipeline.diffusers).__call__).parameters
 
@@ -92,7 +92,7 @@ def _in_batches(batch: Callable[[np.ndarray], Any], total: int, batch_size: int)
 
 
 def _called(
-    pipeline: TorchPipeline, latents: np.ndarray, keywords: Mapping[str, Any]
+    pipeline: TorchParts, latents: np.ndarray, keywords: Mapping[str, Any]
 ) -> tuple[np.ndarray, Decoded | None]:
     """The latents that the autoencoder took, and the images unless it stopped the call."""
     from winobench.torch_pipelines import bridge
@@ -133,7 +133,7 @@ def _called(
     return vae.latents, Decoded(np.round(images * 255).astype(np.uint8), vae.finite)
 
 
-def _guidance(pipeline: TorchPipeline, guidance_scale: float, rows: int) -> dict[str, Any]:
+def _guidance(pipeline: TorchParts, guidance_scale: float, rows: int) -> dict[str, Any]:
     """The keywords of guidance. A network that takes guidance as a number gets the scale that way."""
     family = pipeline.family
     none = family.call.get(family.guidance, 1.0)
@@ -147,7 +147,7 @@ def _guidance(pipeline: TorchPipeline, guidance_scale: float, rows: int) -> dict
 
 @contextlib.contextmanager
 def _on_devices(
-    pipeline: TorchPipeline,
+    pipeline: TorchParts,
     mesh: Mesh,
     rows: int,
     scheduler: Any,

@@ -26,7 +26,7 @@ from winobench.torch_pipelines.families import Family, family_of
 from winobench.torch_pipelines.network import TorchConfig
 
 if TYPE_CHECKING:
-    from winobench.torch_pipelines.pipeline import TorchPipeline
+    from winobench.torch_pipelines.torch_parts import TorchParts
 
 # Packages by which diffusers cleans texts -> their modules.
 _CLEANERS = {"ftfy": "ftfy", "beautifulsoup4": "bs4"}
@@ -163,7 +163,7 @@ def _read_schedule(scheduler: Any) -> Schedule:
 # Comparison with torch --------------------------------------------------------------------------------------------
 
 
-def check_against_torch(pipeline: TorchPipeline) -> None:
+def check_against_torch(pipeline: TorchParts) -> None:
     """Raises InputError unless predictions and an image's latents equal torch's. The cache keeps the result."""
     place = os.path.join(caches.folder(), "torch_checks")
     device = jax.devices()[0]
@@ -183,7 +183,7 @@ def check_against_torch(pipeline: TorchPipeline) -> None:
     files.write_json(path, {name: difference for name, (difference, _) in found.items()})
 
 
-def differences(pipeline: TorchPipeline) -> dict[str, tuple[float, float]]:
+def differences(pipeline: TorchParts) -> dict[str, tuple[float, float]]:
     """Name of an output -> (its difference from torch's, the largest allowed), both as in `_TOLERANCES`."""
     random = np.random.default_rng(0)
     pixels = random.standard_normal((1, 3, *[_usable_size(pipeline)] * 2)).astype(np.float32)
@@ -218,7 +218,7 @@ def _size(array: np.ndarray) -> float:
     return float(np.sqrt(np.mean(np.square(array))))
 
 
-def _usable_size(pipeline: TorchPipeline) -> int:
+def _usable_size(pipeline: TorchParts) -> int:
     """Height and width, in pixels, of the comparison's image."""
     usual = pipeline.network.config.image_size or _SMALL_IMAGE
     return min(usual, max(_SMALL_IMAGE, pipeline.vae.config.downsampling * pipeline.network.config.latents_a_side))

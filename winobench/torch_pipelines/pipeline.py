@@ -24,7 +24,6 @@ from winobench.checkpoints.sources import Source
 from winobench.diffusion import folders, pure_functions
 from winobench.diffusion.drawing import Run, check_finite
 from winobench.diffusion.folders import Description
-from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.pure_functions import Decoded, Denoising, ImageEncoding, Tree
 from winobench.diffusion.pure_functions import TextEncoding as PureTextEncoding
 from winobench.diffusion.schedules import Schedule
@@ -33,15 +32,14 @@ from winobench.torch_pipelines import adapters as adapters_of
 from winobench.torch_pipelines import loading
 from winobench.torch_pipelines.families import Family, family_of
 from winobench.torch_pipelines.network import TorchConfig, TorchNetwork
+from winobench.torch_pipelines.torch_parts import TorchParts
 
 if TYPE_CHECKING:
-    from winobench.torch_pipelines.autoencoders import TorchAutoencoder
-    from winobench.torch_pipelines.prediction import TorchDenoiser
-    from winobench.torch_pipelines.texts import TextEncoding
+    pass
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class TorchPipeline(Pipeline):
+class TorchPipeline(TorchParts):
     """A text-to-image pipeline of diffusers whose torch modules run under JAX, by torchax. Experimental.
 
     `winobench.torch_pipelines.families.FAMILIES` has the supported classes. The extra ``winobench[torch]`` installs the
@@ -56,14 +54,6 @@ class TorchPipeline(Pipeline):
       guidance_embedding: the guidance that a denoiser takes as a number. None for the default of diffusers' pipeline.
       text_tokens: the most tokens of a text. None for the default of diffusers' pipeline.
     """
-
-    network: TorchDenoiser
-    vae: TorchAutoencoder
-    texts: TextEncoding
-    schedule: Schedule
-    timestep_range: tuple[int, int] | None = None
-    guidance_embedding: float | None = None
-    text_tokens: int | None = None
 
     CLASS_NAME: ClassVar = "TorchPipeline"
     NETWORKS: ClassVar = {"network": TorchNetwork, "vae": TorchNetwork}
@@ -237,20 +227,6 @@ class TorchPipeline(Pipeline):
         timestep_range, of_folder = folders.own_values(cls, loading.read_scheduler(source), schedule)
         _call(type(pipe).__name__, family, {**of_folder, **cls.check_settings(settings or {})})
         return Description(cls, schedule, timestep_range, loading.configs_of(pipe, family), of_folder)
-
-    @property
-    def diffusers(self) -> Any:
-        """diffusers' pipeline. Its denoiser and autoencoder have no weights."""
-        return self.texts.pipe
-
-    @property
-    def family(self) -> Family:
-        return self.network.pipeline.family
-
-    @property
-    def diffusers_class(self) -> str:
-        """The class of diffusers' pipeline."""
-        return type(self.diffusers).__name__
 
     @property
     def backend(self) -> str:

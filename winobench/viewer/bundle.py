@@ -238,7 +238,7 @@ def _reports(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield f"report/{run['slug']}.json"
     for kind in (library.IMAGES, library.TEXT):
         slugs = [run["slug"] for run in runs if run["kind"] == kind]
-        if 2 <= len(slugs) <= site.MOST_RUNS:
+        if 2 <= len(slugs) <= library.MOST_RUNS:
             yield f"report/{'~'.join(slugs)}.json"
 
 

@@ -35,7 +35,7 @@ from winobench.runs.private_paths import without_paths
 from winobench.runs.reading import read_numbers, read_run, read_runs
 from winobench.runs.run import OTHER_METRIC, Run, TaskRun
 from winobench.runs.verdicts import generation_accuracy, read_verdicts
-from winobench.viewer import site
+from winobench.viewer import library
 
 # Records with a row a question: the application reads these from the tables of examples.
 _LONG_RECORDS = ("flips.csv", "gallery.csv", "pictures.csv", "questions.csv")
@@ -59,7 +59,7 @@ def run_document(
         "command": reproduce(run),
         "notes": notes,
         "failed": dict(run.failed),
-        "exports": list(site.EXPORTS),
+        "exports": list(library.EXPORTS),
         "tasks": tasks,
     }
 
@@ -71,9 +71,9 @@ def report_document(
     examples: int = page.GALLERY_EXAMPLES,
 ) -> dict[str, Any]:
     """The report page on runs as data. The first run is the baseline."""
-    if len(paths) > site.MOST_RUNS:
+    if len(paths) > library.MOST_RUNS:
         raise InputError(
-            f"{len(paths)} runs are too many for one report: choose at most {site.MOST_RUNS}.", code="too-many"
+            f"{len(paths)} runs are too many for one report: choose at most {library.MOST_RUNS}.", code="too-many"
         )
     report_data = _report_data(paths, labels, examples)
     sections, galleries, _ = page.make_sections(report_data)
@@ -152,7 +152,7 @@ def drawn_document(path: str | os.PathLike, slug: str) -> dict[str, Any]:
 
 
 def export(path: str | os.PathLike, name: str, reproduce: Reproduce = lambda run: None) -> str | bytes:
-    """A run as a file for others, by the file's name, one of `winobench.viewer.site.EXPORTS`."""
+    """A run as a file for others, by the file's name, one of `winobench.viewer.library.EXPORTS`."""
     run = without_paths(read_run(path))
     match name:
         case "results.csv":
@@ -172,7 +172,7 @@ def export(path: str | os.PathLike, name: str, reproduce: Reproduce = lambda run
                 (archive,) = inspect_logs.inspect_log(run, pathlib.Path(folder) / name)
                 return archive.read_bytes()
     raise InputError(
-        f"{name!r:.80} is not a file of a run: choose from {', '.join(site.EXPORTS)}.", code="unknown-name"
+        f"{name!r:.80} is not a file of a run: choose from {', '.join(library.EXPORTS)}.", code="unknown-name"
     )
 
 

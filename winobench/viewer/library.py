@@ -41,6 +41,19 @@ _JUDGED = os.path.join(judgements.FOLDER, "*", judgements.RESULTS)
 LARGEST = {_CONFIG: 8 * 2**20, _RESULTS: 64 * 2**20}
 """Bytes of a file that is read."""
 
+EXPORTS = {
+    "model-card.md": "text/markdown",
+    "eval_results.yaml": "application/yaml",
+    "inspect.zip": "application/zip",  # a log a task
+    "results.csv": "text/csv",
+    "results.tex": "text/x-tex",
+    "report.html": "text/html",
+}
+"""Files of a run for other programs, with their media types."""
+
+MOST_RUNS = 6
+"""Of a report."""
+
 _FOLDERS = {
     IMAGES: (records.ERRORS, "examples", "gallery"),
     TEXT: (records.RESPONSES, "examples", "gallery"),

@@ -21,18 +21,8 @@ VERSION = 1
 """Of the addresses and their contents."""
 
 JSON, PARQUET = "application/json", "application/vnd.apache.parquet"
-EXPORTS = {
-    "model-card.md": "text/markdown",
-    "eval_results.yaml": "application/yaml",
-    "inspect.zip": "application/zip",  # a log a task
-    "results.csv": "text/csv",
-    "results.tex": "text/x-tex",
-    "report.html": "text/html",
-}
 _SLUGS = re.compile(r"[A-Za-z0-9._-]+(?:~[A-Za-z0-9._-]+)*")
 _MOST_LETTERS = 80  # of a name in a sentence
-MOST_RUNS = 6
-"""Of a report."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +81,7 @@ class Site:
             case ["leaderboard.json"]:
                 return Document({"runs": self._leaderboard()})
             case ["report", name] if name.endswith(".json"):
-                return self._work("report", self._places(name.removesuffix(".json"), 1, MOST_RUNS))
+                return self._work("report", self._places(name.removesuffix(".json"), 1, library.MOST_RUNS))
             case ["pairs", name] if name.endswith(".json"):
                 return self._work("pair", self._places(name.removesuffix(".json"), 2, 2))
             case ["runs", slug, *rest]:
@@ -119,8 +109,8 @@ class Site:
                 return File(place.root, f"pictures/{model}/{seed}/{name}", "image/png")
             case ["thumbnails", name] if name.endswith(".jpg"):
                 return File(place.root, f"thumbnails/{name}", "image/jpeg")
-            case ["export", name] if name in EXPORTS:
-                kind = EXPORTS[name]
+            case ["export", name] if name in library.EXPORTS:
+                kind = library.EXPORTS[name]
                 saved = f"{place.slug}-{name}"
                 return dataclasses.replace(
                     self._work("export", [place], name=name), media_type=kind, file_name=saved, waits=True
