@@ -3,24 +3,22 @@
 python docs/draw_architecture.py            # rewrite the drawing
 python docs/draw_architecture.py --check    # only say whether it is up to date
 
-A package is a folder of ``winobench``, ``launch`` or ``configs``.
-Arrows are imports, those inside functions, too; what follows from other arrows is left out. One arrow points upwards,
-`UPWARD`: another one would make a circle, and is an error.
+A package is a folder of ``winobench``, ``launch`` or ``configs``. Arrows are imports, also late ones inside functions
+and ones for type checkers. Arrows that follow from others are left out. A circle is an error.
 """
 
 from __future__ import annotations
 
 import ast
 import collections
+import graphlib
 import pathlib
+import re
 import sys
 from collections.abc import Iterable, Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"
-UPWARD = ("models", "checkpoints")
-"""``from_pretrained`` of a network, which reads its checkpoint; inside a function."""
-
 _BEGIN, _END = "<!-- drawing -->", "<!-- end of drawing -->"
 
 
@@ -34,49 +32,78 @@ def package_of(module: str) -> str | None:
     return rest[0] if rest and (ROOT / "winobench" / rest[0]).is_dir() else None
 
 
-def imports(path: pathlib.Path) -> Iterator[str]:
-    """The dotted name of each import that is not for type checkers alone."""
+def sources() -> Iterator[tuple[str, pathlib.Path]]:
+    """(dotted name, path) of each module."""
+    for folder in ("winobench", "launch", "configs"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            name = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
+            yield name.removesuffix(".__init__"), path
 
-    def visit(node: ast.AST) -> Iterator[str]:
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            return
+
+def imports(path: pathlib.Path) -> Iterator[str]:
+    """The dotted name of each import, also inside functions and for type checkers."""
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        for child in ast.iter_child_nodes(node):
-            yield from visit(child)
+        elif isinstance(node, ast.ImportFrom):
+            above = path.relative_to(ROOT).parent.parts if path.is_relative_to(ROOT) else ()
+            start = above[: len(above) - node.level + 1] if node.level else ()
+            module = ".".join([*start, *filter(None, [node.module])])
+            yield from (f"{module}.{alias.name}" for alias in node.names)
 
-    return visit(ast.parse(path.read_text()))
+
+def check_modules() -> None:
+    """Raises `graphlib.CycleError` if modules import each other in a circle."""
+    modules = dict(sources())
+    graph: dict[str, set[str]] = {}
+    for here, path in modules.items():
+        graph[here] = set()
+        for there in imports(path):
+            while there and there not in modules:
+                there = there.rpartition(".")[0]
+            graph[here] |= {there} - {here, ""}
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+def upwards_by_name() -> dict[tuple[str, str], set[str]]:
+    """(package, higher package that a string names) -> the files that import it by that name."""
+    heights = floors(edges())
+    named: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
+    for name, path in sources():
+        here = package_of(name)
+        for node in ast.walk(ast.parse(path.read_text())):
+            text = node.value if isinstance(node, ast.Constant) else None
+            if isinstance(text, str) and re.fullmatch(r"winobench(\.\w+){2,}(:\w+)?", text):
+                there = package_of(text.partition(":")[0])
+                is_module = (ROOT / text.partition(":")[0].replace(".", "/")).with_suffix(".py").exists()
+                is_package = (ROOT / text.replace(".", "/") / "__init__.py").exists()
+                if here and there and (is_module or is_package) and heights[there] > heights[here]:
+                    named[here, there].add(path.relative_to(ROOT).as_posix())
+    return dict(named)
 
 
 def edges() -> dict[tuple[str, str], set[str]]:
     """(package, package that it imports) -> the files that do."""
     found: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
-    for folder in ("winobench", "launch", "configs"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            name = path.relative_to(ROOT).with_suffix("").as_posix()
-            if name in ("winobench/__init__", "winobench/__main__"):  # late imports
-                continue
-            here = package_of(name.replace("/", "."))
-            for module in imports(path):
-                there = package_of(module)
-                if there is not None and there != here:
-                    found[here, there].add(f"{name}.py")
+    for name, path in sources():
+        here = package_of(name)
+        for module in imports(path):
+            there = package_of(module)
+            if here is not None and there is not None and there != here:
+                found[here, there].add(path.relative_to(ROOT).as_posix())
     return dict(found)
 
 
 def floors(arrows: Iterable[tuple[str, str]]) -> dict[str, int]:
-    """Room -> its floor: one above the highest that it imports, `UPWARD` left aside.
+    """Package -> its floor: one above the highest that it imports.
 
     Raises:
       ValueError: packages import each other in a circle, which is named.
     """
     below = collections.defaultdict(set)
     for here, there in arrows:
-        if (here, there) != UPWARD:
-            below[here].add(there)
-            below[there]
+        below[here].add(there)
+        below[there]
     found: dict[str, int] = {}
 
     def floor(package: str, path: tuple[str, ...]) -> int:
@@ -93,7 +120,7 @@ def floors(arrows: Iterable[tuple[str, str]]) -> dict[str, int]:
 
 def drawing() -> str:
     """The packages in Mermaid's language."""
-    arrows = {arrow for arrow in edges() if arrow != UPWARD}
+    arrows = set(edges())
     heights = floors(arrows)
     reach: dict[str, set[str]] = {}
     for package in sorted(heights, key=heights.get):
@@ -104,7 +131,8 @@ def drawing() -> str:
         others = {other for start, other in arrows if start == here and other != there}
         if not any(there in reach[other] for other in others):
             lines.append(f"    {here} --> {there}")
-    return "\n".join([*lines, f"    {UPWARD[0]} -. from_pretrained .-> {UPWARD[1]}", "```"])
+    lines += [f"    {here} -. by name .-> {there}" for here, there in sorted(upwards_by_name())]
+    return "\n".join([*lines, "```"])
 
 
 def main(words: list[str]) -> int:

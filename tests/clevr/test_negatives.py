@@ -9,7 +9,7 @@ import pytest
 
 from tests.clevr.clevr_grammar import true_of as is_true
 from winobench.clevr import captions, renderer, scenes
-from winobench.clevr.negatives import FALSIFIERS, VARIANTS, ClevrNegatives
+from winobench.tasks.clevr_negatives import FALSIFIERS, VARIANTS, ClevrNegatives
 
 
 @pytest.fixture(scope="module")

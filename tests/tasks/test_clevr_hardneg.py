@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from winobench import tasks
-from winobench.clevr import negatives
 from winobench.tasks import clevr_hardneg
+from winobench.tasks import clevr_negatives as negatives
 
 SIZE = 32
 

@@ -8,8 +8,9 @@ import pytest
 import winobench.parallel
 from tests.expectations import raises
 from winobench.base.errors import InputError
-from winobench.clevr import negatives, renderer
+from winobench.clevr import renderer
 from winobench.diffusion.stable_diffusion import StableDiffusion
+from winobench.tasks import clevr_negatives as negatives
 from winobench.training import latent_cache
 
 NUM_IMAGES = 3 * len(negatives.VARIANTS)

@@ -12,7 +12,7 @@ import pytest
 
 from winobench import metrics
 from winobench.base import csv_cells, text_tables
-from winobench.evaluation import gallery
+from winobench.metrics.margins import margins as own_margins
 from winobench.report import wording
 
 APP = pathlib.Path(__file__).parents[2] / "winobench" / "viewer" / "app"
@@ -153,4 +153,4 @@ def test_a_margin_has_the_sign_of_the_verdict(called, metric, shape, has_target)
     np.testing.assert_array_equal(margins > 0, outcome.correct)
     assert not outcome.tie[margins > 0].any()
     if metric in ("accuracy", "winoground") and max(shape) == 2:
-        np.testing.assert_allclose(margins, gallery.margins(targets, list(scores)))
+        np.testing.assert_allclose(margins, own_margins(targets, list(scores)))

@@ -23,7 +23,7 @@ from winobench.report import analysis, page
 from winobench.report.cells import Bar, Cell, Table, TableRow
 from winobench.runs import image_runs, reading
 from winobench.runs.verdicts import read_verdicts, write_verdicts
-from winobench.viewer import documents
+from winobench.viewer import documents, library
 from winobench.viewer.errors import Errors
 
 

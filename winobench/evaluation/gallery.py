@@ -12,7 +12,7 @@ from PIL import Image
 from winobench.data import images as image_files
 from winobench.data.images import ImageSource
 from winobench.evaluation.plan import Plan
-from winobench.evaluation.summary import by_shape
+from winobench.metrics.margins import margins
 from winobench.tasks.base import Task
 
 SIZE = 192
@@ -39,29 +39,6 @@ def choose_examples(targets: Sequence[int | None], scores: Sequence[np.ndarray])
     any_order = np.random.default_rng(0).permutation(len(order))
     picked = [*order[:EXAMPLES_A_KIND], *order[::-1][:EXAMPLES_A_KIND], *any_order[:EXAMPLES_A_KIND]]
     return list(dict.fromkeys(int(number) for number in picked))
-
-
-def margins(targets: Sequence[int | None], scores: Sequence[np.ndarray]) -> np.ndarray:
-    """By how much each example's right answer is preferred to the best other one, [n]; 0 without a right answer.
-
-    On the diagonal of two images and two texts, the smallest of the four differences.
-    """
-    found = np.zeros(len(scores))
-    for numbers, alike in by_shape(scores):
-        flat = alike.reshape(len(numbers), -1)
-        has_target = np.array([targets[number] is not None for number in numbers], bool)
-        if has_target.any() and flat.shape[1] > 1:
-            rows = np.flatnonzero(has_target)
-            right = np.array([targets[numbers[row]] for row in rows])
-            others = flat[rows]
-            others[np.arange(len(rows)), right] = -np.inf
-            found[np.array(numbers)[rows]] = flat[rows, right] - others.max(axis=1)
-        if not has_target.all() and alike.shape[1:] == (2, 2):
-            rows = np.flatnonzero(~has_target)
-            own = np.diagonal(alike[rows], axis1=1, axis2=2)
-            others = np.stack([alike[rows, 0, 1], alike[rows, 1, 0]], axis=1)
-            found[np.array(numbers)[rows]] = np.minimum((own - others).min(axis=1), (own - others[:, ::-1]).min(axis=1))
-    return found
 
 
 def image_table(images: Mapping[str, ImageSource], size: int = SIZE) -> pa.Table:

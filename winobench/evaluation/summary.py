@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from winobench import metrics
 from winobench.base.texts import EMPTY_TEXT
 from winobench.data.images import GRAY_IMAGE, image_hash
 from winobench.evaluation.plan import Plan, Question
-from winobench.metrics import normalization
+from winobench.metrics import margins, normalization
 from winobench.metrics.sample_mean import PLAIN, SampleMean
 from winobench.runs.rows import members_of
 from winobench.tasks.base import Task
@@ -55,7 +55,7 @@ def _terms(plan: Plan, task: str) -> Iterator[tuple[list[int], list[tuple[np.nda
     questions, terms = plan.questions[task], plan.terms[task]
     empty = plan.texts.index(EMPTY_TEXT) if any(term.of_empty_text for term in terms) else -1
     gray = plan.image_hashes.index(image_hash(GRAY_IMAGE)) if any(term.of_gray_image for term in terms) else -1
-    for numbers in _alike([(len(question.images), len(question.texts)) for question in questions]):
+    for numbers in margins.alike([(len(question.images), len(question.texts)) for question in questions]):
         images = np.array([questions[number].images for number in numbers], np.int64)[:, :, None]
         texts = np.array([questions[number].texts for number in numbers], np.int64)[:, None, :]
 
@@ -66,20 +66,6 @@ def _terms(plan: Plan, task: str) -> Iterator[tuple[list[int], list[tuple[np.nda
             )
 
         yield numbers, [(rows(term), term.sign) for term in terms]
-
-
-def _alike(shapes: Sequence[Hashable]) -> list[list[int]]:
-    """The numbers of questions of equal shapes, shape after shape."""
-    found: dict[Hashable, list[int]] = {}
-    for number, shape in enumerate(shapes):
-        found.setdefault(shape, []).append(number)
-    return list(found.values())
-
-
-def by_shape(scores: Sequence[np.ndarray]) -> Iterator[tuple[list[int], np.ndarray]]:
-    """The numbers of the questions of each shape, and their scores as one array [questions, images, texts]."""
-    for numbers in _alike([matrix.shape for matrix in scores]):
-        yield numbers, np.stack([scores[number] for number in numbers])
 
 
 def task_results(
@@ -115,7 +101,7 @@ def constant_over(scores: Sequence[np.ndarray]) -> str | None:
 
     Where no example has several images, all examples must have the same scores.
     """
-    found, stacks = [], [alike for _, alike in by_shape(scores)]
+    found, stacks = [], [alike for _, alike in margins.by_shape(scores)]
     for axis, name in enumerate(("images", "texts")):
         several = [_are_flat(alike, axis) for alike in stacks if alike.shape[1 + axis] > 1]
         if several and np.mean(np.concatenate(several)) > _NEARLY_ALL:
@@ -275,7 +261,7 @@ def _offsets(lengths: Sequence[int] | np.ndarray) -> pa.Array:
 
 def _predictions(questions: Sequence[Question], scores: Sequence[np.ndarray]) -> pa.Array:
     best, is_none = np.zeros(len(questions), np.int32), np.array([one.target is None for one in questions], bool)
-    for numbers, alike in by_shape(scores):
+    for numbers, alike in margins.by_shape(scores):
         flat = alike.reshape(len(numbers), -1)
         are_best = flat == flat.max(axis=1, keepdims=True)
         best[numbers] = are_best.argmax(axis=1)

@@ -17,11 +17,11 @@ import PIL.Image
 from winobench.base import files
 from winobench.base.errors import InputError
 from winobench.base.version import __version__
-from winobench.runs.image_records import PictureRecord
+from winobench.runs.image_records import THUMBNAILS, PictureRecord
 from winobench.runs.image_runs import Pictures
 
-PAGE, THUMBNAILS = "pictures.html", "thumbnails"
-"""Names in the run's folder."""
+PAGE = "pictures.html"
+"""Name in the run's folder."""
 
 SMALL, LARGE = 128, 256
 """Pixels of an image's side on the page, of small and of large images. Larger ones have a thumbnail."""

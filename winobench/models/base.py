@@ -115,7 +115,7 @@ class Network(nnx.Module):
           InputError: if the source, its config or its weights cannot be used.
         """
         # By its name: checkpoints is a higher package, which imports the networks.
-        return importlib.import_module("winobench.checkpoints").load_model(
+        return importlib.import_module("winobench.checkpoints.models").load_model(
             cls, source, subfolder=subfolder, dtype=dtype, variant=variant, revision=revision, allow_pickle=allow_pickle
         )
 

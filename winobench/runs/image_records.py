@@ -31,8 +31,8 @@ from winobench.base import files, json_files, options
 from winobench.base.errors import InputError
 from winobench.prompts.prompt_files import Prompt
 
-DRAWN, PICTURES = "drawn", "pictures"
-"""Folders of records and of images, in a run's folder."""
+DRAWN, PICTURES, THUMBNAILS = "drawn", "pictures", "thumbnails"
+"""Folders of records, of images and of smaller copies of them, in a run's folder."""
 
 PROMPTS = "prompts.jsonl"
 """Name of the file of prompts, in the folder ``drawn``."""

@@ -1,7 +1,7 @@
 """The validation of fine-tuning with hard negatives on CLEVR: ours, and not among the tasks of the benchmark.
 
 As COCO's (`winobench.tasks.coco_hardneg`), it has a text side and an image side over the same rows, those of
-`winobench.clevr.negatives`. The scenes have their own split: neither training nor the task ``clevr`` has
+`winobench.tasks.clevr_negatives`. The scenes have their own split: neither training nor the task ``clevr`` has
 them.
 """
 
@@ -65,7 +65,7 @@ def _id(number: int, group: str) -> str:
 @functools.lru_cache(maxsize=2)
 def _source(num_scenes: int, seed: int, image_size: int):
     """Cached, as both sides are validated in turn, many times."""
-    from winobench.clevr.negatives import ClevrNegatives
+    from winobench.tasks.clevr_negatives import ClevrNegatives
 
     return ClevrNegatives(num_scenes, seed=seed, split="validation", image_size=image_size)
 

@@ -24,11 +24,11 @@ from winobench import checkpoints, parallel
 from winobench.base import json_files, near_names, options, registry
 from winobench.base.errors import InputError
 from winobench.base.progress import Progress
-from winobench.clevr.negatives import ClevrNegatives
 from winobench.data import hard_negatives as negative_data
 from winobench.diffusion import families, pipeline
 from winobench.evaluation import evaluate
 from winobench.tasks import clevr_hardneg
+from winobench.tasks.clevr_negatives import ClevrNegatives
 from winobench.training import hardneg_step, latent_cache, loop, tuning
 from winobench.training.coco_captions import TRAINING_SETS
 from winobench.training.validation import MEAN, Validation

@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 from winobench.base.errors import InputError
 from winobench.base.version import __version__
 from winobench.generation.comparison import judgements
-from winobench.generation.page import THUMBNAILS
 from winobench.metrics.agreement import NUM_RESAMPLES
 from winobench.report import analysis, exports, figures, inspect_logs, page, published
 from winobench.report.cells import Table
@@ -27,6 +26,7 @@ from winobench.report.figures import Mark, Panel
 from winobench.report.panels import to_svg
 from winobench.report.sections import differences, what_was_run
 from winobench.report.sections.shared import Details, ReportData, Section
+from winobench.runs import image_records
 from winobench.runs.examples import TERM_COLUMNS, terms_of
 from winobench.runs.image_runs import read_pictures
 from winobench.runs.judgements import read_all, rows_of
@@ -114,7 +114,7 @@ def drawn_document(path: str | os.PathLike, slug: str) -> dict[str, Any]:
     images = []
     for record in run.records:
         verdict = verdicts.get(record.file)
-        thumbnail = f"{THUMBNAILS}/{record.sha256[:32]}.jpg"
+        thumbnail = f"{image_records.THUMBNAILS}/{record.sha256[:32]}.jpg"
         images.append(
             {
                 "file": record.file,

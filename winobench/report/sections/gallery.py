@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from winobench.evaluation.gallery import margins
+from winobench.metrics.margins import margins
 from winobench.report.cards import Card, make_card
 from winobench.report.sections.shared import MOST_CHARTED_RUNS, ReportData, Section
 from winobench.runs.edits import Edit, read_edits
