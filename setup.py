@@ -89,10 +89,15 @@ setuptools.setup(
         *setuptools.find_packages(include=["winobench", "winobench.*"]),
         *(f"winobench.{name}" for name in setuptools.find_packages(include=["launch", "launch.*", "configs"])),
     ],
-    entry_points={"console_scripts": ["winobench = winobench.__main__:main"]},
+    entry_points={
+        "console_scripts": ["winobench = winobench.__main__:main"],
+        # Contrib packages: command = package, recipe = module.
+        "winobench.commands": [
+            *("plan = winobench.contrib.planning", "cloud = winobench.contrib.planning"),
+        ],
+    },
     package_data={
-        "winobench.launch": ["cloud/templates/*"],
-        "winobench": ["py.typed", "*.pyi", "assets/**/*", "*/templates/*", "viewer/app/**/*"],
+        "winobench": ["py.typed", "*.pyi", "assets/**/*", "**/templates/*", "viewer/app/**/*"],
     },
     python_requires=">=3.11,<3.15",
     # The lowest versions that run the main job on Python 3.11 (.ci/matrix). All but promise, of tensorflow-datasets,

@@ -5,8 +5,8 @@
     python -m benchmarks.compiled --models sd21-base --accelerators v5e --plain         attention without fused kernels
     python -m benchmarks.compiled --models flux1-dev --accelerators v6e:2x4 --few_blocks --encoders staged
 
-No accelerator is needed, and none is used: numbers are the compilers' own (`winobench.planning`). A compiler's figures
-are kept in winobench's cache, so that a second call is quick. docs/write_measurements.py makes a table of the file.
+No accelerator is needed, and none is used: numbers are the compilers' own (`winobench.contrib.planning`). A compiler's
+figures are kept in winobench's cache, so that a second call is quick. docs/write_measurements.py makes a table of the file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import jax
 from benchmarks import result_files
 from launch import configuration
 from winobench.base import json_files
-from winobench.planning import compiling, topologies
+from winobench.contrib.planning import compiling, topologies
 
 MODELS = (
     "sd21-base",
@@ -51,7 +51,7 @@ def main(words: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(words)
     topologies.prepare()
 
-    from winobench.planning import plans, table
+    from winobench.contrib.planning import plans, table
 
     if arguments.plain:
         _without_fused_attention()

@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks import common, machine, result_files
 from winobench import parallel
 from winobench.base.accelerators import ACCELERATORS
-from winobench.planning import abstract, hlo, roofline, scoring
+from winobench.contrib.planning import abstract, hlo, roofline, scoring
 from winobench.scorers import samples
 
 _AT_ONCE = 4

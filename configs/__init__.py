@@ -8,7 +8,9 @@ from typing import Any
 import ml_collections
 from ml_collections import config_dict
 
-from winobench.base import options
+from winobench.base import extensions, options
+
+__path__ = [*__path__, *extensions.folders("configs")]
 
 
 def forms_of(

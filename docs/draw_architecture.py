@@ -29,6 +29,8 @@ def package_of(module: str) -> str | None:
         return first
     if first != "winobench":
         return None
+    if rest[:1] == ["contrib"]:
+        return f"contrib.{rest[1]}" if rest[1:] else None
     return rest[0] if rest and (ROOT / "winobench" / rest[0]).is_dir() else None
 
 

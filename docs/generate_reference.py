@@ -59,8 +59,8 @@ def write() -> None:
 
 def commands() -> Iterator[str]:
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        helps = pool.map(_help, command_line.COMMANDS)
-        for (name, description), text in zip(command_line.COMMANDS.items(), helps, strict=True):
+        helps = pool.map(_help, command_line.commands())
+        for (name, description), text in zip(command_line.commands().items(), helps, strict=True):
             yield from (
                 f"## winobench {name}",
                 "",

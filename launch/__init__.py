@@ -10,6 +10,10 @@ import threading
 import types
 from typing import Any
 
+from winobench.base import extensions
+
+__path__ = [*__path__, *extensions.folders("launch")]
+
 BAD_INPUT, INTERRUPTED = 2, 130  # exit statuses
 
 # Packages that are imported under another name than they are installed by, and those that an extra brings.

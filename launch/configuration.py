@@ -31,7 +31,6 @@ from .overrides import KIND, OVERRIDE, flat, override, set_field
 
 # Next to this package: at the top of a checkout, inside winobench once installed.
 _CONFIGS_PACKAGE = f"{__package__}.".removesuffix("launch.") + "configs"
-CONFIGS = pathlib.Path(importlib.util.find_spec(_CONFIGS_PACKAGE).origin).parent
 
 T = TypeVar("T")
 
@@ -41,11 +40,18 @@ _HELP_FLAGS = ("--help", "-help", "-h", "--helpfull", "--helpshort")
 flags.DEFINE_string("config", None, "Name of a file in configs/, or a path. An argument may follow after a colon.")
 
 
+@functools.cache
+def config_files() -> dict[str, pathlib.Path]:
+    """Name -> file of each config, also of packages that plug in."""
+    folders = importlib.import_module(_CONFIGS_PACKAGE).__path__
+    paths = [path for folder in folders for path in pathlib.Path(folder).glob("[!_]*.py")]
+    return {path.stem: path for path in sorted(paths, key=lambda path: path.stem)}
+
+
 def config_names(launcher: str | None = None) -> list[str]:
-    names = sorted(path.stem for path in CONFIGS.glob("*.py") if not path.stem.startswith("_"))
     if launcher is None:
-        return names
-    return [name for name in names if _launcher_of(_execute(CONFIGS / f"{name}.py")) in (None, launcher)]
+        return [*config_files()]
+    return [name for name, path in config_files().items() if _launcher_of(_execute(path)) in (None, launcher)]
 
 
 def load(
@@ -314,8 +320,8 @@ def _load_module(spec: str, launcher: str | None = None) -> tuple[Any, str | Non
     """The module of a config, and its argument."""
     name, colon, argument = spec.partition(":")
     is_path = name.endswith(".py") or "/" in name
-    path = pathlib.Path(user_path(name)) if is_path else CONFIGS / f"{name}.py"
-    if not is_path and name not in config_names():
+    path = pathlib.Path(user_path(name)) if is_path else config_files().get(name)
+    if path is None:
         known = config_names(launcher)
         choices = f"choose one of {', '.join(known)}, or name a file" if known else "name a file"
         hint = near_names.did_you_mean(name, known, f"{choices}.")
@@ -399,7 +405,7 @@ def _declared(module: Any, config: ml_collections.ConfigDict) -> Mapping[str, da
 def _stand_in(module: Any, config: ml_collections.ConfigDict) -> Any:
     """The first config in ``configs/`` for the same launcher all of whose fields a user's config has; None if none."""
     fields = set(flat(config))
-    for path in sorted(CONFIGS.glob("[!_]*.py")):
+    for path in config_files().values():
         other = _execute(path)
         if _launcher_of(module) in (None, _launcher_of(other)) and set(flat(other.get_config())) <= fields:
             return other

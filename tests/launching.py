@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 import os
 import pathlib
@@ -29,6 +30,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 # All launchers share its flag; the others' flags may have equal names.
 _SHARED = configuration.__name__
+
+
+def module(launcher: str) -> str:
+    """The module that ``python -m launch.LAUNCHER`` runs."""
+    is_package = importlib.util.find_spec(f"launch.{launcher}").submodule_search_locations is not None
+    return f"launch.{launcher}.__main__" if is_package else f"launch.{launcher}"
 
 
 def environment(devices: int | None = None, **more: str) -> dict[str, str]:

@@ -92,7 +92,12 @@ def test_the_wheel_alone_does_the_main_job(distributions, tmp_path):
     with zipfile.ZipFile(distributions[1]) as archive:
         archive.extractall(place)
     assert all(path.name.startswith("winobench") for path in place.iterdir())
-    for name in ("py.typed", "launch/eval.py", "launch/cloud/templates/slurm.sh.jinja", "configs/gdbench.py"):
+    for name in (
+        "py.typed",
+        "launch/eval.py",
+        "contrib/planning/launch/cloud/templates/slurm.sh.jinja",
+        "configs/gdbench.py",
+    ):
         assert (place / "winobench" / name).is_file()
     (metadata,) = place.glob("winobench-*.dist-info/METADATA")
     head, _, description = metadata.read_text().partition("\n\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import importlib
 import importlib.util
 import pathlib
@@ -9,16 +11,14 @@ import runpy
 import sys
 
 import winobench
-from winobench.base import near_names
+from winobench.base import extensions, near_names
 
-COMMANDS = {
+OWN_COMMANDS = {
     "eval": "evaluate a text-to-image model, a baseline or a language model",
     "view": "show runs in the browser: comparisons, questions and their errors",
     "report": "make one page of tables, figures and examples from finished runs",
     "export": "write tables, model cards, hub metadata and logs of inspect_ai",
     "prepare": "get and prepare the data of a task or a training set",
-    "plan": "memory, time and cost of a config on accelerators you do not have",
-    "cloud": "write a job for a cluster or a cloud, and submit it",
     "train": "train or fine-tune a model",
     "draw": "generate the images of a set of prompts",
     "judge": "have a model judge generated images by their benchmark's rubric",
@@ -30,6 +30,23 @@ COMMANDS = {
 }
 
 
+@functools.cache
+def commands() -> dict[str, str]:
+    """Name -> description of each command, also of packages that plug in."""
+    return OWN_COMMANDS | {name: _description(name) for name in extensions.added(extensions.COMMANDS)}
+
+
+def _description(name: str) -> str:
+    """The first line of a plugged-in command's docstring, as a part of a list."""
+    for folder in map(pathlib.Path, extensions.folders("launch")):
+        for path in (folder / f"{name}.py", folder / name / "__main__.py"):
+            if path.is_file():
+                line = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or name).splitlines()[0]
+                line = line.partition(": winobench ")[0].rstrip(".")
+                return line[0].lower() + line[1:]
+    return f"a command of {extensions.added(extensions.COMMANDS)[name]}"
+
+
 def main() -> None:
     """Runs the launcher that the first word names, with the other words."""
     name, words = (sys.argv[1] if len(sys.argv) > 1 else "--help"), sys.argv[2:]
@@ -37,8 +54,8 @@ def main() -> None:
         with importlib.import_module(f"{launchers()}.output").watched():
             print(f"winobench {winobench.__version__}" if name == "--version" else usage())
         return
-    if name not in (*COMMANDS, "generate"):
-        advice = near_names.did_you_mean(name, COMMANDS, f"choose one of {', '.join(COMMANDS)}.")
+    if name not in (*commands(), "generate"):
+        advice = near_names.did_you_mean(name, commands(), f"choose one of {', '.join(commands())}.")
         print(f"error: command {name[:100]!r} is unknown: {advice}", file=sys.stderr)
         sys.exit(2)
     package = launchers()
@@ -56,7 +73,7 @@ def launchers() -> str:
 
 
 def usage() -> str:
-    lines = [f"  {name:<12} {description}" for name, description in COMMANDS.items()]
+    lines = [f"  {name:<12} {description}" for name, description in commands().items()]
     return "\n".join(
         [
             "usage: winobench COMMAND [--config=NAME] [--config.FIELD=VALUE ...] [FLAGS]",

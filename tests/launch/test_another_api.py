@@ -6,7 +6,6 @@ import openai
 import pytest
 
 from launch import configuration, listing, text
-from launch.cloud import jobs
 from tests.expectations import raises
 from winobench.base import registry
 from winobench.responders import hosted
@@ -58,20 +57,6 @@ def test_it_scores_and_answers():
     responder = responders.load_responder("mistral:large", hosted={"votes": 7})
     assert responder.fingerprint()["base_url"] == "https://api.mistral.example/v1"
     assert responders.answered_kinds("mistral:large") is None
-
-
-@pytest.mark.parametrize(
-    ("words", "extras"),
-    [
-        (["gdbench", "--config.model=clip-vit-b32, openai:gpt-4o"], "cuda,api"),
-        (["gdbench", "--config.model=mistral:large,openai:gpt-4o,anthropic:claude-x"], "cuda,mistral,api"),
-        (["winoviz:pictures", "--config.captioner=openai:gpt-4o"], "cuda,api"),
-    ],
-)
-def test_jobs_install_the_clients_of_all_models(words, extras):
-    spec, *overrides = words
-    fields = [tuple(word.removeprefix("--config.").split("=")) for word in overrides]
-    assert f".[{extras}]" in jobs.make(jobs.Request("skypilot", spec, fields, store="gs://bucket")).text
 
 
 def test_runs_record_its_clients_version(monkeypatch):

@@ -13,6 +13,7 @@ from launch import configuration
 from tests import launching
 from tests.evaluation import fakes
 from tests.report.conftest import Skilled, make_run
+from winobench.base import extensions
 from winobench.tasks import TEXT_TASKS, groups
 from winobench.training.coco_captions import TRAINING_SETS
 
@@ -22,7 +23,6 @@ SAID = {
     "prepare": ["--source", "--allow_partial"],
     "view": ["--bundle", "--open", "--port", "only this computer"],
     "report": ["runs/gdbench-*", "--out", "--gallery", "--resamples", "--seed", "--raters"],
-    "plan": ["--accelerator", "--devices", "--price", "--config.model", "v5e", "h100"],
     "draw": ["--config.prompts", "--config.seeds", "t2i_compbench:FILE_OR_FOLDER", "--processes", "pictures.html"],
     "caption": ["--question", "--max_tokens", "captions.jsonl"],
     "judge": ["--rubric", "--label", "geneval2", "RUN/judged/<rubric>-<judge>"],
@@ -40,16 +40,21 @@ def helps():
     found = {}
     for command in SAID:
         launcher, *words = command.split()
-        status, found[launcher], err = launching.launch(f"launch.{launcher}", *words, "--help")
-        assert (status, err) == (0, "")
+        found[launcher] = read_help(launcher, *words)
     return found
 
 
-@pytest.mark.parametrize("command", [*SAID, "train", "cloud"])
+def read_help(launcher, *words):
+    status, text, err = launching.launch(launching.module(launcher), *words, "--help")
+    assert (status, err) == (0, "")
+    return text
+
+
+@pytest.mark.parametrize("command", [*SAID, "train", *extensions.added(extensions.COMMANDS)])
 @pytest.mark.parametrize(("terminal", "columns"), [(60, 80), (80, 80), (200, 100)])
 def test_help_fits_the_terminal(command, terminal, columns):
     launcher, *words = command.split()
-    module = "launch.cloud.__main__" if launcher == "cloud" else f"launch.{launcher}"
+    module = launching.module(launcher)
     status, out, err = launching.launch(module, *words, "--help", COLUMNS=str(terminal))
     assert (status, err) == (0, "")
     lines = out.splitlines()
@@ -65,22 +70,29 @@ def test_the_list_of_commands_fits_the_terminal():
 @pytest.mark.parametrize("command", SAID)
 def test_help_teaches_by_examples_and_names_only_its_own_flags(helps, command):
     launcher = command.partition(" ")[0]
-    text = helps[launcher]
+    check_teaches(helps[launcher], launcher, SAID[command])
+
+
+def check_teaches(text, launcher, said):
     assert text.count(f"winobench {launcher}") >= 3
-    assert all(word in text for word in SAID[command])
+    assert all(word in text for word in said)
     flags = {line.split()[0] for line in text.partition("Flags:")[2].splitlines() if line.startswith("  --")}
     assert {flag for flag in OWN if flag in flags} == {flag for flag in OWN if OWN[flag] == launcher}
 
 
 def test_the_commands_of_all_helps_and_configs_use_known_names(helps):
-    texts = [*helps.values(), *((configuration.CONFIGS / f"{name}.py").read_text() for name in SPECS)]
+    check_commands([*helps.values(), *(path.read_text() for path in configuration.config_files().values())], 80)
+
+
+def check_commands(texts, count):
+    """At least ``count`` commands in texts have known fields and tasks."""
     commands = [
         line
         for text in texts
         for line in text.replace("\\\n", "").splitlines()
         if " --" in line.partition("winobench ")[2]
     ]
-    assert len(commands) > 80
+    assert len(commands) >= count
     known = {*winobench.TASKS, *TEXT_TASKS, *TRAINING_SETS, *(f"@{group}" for group in groups.GROUPS), "all"}
     for command in commands:
         fields = set()

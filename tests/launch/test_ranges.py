@@ -87,7 +87,7 @@ def test_values_of_another_type_are_refused_by_the_range(name):
 
 def test_a_new_field_cannot_be_forgotten(tmp_path):
     """A config file's own values are checked like those of the command line, with the ranges that its fields have."""
-    content = (configuration.CONFIGS / "hardneg.py").read_text()
+    content = configuration.config_files()["hardneg"].read_text()
     (tmp_path / "mine.py").write_text(content.replace('learning_rate": 3e-3', 'learning_rate": -3e-3'))
     with pytest.raises(InputError, match=names("--config.optimizer.learning_rate", "-0.003")):
         configuration.load(str(tmp_path / "mine.py"))

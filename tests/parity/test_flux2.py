@@ -1,11 +1,9 @@
 """FLUX.2-klein and its base against torch diffusers: what others do not have (see `test_whole_pipelines`)."""
 
 import diffusers
-import jax
 import numpy as np
 import pytest
 import torch
-import transformers
 from diffusers.pipelines.flux2.pipeline_flux2_klein import compute_empirical_mu
 
 from tests import tiny_flux2
@@ -14,11 +12,8 @@ from tests.expectations import names
 from tests.parity.torch_copy import relative_error
 from tests.parity.whole_pipelines import TEXTS
 from tests.tiny_flux2 import CHANNELS, OUT_LAYERS
-from winobench.base import registry
 from winobench.base.errors import InputError
-from winobench.checkpoints import models
-from winobench.diffusion import families, flux_2
-from winobench.planning import abstract
+from winobench.diffusion import flux_2
 
 
 @pytest.mark.quick(1)
@@ -64,24 +59,3 @@ def test_a_tokenizer_without_a_template_is_one_sentence(whole):
     bare.chat_template = None
     with pytest.raises(InputError, match=names("chat template", "chat_template.jinja")):
         whole("klein").ours.replace(tokenizer=bare).encode_texts(["a photo"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "billions"), [("flux2-klein-base-4b", 4.022), ("flux2-klein-9b", 8.191)])
-def test_released_sizes(name, billions):
-    """The encoder's names and shapes are transformers' own; the parts fit each other."""
-    description = families.released(name)
-    config = description.configs["text_encoder"]
-    with torch.device("meta"):
-        network = transformers.Qwen3ForCausalLM(transformers.Qwen3Config.from_dict(config.to_dict()))
-    expected = {key: tuple(tensor.shape) for key, tensor in network.named_parameters()}
-    pipeline = abstract.make_pipeline(description, "bfloat16")
-    assert {key: shape for key, (_, shape) in models.torch_names(pipeline.text_encoder).items()} == expected
-    assert sum(np.prod(shape) for shape in expected.values()) / 1e9 == pytest.approx(billions, abs=1e-3)
-    function, params = pipeline.text_function()
-    states = jax.eval_shape(function, params, pipeline.tokenize(["a photo"]))
-    assert (states.shape, states.dtype) == ((1, 512, pipeline.transformer.config.joint_attention_dim), "bfloat16")
-    assert pipeline.is_distilled == ("base" not in name)
-    assert pipeline.image_size == 1024
-    assert pipeline.schedule_at(1024).positions == 4096
-    assert {name for name in registry.MODELS if name.startswith("flux2-klein")} == flux_2.Flux2Klein.RELEASED.keys()

@@ -4,7 +4,6 @@ import json
 import shutil
 
 import diffusers
-import jax
 import numpy as np
 import pytest
 import torch
@@ -14,12 +13,8 @@ from tests import tiny_z_image
 from tests.expectations import names
 from tests.parity.torch_copy import relative_error
 from tests.parity.whole_pipelines import TEXTS
-from winobench.base import registry
 from winobench.base.errors import InputError
-from winobench.checkpoints import models
 from winobench.diffusion import families, z_image
-from winobench.models import AutoencoderKLConfig
-from winobench.planning import abstract
 
 
 def test_text_states(whole):
@@ -63,24 +58,3 @@ def test_shards_and_files_with_an_output_matrix(whole, tmp_path):
 def test_images_that_are_too_large(whole):
     with pytest.raises(InputError, match=names("image_size", "520", "512 pixels")):
         whole("z_image").ours.generate(["a photo"], image_size=520)
-
-
-@pytest.mark.slow
-def test_released_sizes():
-    """The encoder's names and shapes are transformers' own; the parts fit each other."""
-    description = families.released("z-image")
-    assert (description.schedule.shift, families.released("z-image-turbo").schedule.shift) == (6.0, 3.0)
-    assert description.configs == families.released("z-image-turbo").configs
-    assert description.configs["vae"] == AutoencoderKLConfig.flux()
-    config = description.configs["text_encoder"]
-    with torch.device("meta"):
-        network = transformers.Qwen3Model(transformers.Qwen3Config.from_dict(config.to_dict()))
-    expected = {f"model.{key}": tuple(tensor.shape) for key, tensor in network.named_parameters()}
-    pipeline = abstract.make_pipeline(description, "bfloat16")
-    assert {key: shape for key, (_, shape) in models.torch_names(pipeline.text_encoder).items()} == expected
-    function, params = pipeline.text_function()
-    states = jax.eval_shape(function, params, pipeline.tokenize(["a photo"]))["states"]
-    assert (states.shape, states.dtype) == ((1, 512, 2560), "bfloat16")
-    assert pipeline.text_encoder.config.out_layers == (35,)
-    assert (pipeline.image_size, pipeline.check_image_size(2048)) == (1024, 2048)
-    assert {name for name in registry.MODELS if name.startswith("z-image")} == z_image.ZImage.RELEASED.keys()

@@ -1,0 +1,43 @@
+"""Commands, configs and recipes that other packages add to winobench, by entry points.
+
+A package that adds a command or a recipe may have the folders ``launch`` and ``configs``. Their modules become part of
+winobench's packages of these names.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import importlib.util
+import pathlib
+from collections.abc import Mapping
+
+COMMANDS, RECIPES = "winobench.commands", "winobench.recipes"
+"""Groups of entry points. A command's value is its package, a recipe's its module."""
+
+
+@functools.cache
+def added(group: str) -> Mapping[str, str]:
+    """Name -> value of the entry points of a group, without packages that are gone."""
+    entries = sorted(importlib.metadata.entry_points(group=group), key=lambda entry: entry.name)
+    return {entry.name: entry.value for entry in entries if _is_there(entry.value)}
+
+
+@functools.cache
+def folders(name: str) -> tuple[str, ...]:
+    """The folders of this name in the packages that add commands or recipes."""
+    packages = [*added(COMMANDS).values(), *(module.rpartition(".")[0] for module in added(RECIPES).values())]
+    places = [place for package in dict.fromkeys(packages) for place in _places(package)]
+    return tuple(str(place / name) for place in places if (place / name).is_dir())
+
+
+def _places(package: str) -> list[pathlib.Path]:
+    spec = importlib.util.find_spec(package)
+    return [pathlib.Path(place) for place in (spec and spec.submodule_search_locations) or ()]
+
+
+def _is_there(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ImportError:
+        return False

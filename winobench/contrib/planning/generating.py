@@ -1,0 +1,307 @@
+"""Plans of generating images: a diffusion model's text encoders, sampler loop and decoder."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, SingleDeviceSharding
+
+from winobench import parallel
+from winobench.base import memory, options, random_numbers
+from winobench.base.errors import InputError
+from winobench.contrib.planning import abstract, few_blocks
+from winobench.contrib.planning.plan import DEVICES_PER_HOST, Duration, Job, Load, Plan, of_all_blocks
+from winobench.contrib.planning.programs import TEXT, Compiled, Program, placed, rows_like
+from winobench.contrib.planning.topologies import Target
+from winobench.diffusion import pure_functions, samplers
+from winobench.diffusion.pipeline import Pipeline
+from winobench.diffusion.pure_functions import LatentDrawing, PictureDecoding, Rows, Shared
+from winobench.generation import loading
+from winobench.prompts import named_sets
+
+if TYPE_CHECKING:
+    import ml_collections
+
+# The noun of the programs that make images. Files have this word.
+IMAGE = "picture"
+# Sizes of the published sets, whose files need not be available for a plan.
+_PUBLISHED = {"geneval": 553, "partiprompts": 1_632, "drawbench": 104}
+
+
+@dataclasses.dataclass(frozen=True)
+class Generator:
+    """One model on the first device of a process, which has the text encoders next to the rest."""
+
+    weights: dict[str, int]  # bytes of parameters there, by network
+    # Images on each device -> the sampler's loop, the decoder, and the text encoders for all of the process's devices.
+    # The encoders are left out where the loop's network has few blocks.
+    programs: Callable[[int], tuple[Program, ...]]
+    others: Callable[[int], int]  # images on each device -> bytes of inputs and results
+    encodings: int  # runs of the text encoders for a batch: one more for the empty text where guidance needs it
+    sharing: int  # devices of the process
+    staged: bool = False  # whether text encoders and denoiser are never there together
+
+    def resident(self, noun: str) -> int:
+        """Bytes of parameters on the device while a program runs, by the noun of its items."""
+        away = ("denoiser" if noun == TEXT else "text encoders") if self.staged else None
+        return sum(number for name, number in self.weights.items() if name != away)
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """A model's programs that fit together."""
+
+    model: str
+    loras: int  # how many it generates with, one after the other. No LoRA counts as one
+    generator: Generator
+    batch: int  # images on each device at once; 0 if not even one fits
+    programs: tuple[Compiled, ...]  # the loop, the decoder and the text encoders, if these are not left out
+
+    @property
+    def total(self) -> int:
+        """Bytes on a device, at most."""
+        resident = self.generator.resident
+        needed = [resident(each.noun) + each.own for each in self.programs]
+        return self.generator.others(self.batch) + max(*needed, resident(IMAGE), resident(TEXT))
+
+    def encoding_seconds(self, devices: int) -> float:
+        """Estimated seconds of a batch's texts, where one device encodes the texts of so many devices."""
+        generator = self.generator
+        return sum(generator.encodings * texts.seconds * devices / generator.sharing for texts in self.programs[2:])
+
+    @property
+    def seconds(self) -> float:
+        """Estimated seconds of a batch from its prompts to its images. It must fit."""
+        loop, decoder = self.programs[:2]
+        return loop.seconds + decoder.seconds + self.encoding_seconds(self.generator.sharing)
+
+    def each_image(self, name: str) -> float:
+        """The sum of ``operations`` or ``bytes`` over the programs, for an image."""
+        share = [1.0, 1.0, self.generator.encodings / self.generator.sharing]
+        return sum(getattr(each, name) * part for each, part in zip(self.programs, share, strict=False)) / self.batch
+
+    def load(self) -> Load:
+        generator, row = self.generator, {}
+        if self.batch:
+            row = {"at once": f"{self.batch}", "TFLOP": f"{self.each_image('operations') / 1e12:.1f}"}
+            row |= {"GB": f"{self.each_image('bytes') / 1e9:.1f}", "s": f"{self.seconds / self.batch:.3g}"}
+            row["images/s"] = f"{self.batch / self.seconds:.3g}"
+        shown = {**generator.weights, "texts, latents, images": generator.others(self.batch)}
+        shown["temporaries, at most"] = max((each.own for each in self.programs), default=0)
+        shown["at most, encoders or denoiser" if generator.staged else "sum"] = self.total
+        return Load(self.model, self.programs, self.total, shown, row)
+
+    def as_json(self) -> dict[str, Any]:
+        loop, decoder, texts = [each.as_json() for each in self.programs] + [None] * (3 - len(self.programs))
+        generator = self.generator
+        content = {"model": self.model, "loras": self.loras, "weights": generator.weights}
+        content |= {"others": generator.others(self.batch), "batch": self.batch, "sharing": generator.sharing}
+        content |= {"encodings": generator.encodings, "loop": loop, "decoder": decoder, "texts": texts}
+        content |= {"staged": generator.staged, "total": self.total}
+        if self.batch:
+            content["seconds_per_picture"] = self.seconds / self.batch
+            content["pictures_per_second"] = self.batch / self.seconds
+        return content
+
+
+def make_plan(job: Job) -> Plan:
+    """Plans a run of generated images. Halves the images at once until they fit."""
+    config = job.config
+    prompts, source = _count(config)
+    images = prompts * len(config.seeds)
+    names = options.comma_separated(config.model), options.comma_separated(config.lora or "none")
+    models = [model for model, _ in loading.pairs(*names)]
+    mesh = parallel.make_mesh(_of_one_process(job.target))
+    made = {model: _read_generator(config, model, mesh, job.few) for model in dict.fromkeys(models)}
+    found = [Fit(model, models.count(model), each, *fit(each, job)) for model, each in made.items()]
+    notes = [note for each in found for note in _notes(each, job)]
+    fits = all(each.batch for each in found)
+    if fits:
+        of = f"{prompts:,} prompts, {source}, with {len(config.seeds)} seeds"
+        notes.append(f"{images:,} images a model: {of}; {job.storage}; writing the files is not in the time")
+    content = {"pictures": images, "drawers": [each.as_json() for each in found]}
+    about = "TFLOP, GB moved and seconds of an image, images/s of a device"
+    duration = functools.partial(_duration, found, images, job) if fits else None
+    return job.plan(about, [each.load() for each in found], duration, notes, content)
+
+
+def _read_generator(config: ml_collections.ConfigDict, model: str, mesh: Mesh, few: bool) -> Generator:
+    if not abstract.is_pipeline(model):
+        raise InputError(
+            f"{model!r} judges images, but generates none: name a diffusion model", code="wrong-kind-of-model"
+        )
+    pipeline = abstract.read_pipeline(config, model)
+    if pipeline.backend is not None:
+        raise InputError(
+            f"{model} runs by torch, whose own loop generates images: plan its scoring instead",
+            code="unsupported-option",
+        )
+    most = pipeline.schedule.num_train_timesteps
+    return make_generator(
+        pipeline,
+        mesh,
+        num_steps=options.whole(1, most).check(f"num_steps for {model!r}", config.num_steps),
+        guidance_scale=config.guidance_scale,
+        sampler=config.sampler,
+        image_size=config.image_size,
+        staged=config.encoders == "staged",
+        shallow=abstract.shallow(pipeline) if few else (),
+    )
+
+
+def _of_one_process(target: Target) -> list[jax.Device]:
+    """The devices that generate together: each process has its own images."""
+    first = [each for each in target.devices if each.process_index == target.devices[0].process_index]
+    return first[: DEVICES_PER_HOST[target.accelerator.platform]]
+
+
+def _count(config: ml_collections.ConfigDict) -> tuple[int, str]:
+    """Number of prompts, and its source."""
+    name, _, file = config.prompts.partition(":")
+    if name in _PUBLISHED and not file and not config.categories:
+        return min(_PUBLISHED[name], config.limit or _PUBLISHED[name]), "by the set's published size"
+    found = named_sets.read_prompts(
+        config.prompts, limit=config.limit, categories=options.comma_separated(config.categories or "")
+    )
+    return len(found), "counted"
+
+
+def _duration(found: Sequence[Fit], images: int, job: Job, devices: int) -> Duration:
+    parts = dict.fromkeys(("texts", "drawing", "decoding", "loading", "compiling"), 0.0)
+    for each in found:
+        loop, decoder, *_ = each.programs
+        together = min(devices, each.generator.sharing)
+        of_a_process = math.ceil(images / math.ceil(devices / together))
+        batches = each.loras * math.ceil(of_a_process / (each.batch * together))
+        parts["texts"] += batches * each.encoding_seconds(together)
+        parts["drawing"] += batches * loop.seconds
+        parts["decoding"] += batches * decoder.seconds
+        parts["loading"] += each.loras * sum(each.generator.weights.values()) / job.assumed.storage_rate
+        parts["compiling"] += sum(program.compile_seconds for program in each.programs)
+    return Duration(devices, parts)
+
+
+def _notes(found: Fit, job: Job) -> list[str]:
+    """Notes on extrapolated programs, and on options to try where something does not fit."""
+    config, staged, text = job.config, found.generator.staged, job.target.text
+    weights = max(map(found.generator.resident, (IMAGE, TEXT)))
+    if not found.batch:
+        takes = "not even one image fits next to" if weights <= job.usable else "no room for"
+        less = "" if config.dtype == "bfloat16" else "--config.dtype=bfloat16 or "
+        less += "" if staged else "--config.encoders=staged or "
+        return [
+            f"{text}: {takes} {weights / 1e9:.1f} GB of weights of {found.model} in {job.usable / 1e9:.1f}: take"
+            f" {less}devices with more memory (one has all networks; --config.model_parallel is for scoring)"
+        ]
+    notes = of_all_blocks(text, found.programs[0], ". Text encoders are not compiled")
+    if found.batch < config.batch_size:
+        notes.append(f"{text} needs --config.batch_size={found.batch} for {found.model}")
+    return notes
+
+
+def make_generator(
+    pipeline: Pipeline,
+    mesh: Mesh,
+    *,
+    num_steps: int,
+    guidance_scale: float,
+    sampler: str | None = None,
+    image_size: int | None = None,
+    staged: bool = False,
+    shallow: Sequence[tuple[tuple[int, ...], Pipeline]] = (),
+) -> Generator:
+    """The programs of `Pipeline.generate` for images from noise alone."""
+    size = pipeline.check_image_size(image_size)
+    guided, scale = pipeline.guided(guidance_scale)
+    chosen = samplers.find_sampler(sampler, pipeline.schedule)
+    text_function, text_params = guided.text_function()
+    image_function, image_params = pipeline.image_function()
+    ids = jax.tree.map(np.asarray, guided.tokenize([""], image_size=size))
+    keys = jax.eval_shape(lambda: jax.random.key_data(random_numbers.seed_key(0)))
+    plan = chosen.plan(pipeline.schedule_at(size), num_steps, evenly=pipeline.EVEN_LEVELS)
+    # Shapes for one image.
+    states = jax.eval_shape(text_function, text_params, ids)
+    latents = jax.ShapeDtypeStruct((1, *pipeline.latent_shape(size)), np.float32)
+    image = jax.ShapeDtypeStruct((1, size, size, 3), np.uint8)
+    row = Rows(latents, states, None, jax.ShapeDtypeStruct((1, *keys.shape), keys.dtype) if chosen.is_random else None)
+    empty = states if scale != 1 else None
+
+    def loop(pipeline: Pipeline) -> Callable[[int], jax.stages.Lowered]:
+        function, params = pipeline.denoiser_function()
+        whole = parallel.replicated(mesh)
+        steps = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=whole), plan)
+        shared = Shared(_placed(params, mesh), steps, rows_like(empty, 1, whole), scale)
+        return functools.partial(_lower, LatentDrawing(chosen, function), mesh, shared, row)
+
+    decode = PictureDecoding(image_function.family, image_function.structure)
+    lower_loop = loop(pipeline)
+    lower_decoder = functools.partial(_lower, decode, mesh, _placed(image_params, mesh), latents)
+    lower_texts = functools.partial(_lower_texts, text_function, text_params, ids, mesh)
+    blocks = few_blocks.block_counts(pipeline.denoiser.config) if shallow else ()
+    of_few = tuple((counts, loop(one)) for counts, one in shallow)
+
+    def programs(items: int) -> tuple[Program, ...]:
+        return (
+            Program(f"loop of {len(plan.numbers)} steps", IMAGE, items, lower_loop, blocks, of_few),
+            Program("decoder", IMAGE, items, lower_decoder),
+            *([] if shallow else [Program("text encoders", TEXT, items * mesh.size, lower_texts)]),
+        )
+
+    def bytes_of_rows(items: int) -> int:
+        """Of noise, texts, latents and images on the first device, where the rows of all devices begin."""
+        before = 0 if mesh.size == 1 else mesh.size * memory.of_arrays(row)
+        return items * (before + memory.of_arrays((row, latents, image))) + memory.of_arrays(empty)
+
+    networks = {"denoiser": pipeline.denoiser_function()[1], "autoencoder": image_params, "text encoders": text_params}
+    weights = {name: memory.of_arrays(params) for name, params in networks.items()}
+    return Generator(weights, programs, bytes_of_rows, 2 if scale != 1 else 1, mesh.size, staged)
+
+
+def fit(found: Generator, job: Job) -> tuple[int, tuple[Compiled, ...]]:
+    """Images at once on each device, halved until they fit, and all programs; 0 and () if none fit."""
+    batch = job.config.batch_size
+    while batch:
+
+        def needed(noun: str, items: int, own: int, batch: int = batch) -> int:
+            return found.resident(noun) + found.others(batch) + own
+
+        # Text encoders need room where their program is left out, too. The loop takes longest to compile.
+        has_room = all(needed(noun, batch, 0) <= job.usable for noun in (IMAGE, TEXT))
+        results: list[Compiled] = []
+        for program in reversed(found.programs(batch)):
+            result = job.fitting(program, needed) if has_room else None
+            if result is None:
+                break
+            results.insert(0, result)
+        else:
+            return batch, tuple(results)
+        batch //= 2
+    return 0, ()
+
+
+def _placed(params: Any, mesh: Mesh) -> Any:
+    return placed(params, parallel.parameter_shardings(params, mesh))
+
+
+def _lower(function: Any, mesh: Mesh, shared: Any, row: Any, items: int) -> jax.stages.Lowered:
+    rows = rows_like(row, items * mesh.size, parallel.split_axis(mesh))
+    return pure_functions.call_on_rows.lower(function, mesh, shared, rows)
+
+
+def _lower_texts(
+    encode: Callable[..., Any], params: dict[str, list[Any]], ids: Any, mesh: Mesh, items: int
+) -> jax.stages.Lowered:
+    # On the first device alone, without a mesh, as `Pipeline.encode_texts`.
+    first = SingleDeviceSharding(mesh.devices.flat[0])
+    params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=first), params)
+
+    def of_all(leaf: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((items, *leaf.shape[1:]), leaf.dtype, sharding=first)
+
+    return pure_functions.call.lower(encode, params, jax.tree.map(of_all, ids))
