@@ -94,6 +94,12 @@ setuptools.setup(
         # Contrib packages: command = package, recipe = module.
         "winobench.commands": [
             *("plan = winobench.contrib.planning", "cloud = winobench.contrib.planning"),
+            "edit = winobench.contrib.editing",
+            *("compare = winobench.contrib.people", "write_items = winobench.contrib.people"),
+        ],
+        "winobench.image_judgements": ["comparisons = winobench.contrib.people.comparison:judgements"],
+        "winobench.recipes": [
+            f"{name} = winobench.contrib.studies.{name}" for name in ("clevr_tiny", "clevr_flow", "clevr_verifier")
         ],
     },
     package_data={

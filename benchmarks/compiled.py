@@ -6,7 +6,8 @@
     python -m benchmarks.compiled --models flux1-dev --accelerators v6e:2x4 --few_blocks --encoders staged
 
 No accelerator is needed, and none is used: numbers are the compilers' own (`winobench.contrib.planning`). A compiler's
-figures are kept in winobench's cache, so that a second call is quick. docs/write_measurements.py makes a table of the file.
+figures are kept in winobench's cache, so that a second call is quick. docs/write_measurements.py makes a table of the
+file.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"
-_BEGIN, _END = "<!-- drawing -->", "<!-- end of drawing -->"
+_PARTS = {"drawing": "drawing", "names": "names_table"}  # name of a comment -> the function that makes what follows
 
 
 def package_of(module: str) -> str | None:
@@ -32,6 +32,28 @@ def package_of(module: str) -> str | None:
     if rest[:1] == ["contrib"]:
         return f"contrib.{rest[1]}" if rest[1:] else None
     return rest[0] if rest and (ROOT / "winobench" / rest[0]).is_dir() else None
+
+
+def is_contrib(package: str | None) -> bool:
+    return package is not None and package.startswith("contrib.")
+
+
+def core_names() -> dict[str, list[str]]:
+    """Contrib package -> the modules of the core that it imports."""
+    modules, found = dict(sources()), collections.defaultdict(set)
+    for name, path in modules.items():
+        if is_contrib(here := package_of(name)):
+            for there in imports(path):
+                while there and there not in modules:
+                    there = there.rpartition(".")[0]
+                if there and package_of(there) != here:
+                    found[here.removeprefix("contrib.")].add(there.removeprefix("winobench."))
+    return {package: sorted(names) for package, names in sorted(found.items())}
+
+
+def names_table() -> str:
+    rows = (f"| `{package}` | {', '.join(f'`{name}`' for name in names)} |" for package, names in core_names().items())
+    return "\n".join(["| package | modules of the core |", "| --- | --- |", *rows])
 
 
 def sources() -> Iterator[tuple[str, pathlib.Path]]:
@@ -51,6 +73,8 @@ def imports(path: pathlib.Path) -> Iterator[str]:
             above = path.relative_to(ROOT).parent.parts if path.is_relative_to(ROOT) else ()
             start = above[: len(above) - node.level + 1] if node.level else ()
             module = ".".join([*start, *filter(None, [node.module])])
+            # The folders ``launch`` and ``configs`` of a contrib package are parts of the packages of these names.
+            module = re.sub(r"^winobench\.contrib\.\w+\.(?=(launch|configs)(\.|$))", "", module)
             yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
@@ -79,7 +103,8 @@ def upwards_by_name() -> dict[tuple[str, str], set[str]]:
                 there = package_of(text.partition(":")[0])
                 is_module = (ROOT / text.partition(":")[0].replace(".", "/")).with_suffix(".py").exists()
                 is_package = (ROOT / text.replace(".", "/") / "__init__.py").exists()
-                if here and there and (is_module or is_package) and heights[there] > heights[here]:
+                is_of_core = here is not None and there is not None and not is_contrib(here) and not is_contrib(there)
+                if is_of_core and (is_module or is_package) and heights[there] > heights[here]:
                     named[here, there].add(path.relative_to(ROOT).as_posix())
     return dict(named)
 
@@ -89,7 +114,7 @@ def edges() -> dict[tuple[str, str], set[str]]:
     found: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
     for name, path in sources():
         here = package_of(name)
-        for module in imports(path):
+        for module in [] if is_contrib(here) else imports(path):
             there = package_of(module)
             if here is not None and there is not None and there != here:
                 found[here, there].add(path.relative_to(ROOT).as_posix())
@@ -139,10 +164,12 @@ def drawing() -> str:
 
 def main(words: list[str]) -> int:
     """Rewrites the page, or checks it."""
-    page = PAGE.read_text()
-    before, _, rest = page.partition(_BEGIN)
-    _, _, after = rest.partition(_END)
-    wanted = f"{before}{_BEGIN}\n{drawing()}\n{_END}{after}"
+    page = wanted = PAGE.read_text()
+    for part, function in _PARTS.items():
+        begin, end = f"<!-- {part} -->", f"<!-- end of {part} -->"
+        before, _, rest = wanted.partition(begin)
+        _, _, after = rest.partition(end)
+        wanted = f"{before}{begin}\n{globals()[function]()}\n{end}{after}"
     if words == ["--check"]:
         return int(wanted != page)
     PAGE.write_text(wanted)

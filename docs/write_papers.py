@@ -1,4 +1,4 @@
-"""Writes docs/reference/paper_tables.md from winobench/report/papers.py, or checks it.
+"""Writes docs/reference/paper_tables.md from docs/papers.py, or checks it.
 
 python docs/write_papers.py            # write it
 python docs/write_papers.py --check    # only say whether it is up to date
@@ -12,13 +12,15 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from winobench.data import published_numbers
-from winobench.report.papers import PAPERS, STATES, Element, Paper
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from papers import PAPERS, STATES, Element, Paper
 
 PAGE = pathlib.Path(__file__).resolve().parent / "reference" / "paper_tables.md"
 
 _HEAD = """# Tables and figures of the papers
 
-<!-- Made by docs/write_papers.py from winobench/report/papers.py. Run that instead of editing this page. -->
+<!-- Made by docs/write_papers.py from docs/papers.py. Run that instead of editing this page. -->
 
 This page lists every table and figure of three papers, with the command that makes it and its state. `RUN` is a folder
 that `winobench eval` printed, `FOLDER` and `FILE` are yours, and `NAME` is a model or a person.

@@ -75,6 +75,13 @@ def load(
     return config
 
 
+def launcher_of(spec: str) -> str:
+    """The launcher that runs a config."""
+    module, argument = _load_module(spec)
+    stand_in = _stand_in(module, _made(module, spec.partition(":")[0], argument))
+    return _launcher_of(module) or (stand_in and _launcher_of(stand_in)) or "eval"
+
+
 def check(config: ml_collections.ConfigDict, declared: Mapping[str, dataclasses.Field]) -> dict[str, Any]:
     """Checks every field of a config that is a declared option. Returns dotted field -> value."""
     found = {}

@@ -18,9 +18,6 @@ from winobench.base.errors import InputError
 OVERRIDE = re.compile(r"--?config\.([\w.]*)(?:=(.*))?", re.DOTALL)
 # The field that states which program a config is for. It is not an option.
 KIND = "kind"
-# Kind of a config -> the launcher that runs it.
-LAUNCHERS = {"score": "eval", "ask": "eval", "draw": "draw", "edit": "edit", "train": "train", "items": "write_items"}
-LAUNCHERS |= {"understand": "understand"}
 
 # As Python writes them: no zeros in front, which would make 1,000 a list of 1 and 0.
 _WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]*(?:_[0-9]+)*)")

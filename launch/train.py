@@ -69,7 +69,7 @@ def main(config: ml_collections.ConfigDict) -> None:
     log = trackers.read(_LOG.value)
     recipe = recipes.load(config.recipe)
     if _PROCESSES.value:
-        if config.recipe in recipes.EMBEDDED:
+        if recipes.needs_one_process(config.recipe):
             raise InputError(
                 f"--processes is not for --config={config.recipe}, which one process trains: leave it out",
                 code="option-of-others",

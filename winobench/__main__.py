@@ -23,10 +23,7 @@ OWN_COMMANDS = {
     "draw": "generate the images of a set of prompts",
     "judge": "have a model judge generated images by their benchmark's rubric",
     "understand": "matching against generation, skill by skill, on one page",
-    "compare": "have people compare the images of two models, blind",
     "caption": "caption images, or answer a question about each",
-    "edit": "edit the images of tasks towards their texts",
-    "write_items": "have language models write WSC+ items, and people judge them",
 }
 
 
@@ -54,7 +51,7 @@ def main() -> None:
         with importlib.import_module(f"{launchers()}.output").watched():
             print(f"winobench {winobench.__version__}" if name == "--version" else usage())
         return
-    if name not in (*commands(), "generate"):
+    if name not in commands():
         advice = near_names.did_you_mean(name, commands(), f"choose one of {', '.join(commands())}.")
         print(f"error: command {name[:100]!r} is unknown: {advice}", file=sys.stderr)
         sys.exit(2)

@@ -10,14 +10,12 @@ import pytest
 from tests.evaluation.fakes import examples
 from tests.expectations import raises
 from tests.responders.api_server import KEY, anthropic_body, openai_body
-from tests.wscplus_items import fakes
 from winobench import report
 from winobench.base import json_files
 from winobench.base.errors import InputError
 from winobench.evaluation.questions import evaluate_questions
 from winobench.responders.hosted import HostedModel
 from winobench.runs import endings, provenance
-from winobench.wscplus_items import prompts, run
 
 TASK = "winoviz_mini_single"
 TEXTS = [
@@ -37,10 +35,9 @@ TEXTS = [
     "[[" * 3000 + "]]" * 3000,
     "Option " + "9" * 5000,
     "<think>" * 500 + "Option 1",
-    fakes.written(*fakes.PAIRS[:2]),
-    fakes.written(*fakes.PAIRS[2:4]).replace('"answer": 0', '"answer": 1e999'),
-    fakes.written(*fakes.PAIRS[2:4]).replace('"options"', '"options": {"a": [[]]}, "Options"'),
-    fakes.REFUSAL,
+    '[{"statement": "The cat saw it.", "options": ["the cat", "it"], "answer": 1e999}]',
+    '[{"statement": "The cat saw it.", "options": {"a": [[]]}, "Options": ["the cat", "it"], "answer": 0}]',
+    "I cannot help with that.",
 ]
 VALUES = [
     None, True, False, -1, 0, 5, 1.5, 10**18, 10**30, float("nan"), float("inf"), -0.0, [], {}, [[]], [None], "7",
@@ -49,9 +46,9 @@ VALUES = [
 ]  # fmt: skip
 
 
-def odd_body(rng, api):
+def odd_body(rng, api, texts=TEXTS):
     """A body: a good one with some of its parts replaced, left out or repeated, its text damaged; or none at all."""
-    text = rng.choice(TEXTS)
+    text = rng.choice(texts)
     body = openai_body(text) if api == "openai" else anthropic_body(text)
     for _ in range(rng.choice((0, 0, 0, 1, 1, 2))):
         holder, key = rng.choice(list(_places(body)))
@@ -158,21 +155,6 @@ def test_odd_answers_to_questions(api, tmp_path):
         report.write_report([str(folder)], folder / "report", resamples=20)
     check_files(folder)
     assert 0.02 * results["requests"] < failed < 0.8 * results["requests"]  # both kinds are there
-
-
-def test_odd_answers_with_items(api, tmp_path):
-    folder, rng, requests = tmp_path / "run", random.Random(0), 30
-    asked = prompts.make_prompts(["toe"], ["wdq", "ambiguous"], requests=requests)
-    model = model_that_answers(api, lambda: odd_body(rng, api))
-    run.generate({"m": lambda: model}, asked, folder, progress=False)
-    failed = run.check(folder)["failed"]
-    assert model.asked == 2 * requests
-    check_files(folder)
-    model = model_that_answers(api, good(api))
-    run.generate({"m": lambda: model}, asked, folder, progress=False)
-    assert model.asked == failed
-    assert run.check(folder)["failed"] == 0
-    check_files(folder)
 
 
 def test_incomplete_answers_choose_nothing_and_are_asked_for_again(api, tmp_path):

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from tests import launching
-from tests.judging.asking import Address, ask_for_all
+from tests.web.asking import Address, ask_for_all
 
 
 def test_it_prints_its_address_and_ends_quietly(tmp_path):

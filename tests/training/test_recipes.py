@@ -74,7 +74,7 @@ def test_a_digest_tells_fixed_fields_apart():
 def test_every_recipe_has_a_config_and_what_the_launcher_asks_of_it():
     specs = configuration.config_names("train")
     configs = {spec: configuration.load(spec, launcher="train") for spec in specs}
-    assert {config.recipe for config in configs.values()} == set(recipes.RECIPES)
+    assert {config.recipe for config in configs.values()} == set(recipes.names())
     for spec, config in configs.items():
         recipe = recipes.load(config.recipe)
         fields = set(configuration.flat(config))

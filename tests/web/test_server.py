@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tests.expectations import raises
-from tests.judging.asking import ask_for_all
+from tests.web.asking import ask_for_all
 from winobench import web
 
 POST = b"POST /sent?token=TOKEN HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

@@ -7,13 +7,18 @@ winobench's packages of these names.
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.metadata
 import importlib.util
 import pathlib
 from collections.abc import Mapping
+from typing import Any
 
-COMMANDS, RECIPES = "winobench.commands", "winobench.recipes"
-"""Groups of entry points. A command's value is its package, a recipe's its module."""
+COMMANDS, RECIPES, JUDGEMENTS = "winobench.commands", "winobench.recipes", "winobench.image_judgements"
+"""Groups of entry points. A command's value is its package, a recipe's its module.
+
+The value of a judgement is a function: folder of a run of images -> image's path in it -> judge -> words.
+"""
 
 
 @functools.cache
@@ -21,6 +26,13 @@ def added(group: str) -> Mapping[str, str]:
     """Name -> value of the entry points of a group, without packages that are gone."""
     entries = sorted(importlib.metadata.entry_points(group=group), key=lambda entry: entry.name)
     return {entry.name: entry.value for entry in entries if _is_there(entry.value)}
+
+
+def load(value: str) -> Any:
+    """The module, or the object in it, that an entry point names."""
+    module, _, attribute = value.partition(":")
+    loaded = importlib.import_module(module)
+    return getattr(loaded, attribute) if attribute else loaded
 
 
 @functools.cache
@@ -38,6 +50,6 @@ def _places(package: str) -> list[pathlib.Path]:
 
 def _is_there(name: str) -> bool:
     try:
-        return importlib.util.find_spec(name) is not None
+        return importlib.util.find_spec(name.partition(":")[0]) is not None
     except ImportError:
         return False

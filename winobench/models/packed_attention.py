@@ -102,7 +102,7 @@ def attend(
 
 
 def _name(blocks: _Blocks, keys: int, size: int, queries: int, are_rotated: bool) -> str:
-    """What plans have cycles of each score for (`winobench.contrib.planning.roofline`)."""
+    """The name of a kind of scores, for each of which plans know the cycles."""
     if are_rotated:
         kind = "_turned" + "_short" * (queries <= blocks.queries)
     else:

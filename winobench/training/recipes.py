@@ -4,34 +4,39 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib
 import json
 import pathlib
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from winobench.base import files, json_files
+from winobench.base import extensions, files, json_files
 from winobench.base.errors import InputError
 
 # Recipe -> module. It, or its ``RECIPE``, has ``run(config, workdir, max_seconds=..., log=...)``, which returns a
 # report, ``free_fields(config)``, which may change when a run continues, and ``default_name(config, spec, digest)``.
-RECIPES = {
-    "clevr_tiny": "winobench.training.clevr_tiny",
-    "clevr_flow": "winobench.training.clevr_flow",
-    "clevr_verifier": "winobench.training.clevr_verifier",
-    "hardneg": "winobench.training.hardneg",
-    "nli": "winobench.training.nli",
-}
-EMBEDDED = ("clevr_tiny", "clevr_flow", "clevr_verifier")  # one process trains the networks that winobench ships
+# A module with ``ONE_PROCESS = True`` is not for several processes.
+OWN_RECIPES = {"hardneg": "winobench.training.hardneg", "nli": "winobench.training.nli"}
+
+
+def names() -> dict[str, str]:
+    """Recipe -> module, also of packages that plug in."""
+    return OWN_RECIPES | extensions.added(extensions.RECIPES)
 
 
 def load(name: str) -> Any:
-    if name not in RECIPES:
-        raise InputError(
-            f"the config's recipe is {name!r}, but must be one of {', '.join(RECIPES)}", code="unknown-name"
-        )
-    module = importlib.import_module(RECIPES[name])
+    module = _module(name)
     return getattr(module, "RECIPE", module)
+
+
+def needs_one_process(name: str) -> bool:
+    return getattr(_module(name), "ONE_PROCESS", False)
+
+
+def _module(name: str) -> Any:
+    known = names()
+    if name not in known:
+        raise InputError(f"the config's recipe is {name!r}, but must be one of {', '.join(known)}", code="unknown-name")
+    return extensions.load(known[name])
 
 
 @contextlib.contextmanager

@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from winobench.base import extensions
 from winobench.base.errors import InputError
 from winobench.base.version import __version__
-from winobench.generation.comparison import judgements
 from winobench.metrics.agreement import NUM_RESAMPLES
 from winobench.report import analysis, exports, figures, inspect_logs, page, published
 from winobench.report.cells import Table
@@ -110,7 +110,7 @@ def drawn_document(path: str | os.PathLike, slug: str) -> dict[str, Any]:
         for record in run.records
         if (found := written.get(record.file)) is not None and found.sha256 == record.sha256
     }
-    judged = judgements(run.folder)
+    judged = _judged_by_others(run.folder)
     images = []
     for record in run.records:
         verdict = verdicts.get(record.file)
@@ -254,6 +254,15 @@ def task_kind(run: Run, record: TaskRun) -> str:
     if record.is_rated:
         return "rated"
     return "other" if record.metric in (OTHER_METRIC, None) else "answers"
+
+
+def _judged_by_others(folder: pathlib.Path) -> dict[str, dict[str, str]]:
+    """An image's path in a run -> judge -> words, by the functions that plug in."""
+    judged: dict[str, dict[str, str]] = {}
+    for value in extensions.added(extensions.JUDGEMENTS).values():
+        for file, words in extensions.load(value)(folder).items():
+            judged.setdefault(file, {}).update(words)
+    return judged
 
 
 def _looked_at(path: pathlib.Path, is_text: bool) -> tuple[int, list[str] | None]:

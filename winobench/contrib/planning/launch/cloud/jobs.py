@@ -27,7 +27,6 @@ from winobench.base.files import user_path
 from winobench.training import recipes
 
 from .. import configuration
-from ..overrides import LAUNCHERS
 from . import accelerators, planned
 from .storage import MOUNT, check_store, is_url
 
@@ -112,7 +111,7 @@ def make(request: Request) -> Job:
     slice_ = accelerator if isinstance(accelerator, accelerators.Slice) else None
     gpus = accelerator if isinstance(accelerator, accelerators.Gpus) else None
     several = request.nodes > 1 or (slice_ is not None and slice_.num_hosts > 1)
-    if several and (config.kind == "ask" or config.get("recipe") in recipes.EMBEDDED):
+    if several and (config.kind == "ask" or ("recipe" in config and recipes.needs_one_process(config.recipe))):
         raise InputError(f"one process runs --config={request.config}: take one machine with --nodes=1.")
     name = request.name or _job_name(launcher, request.config, config)
     plan = None if request.plan is None else planned.read(request.plan, config, accelerator, request.nodes)
@@ -169,7 +168,7 @@ def _as_planned(request: Request, plan: planned.Planned, config: ml_collections.
 
 
 def _launcher(request: Request) -> str:
-    launcher = request.launcher or LAUNCHERS.get(configuration.load(request.config).kind, "eval")
+    launcher = request.launcher or configuration.launcher_of(request.config)
     if launcher not in SHARED:
         raise InputError(f"config {request.config!r} is for winobench {launcher}, which one process runs.")
     return launcher

@@ -1,0 +1,62 @@
+"""winobench edit: its help, flags of other commands, and runs."""
+
+import numpy as np
+import pytest
+
+from launch import prepare
+from tests import launching
+from tests.launch.test_help import check_commands, check_teaches, read_help
+from tests.tasks import newer_layouts
+from winobench.contrib import editing
+
+
+def test_help_teaches_by_examples():
+    text = read_help("edit")
+    check_teaches(text, "edit", ["--config.strengths", "--config=edit:denoise"])
+    check_commands([text], 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--config=pictures"], "winobench draw"),
+        (["--config.model=a,b"], "a,b"),
+        (["--config.strengths=0.5,2"], "--config.strengths"),
+    ],
+)
+def test_a_word_of_another_launcher_is_one_sentence(words, said, tmp_path):
+    launching.refuse("launch.edit", *words, named=[said], cwd=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+class Editor:
+    """In place of `EditDistance`: all edits are of one size."""
+
+    def __init__(self, pipeline, folder, **given):
+        self.given = given
+
+    def fingerprint(self):
+        return {"scorer": "edit_distance", "scoring_version": 1, **self.given}
+
+    def score(self, images, texts):
+        return np.zeros((len(images), len(texts)))
+
+
+def test_edits_from_the_command_line(tiny_pipeline, tmp_path, monkeypatch):
+    """By denoising; the refused command would optimise."""
+    made = []
+    monkeypatch.setattr(editing, "EditDistance", lambda *words, **given: made.append(given) or Editor(*words, **given))
+    source, data = newer_layouts.WRITERS["cola"](tmp_path / "cola"), tmp_path / "data"
+    assert not prepare.prepare_tasks("cola", str(source), str(data), workers=1, allow_partial=True)
+    words = [f"--config.model={tiny_pipeline}", "--config.limit=1", "--config.num_steps=2", "--workdir=run"]
+    words += ["--config.tasks=cola", f"--config.data_dir={data}"]
+    denoise = ["--config=edit:denoise", "--config.strengths=0.5"]
+    for _ in range(2):
+        status, out, err = launching.launch("launch.edit", *denoise, *words, cwd=tmp_path)
+        assert status == 0, err
+        assert "winobench report run" in out
+    launching.refuse("launch.edit", *words, named=["--overwrite"], cwd=tmp_path)
+    assert [(given["method"], given.get("strength"), given["num_steps"]) for given in made] == [
+        *[("denoise", 0.5, 2)] * 2,
+        ("optimize", None, 2),
+    ]

@@ -1,0 +1,61 @@
+"""Contrib packages plug into the core, which names none of them and works without each."""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests import launching
+from winobench.base import extensions
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PACKAGES = sorted(path.parent.name for path in (ROOT / "winobench" / "contrib").glob("*/__init__.py"))
+
+
+def test_there_are_some_and_each_plugs_in():
+    assert PACKAGES
+    added = [extensions.added(group).values() for group in (extensions.COMMANDS, extensions.RECIPES)]
+    assert {value.split(".")[2] for values in added for value in values if ".contrib." in value} == {*PACKAGES}
+
+
+def test_no_file_of_the_core_names_a_contrib_package():
+    for folder in ("winobench", "launch", "configs"):
+        for path in (ROOT / folder).rglob("*.py"):
+            if "contrib" not in path.relative_to(ROOT).parts:
+                assert not re.search(r"winobench[./]contrib[./]\w", path.read_text()), path
+
+
+def test_no_test_of_the_core_names_a_contrib_package():
+    for path in (ROOT / "tests").rglob("*.py"):
+        if "contrib" not in path.relative_to(ROOT).parts and path != pathlib.Path(__file__):
+            names = re.findall(rf"contrib[./](?:{'|'.join(PACKAGES)})\b", path.read_text())
+            assert not names or path.name in ("conftest.py", "test_release.py"), path
+
+
+@pytest.mark.slow  # collects all tests of the core
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_core_works_without(package, tmp_path):
+    """Its tests can be imported, its other commands help, and a command of the package is unknown."""
+    for folder in ("winobench", "launch", "configs", "tests", "docs", "benchmarks"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "results"))
+    for file in ("setup.py", "pyproject.toml", "README.md"):
+        shutil.copy(ROOT / file, tmp_path)
+    shutil.rmtree(tmp_path / "winobench" / "contrib" / package)
+    shutil.rmtree(tmp_path / "tests" / "contrib" / package)
+    environment = launching.environment() | {"PYTHONPATH": str(tmp_path)}
+
+    def call(*words):
+        words = [sys.executable, "-m", *words]
+        return subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+
+    gone = [name for name, value in extensions.added(extensions.COMMANDS).items() if value.endswith(f".{package}")]
+    usage = call("winobench", "--help").stdout
+    assert "  eval " in usage
+    assert not [name for name in gone if f"  {name} " in usage]
+    assert [call("winobench", name).returncode for name in gone] == [2] * len(gone)
+    assert call("winobench", "train", "--help").returncode == 0
+    collected = call("pytest", "--collect-only", "-q", "--ignore=tests/benchmarks", "--ignore=tests/contrib", "tests")
+    assert collected.returncode == 0, collected.stdout[-2000:]

@@ -1,0 +1,1 @@
+"""How the models that come with winobench were trained."""

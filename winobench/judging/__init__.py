@@ -1,7 +1,0 @@
-"""People's judgements: pages on this computer on which one person labels what is shown, and the labels on disk."""
-
-from winobench.judging.html import Choice, render
-from winobench.judging.labels import Labels, check_name, read_labels
-from winobench.judging.server import Page, page_answer, serve
-
-__all__ = ["Choice", "Labels", "Page", "check_name", "page_answer", "read_labels", "render", "serve"]
