@@ -52,7 +52,10 @@ def core_names() -> dict[str, list[str]]:
 
 
 def names_table() -> str:
-    rows = (f"| `contrib/{package}` | {', '.join(f'`{name}`' for name in names)} |" for package, names in core_names().items())
+    rows = (
+        f"| `contrib/{package}` | {', '.join(f'`{name}`' for name in names)} |"
+        for package, names in core_names().items()
+    )
     return "\n".join(["| package | modules of the core |", "| --- | --- |", *rows])
 
 

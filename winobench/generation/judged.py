@@ -78,12 +78,7 @@ def judge_pictures(
     received = _answers(responder, folder, wanted, progress)
     asked, missing = _answered(asked, endings.lasting(wanted, received))
     if not asked:
-        advice = endings.missing(missing, option="--api=extra_body=")
-        first = next(iter(received.failed.values()), None)
-        raise InputError(
-            f"{name}: all {len(fitting):,} images lack an answer{f' (first: {first})' if first else ''}, {advice}",
-            code="incomplete-answers",
-        )
+        raise _no_answers(name, len(fitting), missing, received)
     is_published = kind == chosen.kinds[0] and chosen.is_published(name)
     answers = [[received.read[key] for key in about.keys] for about in asked]
     found = [
@@ -119,6 +114,15 @@ def judge_pictures(
     )
     judgements.write(folder, judgement, map(_line, asked, answers, found))
     return judgement
+
+
+def _no_answers(name: str, number: int, missing: Mapping[str, int], received: asking.Answers) -> InputError:
+    advice = endings.missing(missing, option="--api=extra_body=")
+    first = next(iter(received.failed.values()), None)
+    return InputError(
+        f"{name}: all {number:,} images lack an answer{f' (first: {first})' if first else ''}, {advice}",
+        code="incomplete-answers",
+    )
 
 
 def folder_of(run: Pictures, rubric: str, name: str, label: str | None = None) -> pathlib.Path:

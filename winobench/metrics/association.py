@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -226,6 +226,42 @@ def association_results(
         members.setdefault(group, []).append(row)
 
     left_out: dict[str, str] = {}
+    pairs, few_of_pairs, group_rows = _compared_pairs(scores, columns, members, association, partial, left_out)
+    if not pairs:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items()) or "the task names none"
+        why = f"no target pair can be compared ({reasons}): bias needs two groups of images that differ."
+        raise InputError(why, code="nothing-to-compare")
+
+    num_images = sum(len(members[group]) for group in {group for pair in pairs.values() for group in pair[:2]})
+    average = average_interval(list(pairs.values()), num_resamples=num_resamples, seed=seed)
+    results = {
+        AVERAGE: {
+            **_row(average, num_images, any(few_of_pairs.values())),
+            "pairs": len(pairs),
+            "without_bias": unbiased_average(list(pairs.values())),
+            "left_out": left_out,
+        }
+    }
+    for name, (_, _, psi_x, psi_y) in pairs.items():
+        interval = bootstrap_interval(psi_x, psi_y, num_resamples=num_resamples, seed=seed)
+        test = permutation_test(psi_x, psi_y, num_permutations=num_permutations, seed=seed)
+        results[name] = {
+            **_row(interval, len(psi_x) + len(psi_y), few_of_pairs[name]),
+            **{"p_one_sided": test.p_one_sided, "p_two_sided": test.p_two_sided},
+            "permutations": test.num_permutations,
+        }
+    return results | group_rows
+
+
+def _compared_pairs(
+    scores: np.ndarray,
+    columns: Mapping[str, int],
+    members: dict[str, list[int]],
+    association: Association,
+    partial: bool,
+    left_out: dict[str, str],
+) -> tuple[dict[str, PairAssociations], dict[str, bool], dict[str, dict[str, Any]]]:
+    """The associations of each pair, whether its groups are too small, and the rows of groups. Fills ``left_out``."""
     pairs: dict[str, PairAssociations] = {}
     few_of_pairs: dict[str, bool] = {}
     group_rows: dict[str, dict[str, Any]] = {}
@@ -253,30 +289,7 @@ def association_results(
         else:
             pairs[pair.name] = PairAssociations(*ends, psi_x, psi_y)
             few_of_pairs[pair.name] = any(few[group, pair.texts_a, pair.texts_b] for group in ends)
-    if not pairs:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items()) or "the task names none"
-        why = f"no target pair can be compared ({reasons}): bias needs two groups of images that differ."
-        raise InputError(why, code="nothing-to-compare")
-
-    num_images = sum(len(members[group]) for group in {group for pair in pairs.values() for group in pair[:2]})
-    average = average_interval(list(pairs.values()), num_resamples=num_resamples, seed=seed)
-    results = {
-        AVERAGE: {
-            **_row(average, num_images, any(few_of_pairs.values())),
-            "pairs": len(pairs),
-            "without_bias": unbiased_average(list(pairs.values())),
-            "left_out": left_out,
-        }
-    }
-    for name, (_, _, psi_x, psi_y) in pairs.items():
-        interval = bootstrap_interval(psi_x, psi_y, num_resamples=num_resamples, seed=seed)
-        test = permutation_test(psi_x, psi_y, num_permutations=num_permutations, seed=seed)
-        results[name] = {
-            **_row(interval, len(psi_x) + len(psi_y), few_of_pairs[name]),
-            **{"p_one_sided": test.p_one_sided, "p_two_sided": test.p_two_sided},
-            "permutations": test.num_permutations,
-        }
-    return results | group_rows
+    return pairs, few_of_pairs, group_rows
 
 
 def _too_few(group: str, members: dict[str, list[int]]) -> str | None:
