@@ -24,6 +24,8 @@ from winobench.tasks.questions import TextTask
 
 _Kind = TypeVar("_Kind", Task, TextTask)
 
+_WITHOUT_TASKS = ("clevr_negatives",)  # imports JAX, and declares nothing
+
 
 class _Tasks(Mapping[str, _Kind], Generic[_Kind]):
     """Name -> task of one kind. The declarations are read when the first one is requested."""
@@ -111,10 +113,14 @@ def _get(tasks: Mapping[str, Any], name: str, noun: str) -> Any:
     return tasks[name]
 
 
+def _modules() -> list[str]:
+    return sorted(info.name for info in pkgutil.iter_modules(__path__) if info.name not in _WITHOUT_TASKS)
+
+
 @functools.cache
 def _sources() -> dict[str, Callable[[Sequence[str]], Sequence[Task]]]:
     """Kind -> what makes tasks of the places that the user names, of this package's modules."""
-    modules = (importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__))
+    modules = (importlib.import_module(f"{__name__}.{name}") for name in _modules())
     return {kind: make for module in modules for kind, make in getattr(module, "SOURCES", {}).items()}
 
 
@@ -122,7 +128,7 @@ def _sources() -> dict[str, Callable[[Sequence[str]], Sequence[Task]]]:
 def _all_tasks() -> dict[type, dict[str, Any]]:
     tasks: dict[type, dict[str, Any]] = {Task: {}, TextTask: {}}
     _broken().clear()
-    for module in sorted(info.name for info in pkgutil.iter_modules(__path__)):
+    for module in _modules():
         found = importlib.import_module(f"{__name__}.{module}")
         where = f"winobench/tasks/{module}.py"
         _add(tasks, [*getattr(found, "TASKS", ()), *getattr(found, "TEXT_TASKS", ())], where)
