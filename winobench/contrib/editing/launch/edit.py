@@ -1,4 +1,4 @@
-"""Edits the images of tasks towards their texts: winobench edit --config=edit"""
+"""Edit the images of tasks towards their texts: winobench edit --config=edit"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Has people compare the images of two models, blind: winobench compare RUN_A RUN_B --rater=NAME"""
+"""Have people compare the images of two models, blind: winobench compare RUN_A RUN_B --rater=NAME"""
 
 from __future__ import annotations
 

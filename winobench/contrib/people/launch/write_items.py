@@ -1,4 +1,4 @@
-"""Has language models write WSC+ items, and people judge them: winobench write_items --config.model=MODEL"""
+"""Have language models write WSC+ items, and people judge them: winobench write_items --config.model=MODEL"""
 
 from __future__ import annotations
 
