@@ -199,7 +199,7 @@ def api() -> Iterator[str]:
                 lines = [f".. auto{kind}:: winobench.{name}"]
             else:
                 # The docstring of the object is about its type.
-                described = pycode.ModuleAnalyzer.for_module(winobench._HOME[name]).find_attr_docs()[("", name)]
+                described = pycode.ModuleAnalyzer.for_module(winobench._read_names()[name]).find_attr_docs()[("", name)]
                 lines = [f".. data:: winobench.{name}", "", *(f"   {line}" for line in described)]
             yield from ("```{eval-rst}", *lines, "```", "")
 

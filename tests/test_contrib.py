@@ -39,10 +39,8 @@ def test_no_test_of_the_core_names_a_contrib_package():
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_core_works_without(package, tmp_path):
     """Its tests can be imported, its other commands help, and a command of the package is unknown."""
-    for folder in ("winobench", "launch", "configs", "tests", "docs", "benchmarks"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "results"))
-    for file in ("setup.py", "pyproject.toml", "README.md"):
-        shutil.copy(ROOT / file, tmp_path)
+    left_out = shutil.ignore_patterns(".git", ".venv*", "__pycache__", "runs", "*.egg-info", "_build", "_generated")
+    tmp_path = shutil.copytree(ROOT, tmp_path / "copy", ignore=left_out)
     shutil.rmtree(tmp_path / "winobench" / "contrib" / package)
     shutil.rmtree(tmp_path / "tests" / "contrib" / package)
     environment = launching.environment() | {"PYTHONPATH": str(tmp_path)}
