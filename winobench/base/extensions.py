@@ -24,7 +24,7 @@ The value of a judgement is a function: folder of a run of images -> image's pat
 @functools.cache
 def added(group: str) -> Mapping[str, str]:
     """Name -> value of the entry points of a group, without packages that are gone."""
-    # Not by ``entry_points``: in a checkout, an old ``winobench.egg-info`` would hide what is installed.
+    # ``entry_points`` keeps one distribution of a name: an old ``winobench.egg-info`` would hide the installed one.
     entries = [entry for each in importlib.metadata.distributions() for entry in each.entry_points]
     chosen = sorted((entry for entry in entries if entry.group == group), key=lambda entry: entry.name)
     return {entry.name: entry.value for entry in chosen if _is_there(entry.value)}

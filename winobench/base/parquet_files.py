@@ -28,7 +28,7 @@ _TAIL = 8  # bytes behind the footer: its length, and the format's name
 # Tables that are read by ranges: rows of a group, and bytes of a page. The writer looks at the size of a page after so
 # many bytes of rows, and at most so many rows.
 _GROUP, _PAGE, _BATCH, _MOST_ROWS = 10_000, 16 * 2**10, 64 * 2**10, 1024
-# What a column may need: bytes, or times the file's own size, whichever is more. And bytes of a number.
+# Most memory of a column: these bytes, or so many times the file's size. Then the bytes of a number.
 _LARGEST_COLUMN, _MOST_TIMES, _NUMBER = 4 * 2**30, 100, 8
 
 

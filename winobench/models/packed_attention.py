@@ -102,7 +102,7 @@ def attend(
 
 
 def _name(blocks: _Blocks, keys: int, size: int, queries: int, are_rotated: bool) -> str:
-    """The name of a kind of scores, for each of which plans know the cycles."""
+    """Name of the kernel. Plans have the cycles of each."""
     if are_rotated:
         kind = "_turned" + "_short" * (queries <= blocks.queries)
     else:
