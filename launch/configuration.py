@@ -43,7 +43,7 @@ flags.DEFINE_string("config", None, "Name of a file in configs/, or a path. An a
 @functools.cache
 def config_files() -> dict[str, pathlib.Path]:
     """Name -> file of each config, also of packages that plug in."""
-    folders = importlib.import_module(_CONFIGS_PACKAGE).__path__
+    folders = reversed(list(importlib.import_module(_CONFIGS_PACKAGE).__path__))  # winobench's own come last, and win
     paths = [path for folder in folders for path in pathlib.Path(folder).glob("[!_]*.py")]
     return {path.stem: path for path in sorted(paths, key=lambda path: path.stem)}
 

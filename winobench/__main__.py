@@ -30,7 +30,8 @@ OWN_COMMANDS = {
 @functools.cache
 def commands() -> dict[str, str]:
     """Name -> description of each command, also of packages that plug in."""
-    return OWN_COMMANDS | {name: _description(name) for name in extensions.added(extensions.COMMANDS)}
+    added = [name for name in extensions.added(extensions.COMMANDS) if name not in OWN_COMMANDS]
+    return OWN_COMMANDS | {name: _description(name) for name in added}
 
 
 def _description(name: str) -> str:

@@ -41,7 +41,7 @@ def load(value: str) -> Any:
 def folders(name: str) -> tuple[str, ...]:
     """The folders of this name in the packages that add commands or recipes."""
     packages = [*added(COMMANDS).values(), *(module.rpartition(".")[0] for module in added(RECIPES).values())]
-    places = [place for package in dict.fromkeys(packages) for place in _places(package)]
+    places = [place for package in dict.fromkeys(filter(None, packages)) for place in _places(package)]
     return tuple(str(place / name) for place in places if (place / name).is_dir())
 
 
@@ -53,5 +53,5 @@ def _places(package: str) -> list[pathlib.Path]:
 def _is_there(name: str) -> bool:
     try:
         return importlib.util.find_spec(name.partition(":")[0]) is not None
-    except ImportError:
+    except Exception:  # a broken package must not take the other commands away
         return False

@@ -20,7 +20,7 @@ OWN_RECIPES = {"hardneg": "winobench.training.hardneg", "nli": "winobench.traini
 
 def names() -> dict[str, str]:
     """Recipe -> module, also of packages that plug in."""
-    return OWN_RECIPES | extensions.added(extensions.RECIPES)
+    return {**extensions.added(extensions.RECIPES), **OWN_RECIPES}
 
 
 def load(name: str) -> Any:
