@@ -98,11 +98,23 @@ def test_the_process_ends_when_nobody_asks_and_with_the_worker(monkeypatch):
 
 
 def test_the_process_ends_with_a_server_that_is_killed():
-    words = [sys.executable, "-m", "winobench.viewer.worker"]
-    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    print(json.dumps([FUNCTIONS, "absent"]) + json.dumps(["slowly", {"seconds": 600}]), file=process.stdin, flush=True)
-    process.stdin.close()
-    assert process.wait(timeout=20) == 0
+    code = f"""
+from winobench.viewer.worker import Worker
+with Worker({FUNCTIONS!r}) as worker:
+    print(worker.find("double", {{"number": 1}}, 0, {LONG}).read_text(), flush=True)
+    worker.find("slowly", {{"seconds": 600}}, 0, {LONG})
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as server:
+        process = json.loads(server.stdout.readline())["process"]
+        assert alive(process)
+        time.sleep(0.2)  # the next document begins
+        server.kill()
+    wait_for(lambda: not alive(process))
+
+
+def test_the_process_is_apart_from_its_server(worker):
+    surroundings = json.loads(worker.find("surroundings", {}, 0, LONG).read_text())
+    assert surroundings == {"leads_session": True, "out_of_memory": "500", "platforms": "cpu", "has_jax": False}
 
 
 def test_a_document_that_takes_too_long_is_given_up(monkeypatch):

@@ -1,6 +1,7 @@
 """What a worker of the tests computes."""
 
 import os
+import pathlib
 import signal
 import sys
 import time
@@ -11,6 +12,15 @@ from winobench.base.errors import InputError
 def double(number):
     print("what libraries print")
     return {"value": 2 * number, "process": os.getpid()}
+
+
+def surroundings():
+    return {
+        "leads_session": os.getsid(0) == os.getpid(),
+        "out_of_memory": pathlib.Path("/proc/self/oom_score_adj").read_text().strip(),
+        "platforms": os.environ["JAX_PLATFORMS"],
+        "has_jax": "jax" in sys.modules,
+    }
 
 
 def slowly(seconds):

@@ -1,4 +1,4 @@
-"""Computes documents in a child process, one at a time, so that the server's memory stays as it is.
+"""Computes documents in a child process, one at a time, so that the server's memory stays small.
 
 The process ends after a while without requests. Its documents stay in a temporary folder. If it is killed, its document
 becomes a sentence on the fault, and the next request starts a new process.
@@ -10,18 +10,22 @@ import contextlib
 import dataclasses
 import importlib
 import json
+import multiprocessing
 import os
 import pathlib
 import queue
-import subprocess
-import sys
+import signal
 import tempfile
 import threading
 import time
 from collections.abc import Mapping
+from concurrent import futures
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Any
 
-from winobench.base import files, json_files
+from winobench.base import files
 from winobench.base.errors import InputError
 
 _SECONDS_IDLE = 60.0  # until the process ends
@@ -29,7 +33,7 @@ _SECONDS_A_DOCUMENT = 900.0
 _SECONDS_OF_INTEREST = 60.0  # without a question for it, a document is not begun
 _SECONDS_OF_A_FAILURE = 20.0  # until it is tried again
 _MOST_KEPT = 100
-_OUT_OF_MEMORY_FIRST = "500"  # of 1,000: what the system kills before the server
+_OUT_OF_MEMORY_FIRST = "500"  # of 1,000: the system kills this process before the server
 
 
 class Crash(Exception):
@@ -38,23 +42,23 @@ class Crash(Exception):
 
 @dataclasses.dataclass
 class _Job:
-    line: str  # what the process is asked
-    path: pathlib.Path  # where the content comes to be
-    done: threading.Event = dataclasses.field(default_factory=threading.Event)
-    error: Exception | None = None
-    asked: float = 0.0  # last time
+    function: str
+    arguments: dict[str, Any]
+    path: pathlib.Path
+    result: futures.Future[pathlib.Path] = dataclasses.field(default_factory=futures.Future)
+    requested: float = 0.0  # last time
     ended: float = 0.0
 
 
 class Worker:
-    """Functions that documents are made by, in another process. A context manager."""
+    """Functions that compute documents in another process. A context manager."""
 
     def __init__(self, functions: str):
         """``functions`` is a module. Each of its functions returns a text, bytes, or a value of JSON."""
         self._functions = functions
         self._jobs: dict[str, _Job] = {}
         self._queue: queue.Queue[str | None] = queue.Queue()
-        self._process: subprocess.Popen[str] | None = None
+        self._process: BaseProcess | None = None
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._ended = False
@@ -78,30 +82,32 @@ class Worker:
 
         ``version`` tells on which files the content depends. Raises the function's InputError, or Crash.
         """
-        line = json.dumps([function, dict(arguments)])
-        key = files.digest([line, version])
+        key = files.digest([function, dict(arguments), version])
         now = time.monotonic()
         with self._lock:
             job = self._jobs.get(key)
-            if job is None or (job.error is not None and now - job.ended > _SECONDS_OF_A_FAILURE):
-                job = self._jobs[key] = _Job(line, pathlib.Path(self._folder.name) / key)
+            failed = job is not None and job.result.done() and job.result.exception() is not None
+            if job is None or (failed and now - job.ended > _SECONDS_OF_A_FAILURE):
+                job = self._jobs[key] = _Job(function, dict(arguments), pathlib.Path(self._folder.name) / key)
                 self._queue.put(key)
                 self._forget()
-            self._jobs[key] = self._jobs.pop(key)  # the one used last is the last to go
-            job.asked = now
-        if not job.done.wait(wait):
+            self._jobs[key] = self._jobs.pop(key)  # the job used last is the last to go
+            job.requested = now
+        try:
+            return job.result.result(wait)
+        except TimeoutError:
             return None
-        if job.error is not None:
-            raise job.error
-        return job.path
 
     def _forget(self) -> None:
-        old = [key for key, job in self._jobs.items() if job.done.is_set()][:-_MOST_KEPT]
+        old = [key for key, job in self._jobs.items() if job.result.done()][:-_MOST_KEPT]
         for key in old:
             with contextlib.suppress(OSError):
                 self._jobs.pop(key).path.unlink()
 
     def _run(self) -> None:
+        # The server handles an interrupt by the terminal. The process inherits this thread's signals.
+        resource_tracker.ensure_running()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         while True:
             try:
                 key = self._queue.get(timeout=None if self._process is None else _SECONDS_IDLE)
@@ -112,59 +118,44 @@ class Worker:
                 break
             with self._lock:
                 job = self._jobs[key]
-                if time.monotonic() - job.asked > _SECONDS_OF_INTEREST:
+                if time.monotonic() - job.requested > _SECONDS_OF_INTEREST:
                     del self._jobs[key]
                     continue
             try:
-                self._compute(job)
-            except Exception as error:
-                job.error = error
+                error = self._compute(job)
+            except Exception as caught:
+                error = caught
             job.ended = time.monotonic()
-            job.done.set()
+            job.result.set_result(job.path) if error is None else job.result.set_exception(error)
         self._end()
         for job in self._jobs.values():
-            job.error = job.error or Crash("the viewer ends")
-            job.done.set()
+            if not job.result.done():
+                job.result.set_exception(Crash("the viewer ends"))
 
-    def _compute(self, job: _Job) -> None:
+    def _compute(self, job: _Job) -> Exception | None:
         process = self._started()
-        timer = threading.Timer(_SECONDS_A_DOCUMENT, process.kill)
-        timer.start()
         try:
-            print(json.dumps([self._functions, str(job.path)]) + job.line, file=process.stdin, flush=True)
-            answer = process.stdout.readline()
-        except OSError:
-            answer = ""
-        finally:
-            timer.cancel()
-        if not answer:
-            code = self._end()
-            raise Crash(
-                f"the computation ended without a result (exit status {code}): the runs may be too large for the memory"
-                " of this computer, or took too long"
+            self._pipe.send((self._functions, job.function, job.arguments, job.path))
+            if not self._pipe.poll(_SECONDS_A_DOCUMENT):
+                process.kill()
+            return self._pipe.recv()
+        except (EOFError, OSError):
+            return Crash(
+                f"the computation ended without a result (exit status {self._end()}): the runs may be too large for the"
+                " memory of this computer, or took too long"
             )
-        found = json_files.parse(answer)
-        if "crash" in found:
-            raise Crash(found["crash"])
-        if "error" in found:
-            raise InputError(found["error"], code=found["code"])
 
-    def _started(self) -> subprocess.Popen[str]:
+    def _started(self) -> BaseProcess:
         with self._lock:
-            if self._process is None and not self._ended:
-                root = str(pathlib.Path(__file__).parents[2])
-                paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", __name__],
-                    env={**os.environ, "PYTHONPATH": paths, "JAX_PLATFORMS": "cpu"},
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    text=True,
-                    start_new_session=True,  # an interrupt by the terminal is the server's to handle
-                )
-            if self._process is None:
+            if self._ended:
                 raise Crash("the viewer ends")
+            if self._process is None:
+                context = multiprocessing.get_context("spawn")
+                self._pipe, other_end = context.Pipe()
+                with other_end:
+                    process = context.Process(target=_serve, args=(other_end,), daemon=True)
+                    process.start()
+                self._process = process
             return self._process
 
     def _end(self) -> int | None:
@@ -173,52 +164,45 @@ class Worker:
             process, self._process = self._process, None
         if process is None:
             return None
-        for pipe in (process.stdin, process.stdout):
-            with contextlib.suppress(OSError):
-                pipe.close()
-        try:
-            return process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return process.wait()
+        self._pipe.close()
+        process.join(timeout=5)
+        process.kill()
+        process.join()
+        return process.exitcode
 
 
-def main() -> None:
-    """The process: a line asks for a document, and a line gives the result."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print is not an answer
+def _serve(pipe: Connection) -> None:
+    """The process: computes each requested document, and sends None or an error."""
+    os.setsid()
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)  # what libraries print
+    os.dup2(nowhere, 2)
     with contextlib.suppress(OSError):
         pathlib.Path("/proc/self/oom_score_adj").write_text(_OUT_OF_MEMORY_FIRST)
-    lines: queue.Queue[str] = queue.Queue()
-    threading.Thread(target=_listen, args=(lines,), daemon=True).start()
-    while True:
-        print(json.dumps(_computed(lines.get())), file=answers, flush=True)
+    threading.Thread(target=_end_with_server, daemon=True).start()
+    with contextlib.suppress(EOFError):
+        while True:
+            pipe.send(_write(*pipe.recv()))
 
 
-def _listen(lines: queue.Queue[str]) -> None:
-    """Takes requests. Ends the process, also in the middle of a document, once nobody is there to ask."""
-    for line in sys.stdin:
-        lines.put(line)
+def _end_with_server() -> None:
+    """Ends the process with the server, also in the middle of a document."""
+    multiprocessing.parent_process().join()
     os._exit(0)
 
 
-def _computed(line: str) -> dict[str, Any]:
+def _write(module: str, function: str, arguments: dict[str, Any], path: pathlib.Path) -> Exception | None:
     try:
-        (module, path), end = json_files.parse_at(line, 0)
-        function, arguments = json_files.parse(line[end:])
         content = getattr(importlib.import_module(module), function)(**arguments)
         if not isinstance(content, str | bytes):
             content = json.dumps(content, allow_nan=False)
-        pathlib.Path(path).write_bytes(content.encode() if isinstance(content, str) else content)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
     except InputError as error:
-        return {"error": str(error), "code": error.code}
+        return InputError(str(error), code=error.code)
     except MemoryError:
-        return {"crash": "the runs are too large for the memory of this computer: name fewer of them"}
+        return Crash("the runs are too large for the memory of this computer: name fewer of them")
     except Exception as error:
-        said = " ".join(str(error).split())[:300]
-        return {"crash": f"the document cannot be made ({type(error).__name__}: {said}): report this as a fault"}
-    return {}
-
-
-if __name__ == "__main__":
-    main()
+        message = " ".join(str(error).split())[:300]
+        return Crash(f"the document cannot be made ({type(error).__name__}: {message}): report this as a fault")
+    return None
