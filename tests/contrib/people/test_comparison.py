@@ -15,9 +15,8 @@ from tests.expectations import names
 from tests.generation import fakes
 from tests.web.asking import ask, ask_for_all, click
 from winobench.base.errors import InputError
-from winobench.contrib.people import comparison
+from winobench.contrib.people import comparison, preference
 from winobench.contrib.people.comparison import EQUAL, LEFT, RIGHT, Comparison, Side, make_pairs, sides
-from winobench.metrics import preference
 
 SEEDS = (3, 1)
 

@@ -4,9 +4,8 @@ import jax
 import pytest
 
 from winobench import parallel
-from winobench.contrib.planning import abstract, scoring
+from winobench.contrib.planning import abstract, scoring, torch_pipelines
 from winobench.models import holding
-from winobench.torch_pipelines import planned
 
 # Parameters and tables in billions, latents of 1,024 pixels, tokens and their width.
 SIZES = {
@@ -17,9 +16,9 @@ SIZES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", planned.RELEASED)
+@pytest.mark.parametrize("name", torch_pipelines.RELEASED)
 def test_released_sizes(name):
-    pipeline = planned.read_pipeline(name, "bfloat16")
+    pipeline = torch_pipelines.read_pipeline(name, "bfloat16")
     billions, latents, states = SIZES[name]
     arrays = holding.split(pipeline.denoiser)[1]
     assert sum(array.size for array in arrays) == pytest.approx(billions * 1e9, rel=5e-3)
@@ -36,7 +35,7 @@ def test_released_sizes(name):
 
 @pytest.mark.slow
 def test_few_blocks():
-    pipeline = planned.read_pipeline("qwen-image", "bfloat16")
+    pipeline = torch_pipelines.read_pipeline("qwen-image", "bfloat16")
     few = abstract.shallow(pipeline)
     assert [counts for counts, _ in few] == [(1,), (2,)]
     sizes = [sum(array.size for array in holding.split(one.denoiser)[1]) for _, one in (*few, ((60,), pipeline))]

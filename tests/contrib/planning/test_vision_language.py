@@ -20,9 +20,8 @@ from winobench.base import memory, registry
 from winobench.base.errors import InputError
 from winobench.checkpoints import language_models
 from winobench.checkpoints import vision_language as checkpoints
-from winobench.contrib.planning import asking, few_blocks, plans, table, vision_language
+from winobench.contrib.planning import asking, few_blocks, plans, released_vision_language, table, vision_language
 from winobench.contrib.planning.vision_language import Question
-from winobench.models import released_vision_language
 from winobench.scorers.vqa_score import VQAScore
 
 # Billions of parameters, as published files have them (docs/howto/vision_language.md).

@@ -11,8 +11,8 @@ from winobench.base.errors import InputError
 from winobench.clevr import objects as clevr_objects
 from winobench.clevr import renderer
 from winobench.contrib.studies import clevr_verifier
+from winobench.contrib.studies import images as pictures
 from winobench.models.clevr_verifier import ClevrVerifier
-from winobench.training import images as pictures
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ from tests.training.test_writers import events
 from winobench.base.errors import InputError
 from winobench.checkpoints import tokenizer_files
 from winobench.clevr import captions, questions, renderer
-from winobench.contrib.studies import embedded
+from winobench.contrib.studies import embedded, images
 from winobench.data import array_records
 from winobench.scorers.diffusion_itm import DiffusionITM
-from winobench.training import images, optimizers, recipes
+from winobench.training import optimizers, recipes
 
 
 @pytest.fixture(scope="module", autouse=True)

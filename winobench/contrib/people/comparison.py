@@ -27,8 +27,8 @@ import PIL.Image
 
 from winobench.base import files, json_files
 from winobench.base.errors import InputError
-from winobench.contrib.people import judging
-from winobench.metrics import agreement, preference
+from winobench.contrib.people import judging, preference
+from winobench.metrics import agreement
 from winobench.runs.image_records import PictureRecord, is_whole
 from winobench.runs.image_runs import read_pictures
 from winobench.web import Server
@@ -208,7 +208,7 @@ class Comparison:
         return results
 
     def summary(self, outcomes: Mapping[str, int]) -> dict[str, Any]:
-        """A `winobench.metrics.preference.Preference` of outcomes by pair, clustered by prompt, as JSON values."""
+        """A `Preference` of outcomes by pair, clustered by prompt, as JSON values."""
         pairs = [pair for pair in self.pairs if pair.key in outcomes]
         prompts = [pair.records[0].prompt.text for pair in pairs]
         found = preference.summarize([outcomes[pair.key] for pair in pairs], prompts)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from winobench.base import files
+from winobench.contrib.people import preference
 from winobench.contrib.people.comparison import Comparison
 from winobench.data.example import Example
 from winobench.data.images import ImageSource
 from winobench.evaluation import evaluate
-from winobench.metrics import preference
 from winobench.runs.reading import read_run
 from winobench.scorers.base import SampledScorer, Scorer
 from winobench.tasks.base import Task

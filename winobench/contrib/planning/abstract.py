@@ -82,9 +82,9 @@ def make_pipeline(description: Description, dtype: str) -> Pipeline:
 def read_pipeline(config: ml_collections.ConfigDict, model: str) -> Pipeline:
     settings = options.settings().or_none().check("--config.pipeline_options", config.get("pipeline_options"))
     if _runs_by_torch(model, config):
-        from winobench.torch_pipelines import planned
+        from winobench.contrib.planning import torch_pipelines
 
-        return planned.read_pipeline(model, config.dtype, revision=config.revision, settings=settings)
+        return torch_pipelines.read_pipeline(model, config.dtype, revision=config.revision, settings=settings)
     return make_pipeline(read_description(model, revision=config.revision, settings=settings), config.dtype)
 
 
@@ -104,9 +104,9 @@ def shallow(pipeline: Pipeline) -> list[tuple[tuple[int, ...], Pipeline]]:
     def with_blocks(counts: tuple[int, ...]) -> Pipeline:
         config = whole.config.with_block_counts(*counts)
         if pipeline.backend is not None:
-            from winobench.torch_pipelines import planned
+            from winobench.contrib.planning import torch_pipelines
 
-            return planned.with_denoiser(pipeline, config)
+            return torch_pipelines.with_denoiser(pipeline, config)
         network = models.abstract_model(type(whole), config, dtype=whole.dtype)
         return dataclasses.replace(pipeline, **{pipeline.DENOISER: network})
 

@@ -21,13 +21,13 @@ from winobench import parallel
 from winobench.base import memory
 from winobench.checkpoints import language_models, models, sources
 from winobench.checkpoints import vision_language as checkpoints
-from winobench.contrib.planning import asking, few_blocks, work
+from winobench.contrib.planning import asking, few_blocks, released_vision_language, work
 from winobench.contrib.planning.plan import Duration, Job, Load, Plan, of_all_blocks, without_size
 from winobench.contrib.planning.programs import Compiled, Program, bytes_there, placed, rows_like
 from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor
 from winobench.engine import tables
-from winobench.models import functional, released_vision_language, vision_language
+from winobench.models import functional, vision_language
 from winobench.models.blip_2_config import (
     Blip2QFormerConfig,
     Blip2VisionConfig,

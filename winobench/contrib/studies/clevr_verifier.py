@@ -29,11 +29,11 @@ from winobench.base import files, memory, registry
 from winobench.clevr import objects, questions, renderer
 from winobench.clevr import scenes as clevr_scenes
 from winobench.contrib.studies import embedded
+from winobench.contrib.studies.images import decode_png, encode_png
 from winobench.data import array_records
 from winobench.models.autoencoder_kl import AutoencoderKL
 from winobench.models.clevr_verifier import ClevrVerifier, ClevrVerifierConfig, loss
 from winobench.training import loop
-from winobench.training.images import decode_png, encode_png
 
 if TYPE_CHECKING:
     import ml_collections

@@ -28,6 +28,7 @@ from flax import nnx
 from winobench.base import memory, random_numbers, registry, trackers
 from winobench.base.errors import InputError
 from winobench.checkpoints import tokenizer_files
+from winobench.contrib.studies.images import decode_png, encode_png, save_pictures
 from winobench.data import array_records
 from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.schedules import Schedule
@@ -35,7 +36,6 @@ from winobench.models import autoencoder_kl
 from winobench.models.base import Network
 from winobench.training import loop, losses, optimizers
 from winobench.training.checkpoints import Checkpoints
-from winobench.training.images import decode_png, encode_png, save_pictures
 
 if TYPE_CHECKING:
     import ml_collections

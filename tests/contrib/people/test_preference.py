@@ -1,7 +1,8 @@
 import pytest
 import scipy.stats
 
-from winobench.metrics import intervals, preference
+from winobench.contrib.people import preference
+from winobench.metrics import intervals
 
 
 def test_the_papers_comparison():
