@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import pathlib
@@ -14,7 +15,7 @@ from winobench.base import json_files, near_names, options, registry
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 from winobench.runs import settings
-from winobench.runs.requests import Later
+from winobench.runs.requests import KINDS, Later, PictureText
 
 from . import configuration, premise_pictures
 from .overrides import named_values, split
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from winobench.base.registry import ModelRef
     from winobench.runs.requests import Responder
-    from winobench.tasks.questions import TextTask
+    from winobench.tasks.questions import Protocol, TextTask
 
 # Exit status of runs without a task's data, with failed calls, or with answers that were cut off.
 INCOMPLETE = 2
@@ -45,9 +46,7 @@ def main(
     configuration.require(config, configuration.flat(example))
     # Late, so that --help and --list_tasks answer at once.
     from winobench.evaluation import protocols, questions
-    from winobench.report import table
     from winobench.responders import loading
-    from winobench.runs import endings
 
     # Cheap checks come before images are generated and models are loaded.
     models = [
@@ -56,57 +55,62 @@ def main(
     ]
     tasks = choose_tasks(config.tasks, config.data_dir)
     has = protocols.Available(about_pictures, bool(config.get("captioner")))
-    checked = [_check_model(config, model, tasks, has) for model in models]
-    api = _api_options(config)
-    pictures = captioner = None
-    if about_pictures and _needs_pictures(config, tasks):
+    jobs = [_job(config, model, tasks, has) for model in models]
+    pictures, captioner = None, functools.cache(lambda: _captioner(config))
+    needs = {need for job in jobs for need in job.needs()}
+    if "captions" in needs:
+        captioner()
+    if needs:
         premise_pictures.check_drawer(config)
         pictures = premise_pictures.find(config, tasks, spec=spec, workdir=workdir, overwrite=overwrite)
-    labels = registry.model_labels([model.name for model in models], model_label)
-    runs, incomplete = [], []
     print_count(_without_data(config.tasks, config.data_dir))
-    for (model, about_images), label in zip(checked, labels, strict=True):
-        responder = _later(config, model, api, about_pictures=about_images)
-        asked = _as_recorded(tasks, model)
-        names = protocols.names(config.protocol, asked, responder.kinds, has)
-        for protocol in names:
-            if len(models) > 1 or len(names) > 1:
-                print(", ".join([f"model {model.name}", *([f"protocol {protocol}"] if protocol else [])]), flush=True)
-            chosen = [protocols.choose(task, protocol, responder.kinds, has) for task in asked]
-            if captioner is None and any(one.needs == "captions" for one in chosen):
-                # The revision is the model's, not the captioner's.
-                captioner = _later(config, registry.resolve(config.captioner), api, about_pictures=True)
-            parts = [label] * (len(models) > 1) + [str(protocol)] * (len(names) > 1)
+    runs, incomplete = [], []
+    for job, label in zip(jobs, registry.model_labels([model.name for model in models], model_label), strict=True):
+        if job.responder is None:  # another package's model is loaded in its turn
+            job = _job(config, job.model, tasks, has, load=True)
+        for protocol, _ in job.protocols:
+            words = [word for word, some in ((label, jobs), (str(protocol), job.protocols)) if len(some) > 1]
+            if words:
+                named = [f"protocol {protocol}"] if protocol else []
+                print(", ".join([f"model {job.model.name}", *named]), flush=True)
             results = questions.evaluate_questions(
-                responder,
-                asked,
-                os.path.join(workdir, *parts) if workdir else None,
+                job.responder,
+                job.tasks,
+                os.path.join(workdir, *words) if workdir else None,
                 settings.Asking(config.data_dir, config.limit, protocol),
                 settings.Recording(
                     overwrite=overwrite,
                     reuse=reuse,
                     name="-".join([spec, label, *([protocol] if protocol else [])]),
-                    model=display_name(model.name),
-                    config=configuration.plain(config) | {"model": model.name, "protocol": protocol},
+                    model=display_name(job.model.name),
+                    config=configuration.plain(config) | {"model": job.model.name, "protocol": protocol},
                     log=log,
                 ),
                 pictures,
-                captioner,
+                captioner() if "captions" in job.needs() else None,
             )
-            table.print_results(results)
-            print(_spent_line(results))
             runs.append(results["workdir"])
-            failure = questions.failure_line(results)
-            incomplete += [*filter(None, [failure]), *results["failed"]]
-            if results["failed_calls"]:
-                print(failure, file=sys.stderr)
-            if unfinished := endings.incomplete_lines(results):
-                print(*unfinished, "the same command asks for incomplete answers again", sep="\n", file=sys.stderr)
-                incomplete += unfinished
+            incomplete += _print_results(results)
     print_runs(runs)
     if incomplete:
         sys.exit(INCOMPLETE)
     return runs
+
+
+def _print_results(results: dict[str, Any]) -> list[str]:
+    """Prints a run's results. Returns what is missing: failed calls, tasks without data, incomplete answers."""
+    from winobench.evaluation import questions
+    from winobench.report import table
+    from winobench.runs import endings
+
+    table.print_results(results)
+    print(_spent_line(results))
+    failure, unfinished = questions.failure_line(results), endings.incomplete_lines(results)
+    if results["failed_calls"]:
+        print(failure, file=sys.stderr)
+    if unfinished:
+        print(*unfinished, "the same command asks for incomplete answers again", sep="\n", file=sys.stderr)
+    return [*filter(None, [failure]), *results["failed"], *unfinished]
 
 
 def choose_tasks(text: str, data_dir: str | None) -> list[TextTask]:
@@ -129,51 +133,55 @@ def choose_tasks(text: str, data_dir: str | None) -> list[TextTask]:
     return evaluate.choose_tasks(list(dict.fromkeys(names)), data_dir, TEXT_TASKS)
 
 
-def _check_model(
-    config: ml_collections.ConfigDict, model: ModelRef, tasks: Sequence[TextTask], has: Any
-) -> tuple[ModelRef, bool]:
-    """Checks a model and the captioner for the protocols, by small files: the model, and whether it sees images."""
+@dataclasses.dataclass(frozen=True)
+class _Job:
+    """A model, its tasks, and (name, task -> protocol) of each protocol that it is asked by."""
+
+    model: ModelRef
+    responder: Responder | Later | None  # None for another package's model that is not loaded yet
+    tasks: list[TextTask]
+    protocols: list[tuple[str | None, dict[str, Protocol]]]
+
+    def needs(self) -> set[str]:
+        return _needs(self.protocols)
+
+
+def _needs(resolved: list[tuple[str | None, dict[str, Protocol]]]) -> set[str]:
+    """The needs of protocols: images, or captions of images."""
+    return {protocol.needs for _, chosen in resolved for protocol in chosen.values() if protocol.needs}
+
+
+def _job(
+    config: ml_collections.ConfigDict, model: ModelRef, tasks: Sequence[TextTask], has: Any, *, load: bool = False
+) -> _Job:
+    """Chooses a model's protocols by small files. ``load``: loads another package's model, which shows its own."""
     from winobench.evaluation import protocols
     from winobench.responders import loading
-    from winobench.runs.requests import KINDS, PictureText
 
-    everything = frozenset(KINDS)
-    names = protocols.names(config.protocol, tasks, everything, has)
-    asked = [protocols.choose(task, name, everything, has) for task in tasks for name in names]
-    if not has.pictures:
-        return model, False
-    is_open = config.protocol in (None, protocols.ALL)
-    sees = is_open or any(protocol.needs == "pictures" for protocol in asked)
+    needs = _needs(protocols.resolve(tasks, config.protocol, frozenset(KINDS), has))
+    sees = has.pictures and (config.protocol in (None, protocols.ALL) or "pictures" in needs)
     model = loading.resolve(model, about_pictures=sees)
-    answers = loading.answered_kinds(model, about_pictures=sees)
-    if model.kind in (registry.HOSTED, registry.RECORDED):  # the key, the address or the file are checked, too
-        answers = load_responder(config, model, about_pictures=sees).kinds
-    if answers is not None:
-        names = protocols.names(config.protocol, tasks, answers, has)
-        chosen = [protocols.choose(task, name, answers, has) for task in tasks for name in names]
-        if any(one.needs == "captions" for one in chosen):
-            written = loading.answered_kinds(config.captioner, about_pictures=True)
-            if written is not None and PictureText.kind not in written:
-                raise InputError(
-                    f"--config.captioner={config.captioner} writes no texts about images: name one that does, such as"
-                    " blip2-flan-t5-xl",
-                    code="wrong-kind-of-model",
-                )
-    return model, sees
+    responder = _later(config, model, about_pictures=sees) if load or model.kind != registry.PLUGGED_IN else None
+    tasks = _as_recorded(tasks, model)
+    kinds = frozenset(KINDS) if responder is None else responder.kinds
+    return _Job(model, responder, tasks, protocols.resolve(tasks, config.protocol, kinds, has))
 
 
-def _needs_pictures(config: ml_collections.ConfigDict, tasks: Sequence[TextTask]) -> bool:
-    """Whether a protocol is about images: those that are not named are, where there are any."""
-    from winobench.evaluation import protocols
-
-    names = protocols.names(config.protocol, tasks, frozenset()) if config.protocol != protocols.ALL else [None]
-    return any(name is None or task.protocols[name].needs for task in tasks for name in names)
+def _captioner(config: ml_collections.ConfigDict) -> Responder | Later:
+    """The model that writes captions. Its revision is the hub's newest one: the config's is the model's."""
+    captioner = _later(config, registry.resolve(config.captioner), about_pictures=True)
+    if PictureText.kind not in captioner.kinds:
+        raise InputError(
+            f"--config.captioner={config.captioner} writes no texts about images: name one that does, such as"
+            " blip2-flan-t5-xl",
+            code="wrong-kind-of-model",
+        )
+    return captioner
 
 
 def load_responder(
     config: ml_collections.ConfigDict,
     model: str | ModelRef,
-    api: dict[str, Any] | None = None,
     *,
     about_pictures: bool = False,
 ) -> Responder:
@@ -184,20 +192,18 @@ def load_responder(
     return loading.load_responder(
         model,
         config.dtype,
-        hosted=_api_options(config) if api is None else api,
+        hosted=_api_options(config),
         about_pictures=about_pictures,
         sampling=_sampling(config) if about_pictures else None,
         **{name: config[name] for name in names},
     )
 
 
-def _later(
-    config: ml_collections.ConfigDict, model: ModelRef, api: dict[str, Any], *, about_pictures: bool
-) -> Responder | Later:
+def _later(config: ml_collections.ConfigDict, model: ModelRef, *, about_pictures: bool) -> Responder | Later:
     """A model that is loaded when it is needed. One that answers elsewhere is there at once."""
     from winobench.responders import loading
 
-    load = functools.cache(lambda: load_responder(config, model, api, about_pictures=about_pictures))
+    load = functools.cache(lambda: load_responder(config, model, about_pictures=about_pictures))
     kinds = loading.answered_kinds(model, about_pictures=about_pictures)
     if kinds is None or not model.is_checkpoint:
         return load()

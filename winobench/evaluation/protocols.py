@@ -24,6 +24,16 @@ class Available(NamedTuple):
 NOTHING = Available()
 
 
+def resolve(
+    tasks: Sequence[TextTask], wanted: str | None, kinds: frozenset[str], has: Available = NOTHING
+) -> list[tuple[str | None, dict[str, Protocol]]]:
+    """(name, task -> protocol) of each protocol that a config means. The name None means each task's first one."""
+    return [
+        (name, {task.name: choose(task, name, kinds, has) for task in tasks})
+        for name in names(wanted, tasks, kinds, has)
+    ]
+
+
 def names(
     text: str | None, tasks: Sequence[TextTask], kinds: frozenset[str], has: Available = NOTHING
 ) -> list[str | None]:
@@ -46,7 +56,7 @@ def choose(task: TextTask, name: str | None, kinds: frozenset[str], has: Availab
         hint = near_names.did_you_mean(name, task.protocols, f"it has {', '.join(task.protocols)}.")
         raise InputError(f"task {task.name!r} has no protocol {name!r}: {hint}", code="unknown-name")
     does = " and ".join(kind for kind in KINDS if kind in kinds)
-    meant = [one for one in task.protocols.values() if bool(one.needs) == has.pictures]
+    meant = [protocol for protocol in task.protocols.values() if bool(protocol.needs) == has.pictures]
     able = [protocol for protocol in meant if protocol.kind in kinds]
     if not able and (name is None or task.protocols[name].kind not in kinds):
         about = " about images" if has.pictures else ""
