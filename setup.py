@@ -99,7 +99,8 @@ setuptools.setup(
         ],
         "winobench.image_judgements": ["comparisons = winobench.contrib.people.comparison:judgements"],
         "winobench.recipes": [
-            f"{name} = winobench.contrib.studies.{name}" for name in ("clevr_tiny", "clevr_flow", "clevr_verifier")
+            *(f"{name} = winobench.contrib.studies.{name}" for name in ("clevr_tiny", "clevr_flow", "clevr_verifier")),
+            "nli = winobench.contrib.nli.training",
         ],
     },
     package_data={

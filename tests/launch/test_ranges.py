@@ -147,7 +147,6 @@ def test_what_is_allowed(fields, value):
 def test_choices_are_those_of_the_library():
     """The ranges import nothing large, so they repeat a few names."""
     from winobench.checkpoints import models
-    from winobench.data import nli as nli_data
     from winobench.evaluation import importance
     from winobench.models import lora
     from winobench.responders import prompts
@@ -173,7 +172,6 @@ def test_choices_are_those_of_the_library():
     accepts("hardneg", "loss.objective", *hard_negatives.OBJECTIVES)
     accepts("hardneg", "loss.mixing", *hard_negatives.MIXINGS)
     accepts("hardneg", "optimizer.schedule", "constant", "cosine", "linear")
-    accepts("nli", "data.sets", *nli_data.SETS)
     accepts("winoviz", "chat_template", *prompts.TEMPLATES)
 
 

@@ -15,7 +15,7 @@ from winobench.base.errors import InputError
 # Recipe -> module. It, or its ``RECIPE``, has ``run(config, workdir, max_seconds=..., log=...)``, which returns a
 # report, ``free_fields(config)``, which may change when a run continues, and ``default_name(config, spec, digest)``.
 # A module with ``ONE_PROCESS = True`` is not for several processes.
-OWN_RECIPES = {"hardneg": "winobench.training.hardneg", "nli": "winobench.training.nli"}
+OWN_RECIPES = {"hardneg": "winobench.training.hardneg"}
 
 
 def names() -> dict[str, str]:

@@ -13,10 +13,9 @@ from tests.tiny_encoders import make_tokenizer, write_bert, write_nli
 from tests.training.toy_run import rows_of
 from winobench.checkpoints import encoder_layouts
 from winobench.checkpoints import models as checkpoint_models
-from winobench.data import nli as nli_data
+from winobench.contrib.nli import pair_files, training
 from winobench.responders.text_encoders import NliEncoder
 from winobench.runs.requests import Entailment
-from winobench.training import nli
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +38,7 @@ def make_config(sources):
 @pytest.fixture(scope="module")
 def finished(sources, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "whole"
-    return folder, nli.run(make_config(sources), folder)
+    return folder, training.run(make_config(sources), folder)
 
 
 @pytest.mark.slow
@@ -47,14 +46,14 @@ def test_training_leaves_numbers_and_a_model(finished):
     folder, report = finished
     rows = rows_of(folder)
     assert [row["step"] for row in rows if "loss" in row] == [1, 2, 3, 4]
-    measured = [row for row in rows if nli.ACCURACY in row]
+    measured = [row for row in rows if training.ACCURACY in row]
     assert [row["step"] for row in measured] == [0, 2, 4]
-    assert set(measured[0]) == {"step", nli.ACCURACY} | {
+    assert set(measured[0]) == {"step", training.ACCURACY} | {
         f"validation/{part}" for part in ("snli", "anli_r1", "anli_r2", "anli_r3")
     }
     assert all(0 <= row["accuracy"] <= 1 and row["loss"] > 0 for row in rows if "loss" in row)
-    best = max(measured[1:], key=lambda row: (row[nli.ACCURACY], row["step"]))
-    assert f"accuracy {100 * best[nli.ACCURACY]:.1f}% at step {best['step']}, the best" in report
+    best = max(measured[1:], key=lambda row: (row[training.ACCURACY], row["step"]))
+    assert f"accuracy {100 * best[training.ACCURACY]:.1f}% at step {best['step']}, the best" in report
     command = report.splitlines()[-1].split()
     assert command == ["winobench", "eval", "--config=winoviz", f"--config.model={folder / 'model'}"]
     assert {path.name for path in (folder / "model").iterdir()} >= {
@@ -93,7 +92,7 @@ def test_it_learns(sources, single_device, tmp_path):
     config.optimizer.learning_rate = 0.001
     config.log_every = 10
     config.validation.limit = None
-    assert "100.0% at step 200" in nli.run(config, tmp_path / "run")
+    assert "100.0% at step 200" in training.run(config, tmp_path / "run")
     losses = [row["loss"] for row in rows_of(tmp_path / "run") if "loss" in row]
     assert np.mean(losses[-3:]) < 0.2 < 0.6 < np.mean(losses[:3])
 
@@ -102,12 +101,12 @@ def test_gradients_are_those_of_torch(sources, pairs, tmp_path):
     import torch
     import transformers
 
-    folder = write_bert(tmp_path / "bert", labels=nli.LABELS, num_hidden_layers=1, **NO_DROPOUT)
+    folder = write_bert(tmp_path / "bert", labels=training.LABELS, num_hidden_layers=1, **NO_DROPOUT)
     model = encoder_layouts.load_bert(folder).model
     graph, state = nnx.split(model)
     batch = next(pairs.batches(8, 0, 0))
     loss_fn = jax.jit(
-        jax.value_and_grad(functools.partial(nli._loss, graph), has_aux=True), compiler_options=QUICK_COMPILATION
+        jax.value_and_grad(functools.partial(training._loss, graph), has_aux=True), compiler_options=QUICK_COMPILATION
     )
     (loss, metrics), gradients = loss_fn(nnx.to_pure_dict(state), batch, jax.random.key(0))
     nnx.update(model, gradients)
@@ -139,8 +138,8 @@ def test_gradients_are_those_of_torch(sources, pairs, tmp_path):
 @pytest.fixture(scope="module")
 def pairs(sources, tmp_path_factory):
     _, data = sources
-    found = nli_data.read_pairs(data, ["snli", "anli"], "train", nli.LABELS)
-    return nli.PairSet(found, make_tokenizer(tmp_path_factory.mktemp("tokenizer")), 64)
+    found = pair_files.read_pairs(data, ["snli", "anli"], "train", training.LABELS)
+    return training.PairSet(found, make_tokenizer(tmp_path_factory.mktemp("tokenizer")), 64)
 
 
 def test_batches_depend_on_their_number_alone(pairs):
@@ -162,8 +161,8 @@ def test_batches_depend_on_their_number_alone(pairs):
 
 def test_pairs_of_a_batch_are_about_equally_long(sources, tmp_path):
     texts = ["a " * count for count in range(1, 60)] * 20
-    made = [nli_data.Pair(text, "a", "entailment", "snli") for text in texts]
-    pairs = nli.PairSet(made, make_tokenizer(tmp_path), 64)
+    made = [pair_files.Pair(text, "a", "entailment", "snli") for text in texts]
+    pairs = training.PairSet(made, make_tokenizer(tmp_path), 64)
     lengths = [batch["rows"][:, 1] for batch in itertools.islice(pairs.batches(16, 0, 0), 60)]
     assert np.mean([np.ptp(batch) for batch in lengths]) < 4
     assert {batch["rows"].shape[1] - 2 for batch in itertools.islice(pairs.batches(16, 0, 0), 60)} == {32, 64}
@@ -189,5 +188,5 @@ def test_bad_input(sources, field, value, message, tmp_path):
     config = make_config(sources)
     config.update_from_flattened_dict({field: value})
     with raises(*message):
-        nli.run(config, tmp_path / "run")
+        training.run(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()

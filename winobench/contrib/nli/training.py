@@ -27,7 +27,7 @@ from winobench import parallel
 from winobench.base import memory, options
 from winobench.base.errors import InputError
 from winobench.checkpoints import encoder_layouts, models
-from winobench.data import nli as nli_data
+from winobench.contrib.nli import pair_files
 from winobench.models import functional
 from winobench.models.bert import BertForSequenceClassification
 from winobench.responders import text_encoders
@@ -37,7 +37,7 @@ from winobench.training import loop, optimizers, tuning
 if TYPE_CHECKING:
     import ml_collections
 
-LABELS = (nli_data.ENTAILMENT, nli_data.CONTRADICTION)  # of the head's outputs
+LABELS = (pair_files.ENTAILMENT, pair_files.CONTRADICTION)  # of the head's outputs
 ACCURACY = "validation/accuracy"  # share of the validation pairs that are labelled right
 
 # Batches within which pairs are sorted by length, so that pairs of one batch are about equally long.
@@ -62,8 +62,8 @@ class Training(tuning.Tuning):
         dtype = models.as_dtype(config.dtype)
         super().__init__(config, workdir)
         sets = options.comma_separated(config.data.sets)
-        pairs = nli_data.read_pairs(config.data.folder, sets, "train", LABELS)
-        validation = nli_data.read_pairs(config.data.folder, sets, "dev", LABELS) if config.validate_every else []
+        pairs = pair_files.read_pairs(config.data.folder, sets, "train", LABELS)
+        validation = pair_files.read_pairs(config.data.folder, sets, "dev", LABELS) if config.validate_every else []
 
         model, self._tokenizer = encoder_layouts.load_bert_for_tuning(
             config.model,
@@ -165,7 +165,7 @@ def _check(config: ml_collections.ConfigDict) -> None:
 class PairSet:
     """Tokenised pairs with labels in ``LABELS``, truncated to ``max_tokens``."""
 
-    def __init__(self, pairs: Sequence[nli_data.Pair], tokenizer: Any, max_tokens: int):
+    def __init__(self, pairs: Sequence[pair_files.Pair], tokenizer: Any, max_tokens: int):
         self._rows = text_encoders.pack(tokenizer, [(pair.premise, pair.hypothesis) for pair in pairs], max_tokens)
         self._labels = np.asarray([LABELS.index(pair.label) for pair in pairs], np.int32)
         self._lengths = np.asarray([len(row) - 1 for row in self._rows])
@@ -227,13 +227,13 @@ class Validation:
 
     def __init__(
         self,
-        pairs: Sequence[nli_data.Pair],
+        pairs: Sequence[pair_files.Pair],
         tokenizer: Any,
         graphdef: Any,
         config: ml_collections.ConfigDict,
         mesh: Mesh,
     ):
-        parts: dict[str, list[nli_data.Pair]] = {}
+        parts: dict[str, list[pair_files.Pair]] = {}
         for pair in pairs:
             parts.setdefault(pair.part, []).append(pair)
         chosen = [pair for part in parts.values() for pair in _evenly(part, config.validation.limit)]

@@ -92,7 +92,7 @@ def _fetched(repository: str, name: str) -> pathlib.Path:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(
             f"{name} of the hub's data set {repository} cannot be fetched ({reason}): get the archives that"
-            " winobench.data.nli names, unpack them, and name their folder (config.data.folder)",
+            " winobench.contrib.nli.pair_files names, unpack them, and name their folder (config.data.folder)",
             code="cannot-download",
         ) from error
 

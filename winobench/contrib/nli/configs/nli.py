@@ -25,7 +25,7 @@ class Data:
     folder: str | None = option(
         None,
         options.PATH.or_none(),
-        "where the files of SNLI and ANLI are (winobench/data/nli.py names them). None for the hub",
+        "where the files of SNLI and ANLI are (winobench/contrib/nli/pair_files.py names them). None for the hub",
     )
     sets: str = option("snli,anli", options.words("snli", "anli"), "snli, anli or both, with a comma")
     max_tokens: int = option(256, options.whole(4, 65_536), "longest pair. Longer ones are truncated")

@@ -1,18 +1,20 @@
 """Pairs of SNLI and ANLI: from the published files, in the archives' folders, from the hub's form; what is missing."""
 
 import collections
+import dataclasses
 import json
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 
+from configs import nli
 from tests.expectations import names, raises
 from tests.tiny_encoders import write_nli
 from winobench.base.errors import InputError
-from winobench.data import nli
+from winobench.contrib.nli import pair_files
 
-LABELS = (nli.ENTAILMENT, nli.CONTRADICTION)
+LABELS = (pair_files.ENTAILMENT, pair_files.CONTRADICTION)
 
 
 @pytest.fixture
@@ -21,19 +23,19 @@ def folder(tmp_path):
 
 
 def test_pairs(folder):
-    pairs = nli.read_pairs(folder, ["snli", "anli"], "train", LABELS)
+    pairs = pair_files.read_pairs(folder, ["snli", "anli"], "train", LABELS)
     assert collections.Counter(pair.part for pair in pairs) == {"snli": 32, "anli_r1": 11, "anli_r2": 10, "anli_r3": 10}
     assert {pair.label for pair in pairs} == set(LABELS)
-    assert pairs[0] == nli.Pair("the ball is red", "a red ball", "entailment", "snli")
+    assert pairs[0] == pair_files.Pair("the ball is red", "a red ball", "entailment", "snli")
     # With the third label, but without the pair on which the annotators did not agree.
-    assert len(nli.read_pairs(folder, ["snli"], "dev", (*LABELS, nli.NEUTRAL))) == 17
+    assert len(pair_files.read_pairs(folder, ["snli"], "dev", (*LABELS, pair_files.NEUTRAL))) == 17
 
 
 def test_the_archives_folders(folder):
     (folder / "snli_1.0").mkdir()
     (folder / "snli_1.0_dev.jsonl").rename(folder / "snli_1.0" / "snli_1.0_dev.jsonl")
     (folder / "anli_v1.0" / "R1").rename(folder / "R1")
-    assert len(nli.read_pairs(folder, ["snli", "anli"], "dev", LABELS)) > 20
+    assert len(pair_files.read_pairs(folder, ["snli", "anli"], "dev", LABELS)) > 20
 
 
 def test_the_hubs_form(tmp_path, monkeypatch):
@@ -48,7 +50,7 @@ def test_the_hubs_form(tmp_path, monkeypatch):
         return str(path)
 
     monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
-    pairs = nli.read_pairs(None, ["snli", "anli"], "dev", LABELS)
+    pairs = pair_files.read_pairs(None, ["snli", "anli"], "dev", LABELS)
     assert [pair.label for pair in pairs[:2]] == ["entailment", "contradiction"]
     assert len(pairs) == 8
     assert asked[0] == ("stanfordnlp/snli", "plain_text/validation-00000-of-00001.parquet", "dataset")
@@ -58,27 +60,32 @@ def test_the_hubs_form(tmp_path, monkeypatch):
 def test_bad_input(folder):
     for sets in (["snli", "mnli"], []):
         with raises("unknown-name", "NLI"):
-            nli.read_pairs(folder, sets, "train", LABELS)
+            pair_files.read_pairs(folder, sets, "train", LABELS)
     (folder / "snli_1.0_train.jsonl").unlink()
     (folder / "anli_v1.0" / "R2" / "train.jsonl").unlink()
     with pytest.raises(InputError, match=names("snli_1.0_train.jsonl", "R2/train.jsonl", "snli_1.0.zip")):
-        nli.read_pairs(folder, ["snli", "anli"], "train", LABELS)
+        pair_files.read_pairs(folder, ["snli", "anli"], "train", LABELS)
     with raises("no-examples"):
-        nli.read_pairs(folder, ["snli"], "dev", ["unknown"])
+        pair_files.read_pairs(folder, ["snli"], "dev", ["unknown"])
     path = folder / "snli_1.0_dev.jsonl"
     lines = path.read_text()
     path.write_text(lines + json.dumps({"sentence1": "a", "gold_label": "entailment"}) + "\n")
     with pytest.raises(InputError, match=names("snli_1.0_dev.jsonl", "19", "SNLI")):
-        nli.read_pairs(folder, ["snli"], "dev", LABELS)
+        pair_files.read_pairs(folder, ["snli"], "dev", LABELS)
     row = {"context": "a", "hypothesis": "b", "label": ["e"]}
     (folder / "anli_v1.0" / "R1" / "dev.jsonl").write_text(json.dumps(row) + "\n")
     with pytest.raises(InputError, match=names("dev.jsonl", "1", "ANLI")):
-        nli.read_pairs(folder, ["anli"], "dev", LABELS)
+        pair_files.read_pairs(folder, ["anli"], "dev", LABELS)
     path.write_text(lines[:-9])
     with raises("not-json", "snli_1.0_dev.jsonl"):
-        nli.read_pairs(folder, ["snli"], "dev", LABELS)
+        pair_files.read_pairs(folder, ["snli"], "dev", LABELS)
 
 
 def test_without_the_hub():
     with pytest.raises(InputError, match=names("stanfordnlp/snli", "config.data.folder")):
-        nli.read_pairs(None, ["snli"], "train", LABELS)
+        pair_files.read_pairs(None, ["snli"], "train", LABELS)
+
+
+def test_the_config_takes_these_sets():
+    (sets,) = (field for field in dataclasses.fields(nli.Data) if field.name == "sets")
+    assert all(sets.metadata["range"].check("data.sets", name) for name in pair_files.SETS)

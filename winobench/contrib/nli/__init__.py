@@ -1,0 +1,1 @@
+"""Fine-tunes BERT on natural language inference, which WinoViz's encoders need."""
