@@ -37,7 +37,7 @@ def test_no_test_of_the_core_names_a_contrib_package():
 
 @pytest.mark.slow  # collects all tests of the core
 def test_the_core_works_without(tmp_path):
-    """Without a package its commands are unknown, and the others help. Without all, the core's tests can be imported."""
+    """A missing package takes its commands alone away. Without all packages, the tests of the core are collected."""
     left_out = shutil.ignore_patterns(".git", ".venv*", "__pycache__", "runs", "*.egg-info", "_build", "_generated")
     copy = shutil.copytree(ROOT, tmp_path / "copy", ignore=left_out)
     environment = launching.environment() | {"PYTHONPATH": str(copy)}
