@@ -352,20 +352,16 @@ def test_only_what_is_paid_for_is_synced_one_by_one(tmp_path, monkeypatch):
     assert given[1]["seconds_between_syncs"] > 0
 
 
-def test_a_responder_may_be_told_all_questions_and_where_to_log(tmp_path):
+def test_a_responder_may_be_told_all_questions(tmp_path):
     class Curious(ScriptedResponder):
         def bind(self, asked):
             self.known = dict(asked)
-
-        def log_attempts(self, path):
-            self.path = path
 
     responder = Curious()
     run(responder, tmp_path / "run", TASKS[:1], limit=1)
     assert len(responder.asked) == 2
     assert len(responder.known) == 8
     assert set(responder.known["0-0"]) <= set(responder.asked)
-    assert responder.path == tmp_path / "run" / "responses" / "attempts.jsonl"
 
 
 @pytest.mark.parametrize(

@@ -138,8 +138,8 @@ def test_a_server_is_asked_once_and_failures_are_told(server, tmp_path, capsys):
     assert results["tokens"] == {"input": 24 * 12, "output": 24 * 5}
     assert results["cost"] == pytest.approx(24 * (12 * 1000 + 5 * 2000) / 1e6)
     assert "24 requests, 2 of them made now; 288 tokens read, 120 written; $0.53" in capsys.readouterr().out
-    attempts = (tmp_path / "run" / "responses" / "attempts.jsonl").read_text().splitlines()
-    assert len(attempts) == 26
+    (failures,) = (tmp_path / "run" / "responses").glob("failures-*.jsonl")
+    assert [json.loads(line)["error"]["kind"] for line in failures.read_text().splitlines()] == ["server"]
     for path in (tmp_path / "run").rglob("*"):
         assert not path.is_file() or api_server.KEY.encode() not in path.read_bytes()
 

@@ -42,9 +42,6 @@ from winobench.runs.settings import Asking, Recording
 from winobench.tasks import TEXT_TASKS
 from winobench.tasks.questions import Answer, Protocol, TextQuestion, TextTask
 
-ATTEMPTS = "attempts.jsonl"
-"""Next to the parts, where the model notes its attempts."""
-
 # Of models whose responses cost time but no money: how much of it a crash of the machine may take.
 _SECONDS_BETWEEN_SYNCS = 2.0
 
@@ -82,8 +79,8 @@ def evaluate_questions(
 
     Args:
       responder: answers. See `winobench.runs.requests.Responder`. It may also have ``cost(response)``, in dollars
-        or None, ``log_attempts(path)`` with the file for its attempts, and ``bind(questions)`` with (id, requests) of
-        all questions of the tasks. Or a `winobench.runs.requests.Later`, which a finished run does not load.
+        or None, and ``bind(questions)`` with (id, requests) of all questions of the tasks. Or a
+        `winobench.runs.requests.Later`, which a finished run does not load.
       tasks: names, `TextTask` objects, or ``"ready"`` for every known text task whose data are there.
       workdir: the run's folder; ``runs/<name>-<hash of all that can change a number>`` by default.
       settings: the data, and the protocol.
@@ -176,9 +173,6 @@ def evaluate_questions(
         if recording.progress:
             lifecycle.say_where(responder, folder.path)
         store.open()
-        for one in everybody:
-            if hasattr(one, "log_attempts"):
-                one.log_attempts(folder.records_path / ATTEMPTS)
         how = {"reuse": recording.reuse, "progress": recording.progress, "watch": watch}
         workloads, asked_of = _ask(responder, captions, workloads, fingerprint, store, answers, **how)
         results = _results(workloads, answers, folder, failed, identity["protocol"])

@@ -82,8 +82,6 @@ def write(
     lines = _Lines(pathlib.Path(folder) / f"{CAPTIONS}.jsonl", about, images, keys, answers.read)
     seconds = 0.0 if hasattr(responder, "cost") else _SECONDS_BETWEEN_SYNCS
     with responses.ResponseStore(pathlib.Path(folder) / records.RESPONSES, seconds_between_syncs=seconds) as store:
-        if hasattr(responder, "log_attempts"):
-            responder.log_attempts(store.folder / "attempts.jsonl")
         with files.writing(lines.path.parent):
             lines.path.touch()  # before anything is paid
         asking.ask(responder, store, wanted, answers, progress=progress, label="writing", received=lines.add)

@@ -240,8 +240,6 @@ def _answers(
     paid = hasattr(responder, "cost")
     seconds = 0.0 if paid else _SECONDS_BETWEEN_SYNCS
     with responses.ResponseStore(folder / records.RESPONSES, seconds_between_syncs=seconds) as store:
-        if hasattr(responder, "log_attempts"):
-            responder.log_attempts(store.folder / "attempts.jsonl")
         asking.ask(responder, store, wanted, answers, progress=progress, label="judging")
     lasting = endings.lasting(wanted, answers)
     failed = answers.failed | endings.incomplete(wanted, answers.read)

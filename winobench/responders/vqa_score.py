@@ -201,8 +201,6 @@ class HostedVQAScore:
         blocked: set[str] = set()
         process = parallel.process_number()
         with responses.ResponseStore(self._folder, process) as store:
-            if hasattr(self._responder, "log_attempts"):
-                self._responder.log_attempts(self._folder / f"attempts-{process}.jsonl")
             for start in range(0, len(pairs), size):
                 part = pairs[start : start + size].tolist()
                 requests = [PictureOptions(picture(image), *asked[text][:2]) for image, text in part]

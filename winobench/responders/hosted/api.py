@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
+import email.utils
 import importlib
 import re
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from winobench.base import answer_texts, json_files, options
 from winobench.base.errors import InputError
 from winobench.responders.hosted import bodies, bounded, choices
-from winobench.responders.hosted.waits import requested_wait
 from winobench.runs.requests import (
     BLOCKED,
     CUT_OFF,
@@ -80,8 +82,7 @@ class Failure:
     status: int | None = None
     passing: bool = False
     fatal: InputError | None = None
-    wait: float | None = None
-    request_id: str | None = None
+    wait: float = 0.0
     codes: tuple[str, ...] = ()
 
 
@@ -104,7 +105,6 @@ class Api(abc.ABC):
     url_variable: str
     package: str
     client: str
-    base_error: str
     requirement: str
     extra = "api"
     options: frozenset[str] = frozenset()
@@ -145,7 +145,7 @@ class Api(abc.ABC):
             ) from error
 
     def open(self) -> Any:
-        """The package's asynchronous client. It retries nothing: the same loop asks again for incomplete answers."""
+        """The package's asynchronous client, which retries nothing (`calls`)."""
         package = self._package
         kind = bounded.client_class(package.DefaultAsyncHttpxClient, LARGEST_ANSWER)
         return getattr(package, self.client)(
@@ -230,7 +230,7 @@ class Api(abc.ABC):
                 advice = f"see to the environment variables of {self.package}."
                 fatal = InputError(f"no request can be sent ({words}): {advice}", code="cannot-connect")
                 return Failure("client", words, fatal=fatal)
-            if isinstance(error, getattr(package, self.base_error)):
+            if isinstance(error, package.APIConnectionError):
                 return Failure("connection", words, passing=True)
             return Failure("client", words)
         text = error.response.content.decode("utf-8", "replace")
@@ -278,19 +278,19 @@ class Api(abc.ABC):
         """The meaning of a server's error. One without a status may pass."""
         if status == 401:  # the server's words quote the key, or the part of it that it does not hide
             message = "the key is not accepted"
-        known = {"message": message, "status": status, "codes": tuple(codes), "request_id": request_id(headers)}
+        known = {"message": message, "status": status, "codes": tuple(codes), "wait": requested_wait(headers)}
         is_held_back = bodies.is_held_back(message, codes)
         if is_held_back and (status in (None, 403) or status >= 500):
             return Failure(BLOCKED, **known)
         if status is None:
-            return Failure("server", passing=True, wait=requested_wait(headers, 0), **known)
+            return Failure("server", passing=True, **known)
         if (fatal := self._fatal(status, message, codes, sent)) is not None:
             return Failure("refused", fatal=fatal, **known)
         passing = (status in _RETRIED or status >= 500) and headers.get("x-should-retry") != "false"
         kind = "rate limit" if status == 429 else "server" if status >= 500 or passing else "refused"
         if status in _OF_REQUEST and not passing:
             kind = BLOCKED
-        return Failure(kind, passing=passing, wait=requested_wait(headers, status), **known)
+        return Failure(kind, passing=passing, **known)
 
     def _fatal(self, status: int, message: str, codes: Sequence[str], sent: Mapping[str, Any]) -> InputError | None:
         """The error that every call would meet; None for another one."""
@@ -334,8 +334,14 @@ def _shows_image(sent: Mapping[str, Any]) -> bool:
     return isinstance(sent["messages"][-1]["content"], list)
 
 
-def request_id(headers: Mapping[str, str]) -> str | None:
-    return headers.get("x-request-id") or headers.get("request-id")
+def requested_wait(headers: Mapping[str, str]) -> float:
+    """Seconds that a server requests before the next attempt. 0 without a request."""
+    for name, seconds in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        with contextlib.suppress(KeyError, ValueError):
+            return max(0.0, float(headers[name]) * seconds)
+    with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
+        return max(0.0, email.utils.parsedate_to_datetime(headers["retry-after"]).timestamp() - time.time())
+    return 0.0
 
 
 def refuses(field: str, message: str, codes: Sequence[str]) -> bool:

@@ -97,7 +97,7 @@ def _joined(chunks: Sequence[dict[str, Any]]) -> dict[str, Any]:
     whole: dict[str, Any] = {name: value for chunk in chunks for name, value in chunk.items() if value is not None}
     message: dict[str, Any] = {}
     choice: dict[str, Any] = {"message": message, "finish_reason": None}
-    places: list[Any] = []
+    tokens: list[Any] = []
     for chunk in chunks:
         listed = chunk.get("choices")
         part = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
@@ -107,13 +107,13 @@ def _joined(chunks: Sequence[dict[str, Any]]) -> dict[str, Any]:
             message[name] = message[name] + value if both else value if value is not None else message.get(name)
         choice["finish_reason"] = part.get("finish_reason") or choice["finish_reason"]
         logprobs = part.get("logprobs")
-        found = logprobs.get("content") if isinstance(logprobs, dict) else None
-        places += found if isinstance(found, list) else []
+        content = logprobs.get("content") if isinstance(logprobs, dict) else None
+        tokens += content if isinstance(content, list) else []
     if not message and "choices" not in whole:
         raise ValueError("it is a stream of another protocol's events, which was not asked for")
     # A stream that was cut off has no reason.
     choice["finish_reason"] = choice["finish_reason"] or INTERRUPTED
-    return {**whole, "choices": [{**choice, "logprobs": {"content": places} if places else None}]}
+    return {**whole, "choices": [{**choice, "logprobs": {"content": tokens} if tokens else None}]}
 
 
 def ending(reason: Any, text: str, *, refused: bool = False, calls_tool: bool = False) -> str:
@@ -121,10 +121,10 @@ def ending(reason: Any, text: str, *, refused: bool = False, calls_tool: bool = 
     # Some servers write two names, such as ``content_filter: SAFETY`` or ``FinishReason.SAFETY``.
     named = str("none" if reason in (None, "") else reason).strip().lower().removeprefix("finish_reason_")
     words = re.split(r"[^a-z0-9]*[:./][^a-z0-9]*", named)
-    known = [_ENDINGS.get(re.sub(r"[\s-]+", "_", word)) for word in words]
-    found = next(filter(None, known), INTERRUPTED)
-    if found != FINISHED:
-        return found
+    named_endings = [_ENDINGS.get(re.sub(r"[\s-]+", "_", word)) for word in words]
+    known = next(filter(None, named_endings), INTERRUPTED)
+    if known != FINISHED:
+        return known
     if calls_tool:
         return TOOL_CALL
     if any(letter.isprintable() and not letter.isspace() for letter in answer_texts.spoken(text)):
@@ -134,15 +134,17 @@ def ending(reason: Any, text: str, *, refused: bool = False, calls_tool: bool = 
 
 def error(content: Any) -> Error | None:
     """The error in a body; None where it speaks of none."""
-    found = _found(content)
-    if found is None:
+    part = _error_part(content)
+    if part is None:
         return None
-    if not isinstance(found, dict):
-        return Error(found if isinstance(found, str) else json.dumps(content), (), None)
+    if not isinstance(part, dict):
+        return Error(part if isinstance(part, str) else json.dumps(content), (), None)
     # Azure names the fault inside.
-    inner = next((found[name] for name in ("innererror", "inner_error") if isinstance(found.get(name), dict)), {})
-    codes = tuple(str(part[name])[:100] for part in (found, inner) for name in _CODES if part.get(name) is not None)
-    return Error(_words(found), codes, _status(codes))
+    inner = next((part[name] for name in ("innererror", "inner_error") if isinstance(part.get(name), dict)), {})
+    codes = tuple(
+        str(fields[name])[:100] for fields in (part, inner) for name in _CODES if fields.get(name) is not None
+    )
+    return Error(_words(part), codes, _status(codes))
 
 
 def is_held_back(message: str, codes: Sequence[str]) -> bool:
@@ -164,13 +166,13 @@ def withheld(content: Any) -> str | None:
     return str(reason) if ending(reason, "x") == FILTERED else None
 
 
-def _found(content: Any) -> Any:
+def _error_part(content: Any) -> Any:
     """The part of a body that speaks of an error."""
     if not isinstance(content, dict):
         return None
     for name in ("error", "errors"):
         if given := content.get(name):
-            return _one(given, content)
+            return _as_part(given, content)
     base = content.get("base_resp")
     if isinstance(base, dict) and str(base.get("status_code") or 0) != "0":
         return base
@@ -180,22 +182,24 @@ def _found(content: Any) -> Any:
     if isinstance(choices, list) and choices:
         first = choices[0] if isinstance(choices[0], dict) else {}
         ended = str(first.get("finish_reason")).strip().lower() == ERROR
-        return _one(first["error"], first) if first.get("error") else "the answer ended in an error" if ended else None
+        return (
+            _as_part(first["error"], first) if first.get("error") else "the answer ended in an error" if ended else None
+        )
     has_words = any(content.get(name) for name in ("detail", "msg")) or isinstance(content.get("message"), str)
     return content if has_words and not isinstance(content.get("content"), list) else None
 
 
-def _one(given: Any, around: Any) -> Any:
+def _as_part(given: Any, around: Any) -> Any:
     """An error in words or fields: the first of several, or its wrapping."""
     given = given[0] if isinstance(given, list) and given else given
     return given if isinstance(given, dict | str) else around
 
 
-def _words(found: dict[str, Any]) -> str:
+def _words(part: dict[str, Any]) -> str:
     for name in ("message", "msg", "status_msg", "detail", "error"):
-        if isinstance(words := found.get(name), str) and words:
+        if isinstance(words := part.get(name), str) and words:
             return words
-    return json.dumps(found)
+    return json.dumps(part)
 
 
 def _status(codes: Sequence[str]) -> int | None:

@@ -84,14 +84,14 @@ def from_likely(likely: Sequence[tuple[str, float]], marks: Sequence[str]) -> tu
     listed, nor of what follows signs and white space.
     """
     listed = [(token, math.exp(min(0.0, value))) for token, value in likely]
-    found, unknown = [0.0] * len(marks), max(0.0, 1.0 - math.fsum(share for _, share in listed))
+    shares, unknown = [0.0] * len(marks), max(0.0, 1.0 - math.fsum(share for _, share in listed))
     for token, share in listed:
         number = _begun(token, marks)
         if number is not None:
-            found[number] += share
+            shares[number] += share
         elif not re.search(r"\w", token):
             unknown += share
-    return tuple(_log(min(share, 1.0)) for share in found), min(unknown, 1.0)
+    return tuple(_log(min(share, 1.0)) for share in shares), min(unknown, 1.0)
 
 
 def from_starts(tokens: Sequence[Place], starts: Sequence[str]) -> tuple[float, float]:
@@ -100,20 +100,20 @@ def from_starts(tokens: Sequence[Place], starts: Sequence[str]) -> tuple[float, 
     A token counts that is a spelling, or the beginning of a word. A tokenizer may cut 10 into digits.
     """
     spelled = {start.strip() for start in starts}
-    found, unknown = 0.0, 1.0
+    total, unknown = 0.0, 1.0
     (first, likely), *others = tokens
     listed = [(token.strip(), math.exp(min(0.0, value))) for token, value in likely]
     for token, share in listed:
         begins = len(token) > 1 and token.isalpha() and any(word.startswith(token) for word in spelled)
         more = [word[len(token) :] for word in spelled if token.isdigit() and word != token and word.startswith(token)]
         if token in spelled or begins:
-            found += share
+            total += share
         elif more and first.strip() == token and others:
-            found += share * math.fsum(math.exp(value) for digit, value in others[0][1] if digit in more)
+            total += share * math.fsum(math.exp(value) for digit, value in others[0][1] if digit in more)
         elif more:
             continue
         unknown -= share
-    return _log(min(found, 1.0)), min(max(unknown, 0.0), 1.0)
+    return _log(min(total, 1.0)), min(max(unknown, 0.0), 1.0)
 
 
 def from_votes(texts: Sequence[str | None], marks: Sequence[str]) -> tuple[float, ...]:

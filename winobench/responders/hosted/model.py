@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import os
 import queue
 import time
 import urllib.parse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from absl import logging
@@ -32,9 +31,7 @@ from winobench.runs.requests import (
     check_request,
 )
 
-# Votes on a question with options, and the longest of them: models that think count that, too.
-_VOTES = 5
-_VOTE_TOKENS = 1024
+_VOTE_TOKENS = 1024  # of a vote at most: models that think count that, too
 _BLANK = "[key]"
 
 
@@ -48,94 +45,46 @@ class HostedModel:
 
     kinds = frozenset({"generation", "picture_text", "picture_options"})
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        base_url: str | None = None,
-        concurrency: int = 8,
-        timeout: float = 300.0,
-        attempts: int = 8,
-        first_wait: float = 1.0,
-        longest_wait: float = 600.0,
-        failures_in_a_row: int = 20,
-        seconds_to_finish: float = 15.0,
-        max_tokens_field: str | None = None,
-        send_temperature: bool = True,
-        seed: int | None = None,
-        extra_body: Mapping[str, Any] | None = None,
-        logprobs: bool | None = None,
-        votes: int = _VOTES,
-        prices: Mapping[str, Sequence[float]] | None = None,
-        attempts_log: str | os.PathLike | None = None,
-    ):
-        """Sets up the client. Nothing is sent before ``ask``.
-
-        Args:
-          timeout: seconds after which a call is given up and tried again, from the request to the last byte of the
-            answer. To connect, at most 20 of them.
-          first_wait: seconds before the second attempt. Doubled from attempt to attempt up to a minute, less a random
-            part of up to a half. Longer where the server requests it.
-          longest_wait: seconds. The run ends with an error where the server requests a longer wait.
-          max_tokens_field: ``max_tokens`` or ``max_completion_tokens``. When None, OpenAI's own server gets the latter
-            and others the former, until the server refuses that field: then all calls have the other one.
-          logprobs: whether options about an image are judged by log-probabilities. When None, the name decides.
-          attempts_log: a JSONL file with a line for each attempt. Failed ones go to absl's log, too.
-        """
+    def __init__(self, name: str, **options: Any):
+        """Sets up the client. Nothing is sent before ``ask``. The options are `settings.Settings`."""
+        self._settings = settings.Settings(**options)
         self.api, self.model, named_url = settings.split(name)
-        if base_url is not None and named_url is not None and base_url != named_url:
-            raise InputError(
-                f"{name!r} names a server, but base_url is {base_url!r}: give one of them.", code="bad-url"
-            )
-        kind = APIS[self.api]
-        variable = kind.url_variable
-        given = {"base_url": base_url, "in the model's name": named_url}
-        given |= {variable: (os.environ.get(variable) or "").strip() or None, "default": kind.default_url}
-        where, url = next((where, url) for where, url in given.items() if url is not None)
-        self.base_url = settings.checked_url(url, where)
-        self._is_own = urllib.parse.urlsplit(self.base_url).hostname == urllib.parse.urlsplit(kind.default_url).hostname
-        patience = {"attempts": attempts, "first_wait": first_wait, "longest_wait": longest_wait}
-        others = {"failures_in_a_row": failures_in_a_row, "seconds_to_finish": seconds_to_finish, "votes": votes}
-        settings.check_numbers(name, concurrency=concurrency, timeout=timeout, **patience, **others)
-        settings.check_fields(name, kind, seed, max_tokens_field, logprobs)
-        settings.check_prices(prices)
-        self.concurrency = concurrency
+        api = APIS[self.api]
+        self.base_url = settings.base_url(name, api, self._settings.base_url, named_url)
+        self._is_own = urllib.parse.urlsplit(self.base_url).hostname == urllib.parse.urlsplit(api.default_url).hostname
+        self._settings.check(name, api)
+        self.concurrency = self._settings.concurrency
         self._name = name
-        self._failures_in_a_row, self._seconds_to_finish = failures_in_a_row, seconds_to_finish
-        self._prices = prices
-        self._settings = {
-            "max_tokens_field": max_tokens_field or (kind.own_limit if self._is_own else "max_tokens"),
-            "send_temperature": bool(send_temperature),
-            "seed": seed,
-            "extra_body": settings.checked_fields(extra_body),
+        field, logprobs = self._settings.max_tokens_field, self._settings.logprobs
+        self._fields = {
+            "max_tokens_field": field or (api.own_limit if self._is_own else "max_tokens"),
+            "send_temperature": bool(self._settings.send_temperature),
+            "seed": self._settings.seed,
+            "extra_body": settings.checked_fields(self._settings.extra_body),
         }
-        self._votes = votes
-        self._logprobs = kind.tells_likelihoods(self.model) if logprobs is None else bool(logprobs)
+        self._logprobs = api.tells_likelihoods(self.model) if logprobs is None else bool(logprobs)
         if self._logprobs:
             self.kinds = HostedModel.kinds | {PictureStarts.kind}
-        unusual = {"logprobs": logprobs, "votes": None if votes == _VOTES else votes}
-        self._of_options = {name: value for name, value in unusual.items() if value is not None}
-        self._key = settings.read_key(kind, needed=self._is_own)
-        self._secret = settings.secret(self._key)
-        self._server = kind(self._key, self.base_url, self.model, timeout, self._settings)
-        self._server.may_adapt = max_tokens_field is None
-        self._caller = calls.Caller(name, self._server, self._blank, **patience, log=attempts_log)
+        key = settings.read_key(api, needed=self._is_own)
+        self._secret = settings.secret(key)
+        self._server = api(key, self.base_url, self.model, self._settings.timeout, self._fields)
+        self._server.may_adapt = field is None
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything that can change an answer, without the key."""
-        named = {"api": self.api, "model": self.model, "base_url": self.base_url}
-        return {**named, **self._settings, **self._of_options}
-
-    def log_attempts(self, path: str | os.PathLike) -> None:
-        """Appends every attempt from now on to a JSONL file, unless one was named before."""
-        if self._caller.log is None:
-            self._caller.log = path
+        identity = {"api": self.api, "model": self.model, "base_url": self.base_url, **self._fields}
+        if self._settings.logprobs is not None:
+            identity["logprobs"] = self._settings.logprobs
+        if self._settings.votes != settings.Settings.votes:
+            identity["votes"] = self._settings.votes
+        return identity
 
     def cost(self, response: Response) -> float | None:
         """US dollars; None where the price is not known. Other servers have only the prices that the user gives."""
-        if not self._is_own and self.model not in (self._prices or {}):
+        prices = self._settings.prices or {}
+        if not self._is_own and self.model not in prices:
             return None
-        return cost(self.model, response.input_tokens, response.output_tokens, self._prices)
+        return cost(self.model, response.input_tokens, response.output_tokens, prices)
 
     def parts(self, request: Request) -> tuple[Request, ...]:
         """The requests that make up one: its votes, each of which can be sent and kept alone. Otherwise itself."""
@@ -144,7 +93,7 @@ class HostedModel:
         question, _ = choices.put(request)
         return tuple(
             PictureText(request.picture, question, max_tokens=_VOTE_TOKENS, temperature=1.0, sample=number)
-            for number in range(self._votes)
+            for number in range(self._settings.votes)
         )
 
     def combine(self, request: Request, responses: Sequence[Response]) -> Response:
@@ -155,9 +104,9 @@ class HostedModel:
             for name in ("input_tokens", "output_tokens")
             for counts in [[getattr(response, name) for response in responses]]
         }
-        incomplete = next((one.ending for one in responses if one.ending != FINISHED), None)
-        if incomplete is not None:
-            return Response(ending=incomplete, **spent)
+        for response in responses:
+            if response.ending != FINISHED:
+                return Response(ending=response.ending, **spent)
         scores = choices.from_votes([response.text for response in responses], marks)
         return Response(scores=scores, unlisted=0.0, **spent)
 
@@ -183,13 +132,12 @@ class HostedModel:
 
     def ask_parts(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
         """See `ask`, of requests that take one call each."""
-        bodies = self._bodies(requests)
-        waiting = iter(bodies.items())
+        waiting = enumerate(self._bodies(requests))
         results: calls.Results = queue.SimpleQueue()
         under_way, row = 0, 0
         end: BaseException | None = None  # why no more calls are begun
         deadline: float | None = None
-        with calls.interrupts(results) as came, calls.Calls(self._caller, self._server.open(), results) as begun:
+        with calls.interrupts(results) as came, self._calls(results) as begun:
             while True:
                 if end is None and not came:
                     for index, body in itertools.islice(waiting, self.concurrency - under_way):
@@ -198,22 +146,22 @@ class HostedModel:
                 if not under_way:
                     break
                 try:
-                    found = results.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+                    result = results.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
                 except queue.Empty:
                     break
-                if found is not None:
-                    index, outcome = found
+                if result is not None:
+                    index, outcome = result
                     under_way -= 1
                     if outcome.raw is not None:
-                        row = row + 1 if "error" in outcome.raw and outcome.in_row else 0
+                        row = row + 1 if outcome.in_row else 0
                         yield index, outcome.raw
                     if end is None and outcome.error is not None:
                         end = outcome.error
-                    elif end is None and row >= self._failures_in_a_row:
+                    elif end is None and row >= self._settings.failures_in_a_row:
                         last = outcome.raw["error"]["message"]
                         end = InputError(
                             f"{self._name}: the last {row} calls have all failed ({last}): see whether {self.base_url}"
-                            " is in order and give the same command again. What has been answered is kept.",
+                            " is in order and give the same command again. Answers so far are kept.",
                             code="all-calls-failed",
                         )
                 elif isinstance(end, KeyboardInterrupt):  # a second one does not wait
@@ -223,21 +171,24 @@ class HostedModel:
                     end = KeyboardInterrupt()
                 if end is not None and deadline is None:
                     begun.stop()
-                    deadline = time.monotonic() + self._seconds_to_finish
+                    deadline = time.monotonic() + self._settings.seconds_to_finish
             if end is not None or came:
                 raise end or KeyboardInterrupt
 
-    def _bodies(self, requests: Sequence[Request]) -> dict[int, dict[str, Any] | Request]:
-        """The fields of each request. One about an image stays as it is: all images at once would fill the memory."""
-        bodies: dict[int, dict[str, Any] | Request] = {}
-        for index, request in enumerate(requests):
+    def _calls(self, results: calls.Results) -> calls.Calls:
+        return calls.Calls(self._name, self._server, self._settings, self._blank, results)
+
+    def _bodies(self, requests: Sequence[Request]) -> list[dict[str, Any] | Request]:
+        """The fields of each request. An image's request stays as it is: all images at once would fill the memory."""
+        bodies: list[dict[str, Any] | Request] = []
+        for request in requests:
             if request.kind not in self.kinds:
                 raise InputError(
                     f"{self._name!r} answers no {request.kind} requests: choose another protocol.",
                     code="kind-not-answered",
                 )
             check_request(request)
-            bodies[index] = request if hasattr(request, "picture") else self._server.body(request)
+            bodies.append(request if hasattr(request, "picture") else self._server.body(request))
         return bodies
 
     def read(self, request: Request, raw: Raw) -> Response:

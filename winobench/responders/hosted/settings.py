@@ -1,7 +1,8 @@
-"""Checks of a hosted model's options, before anything is sent."""
+"""Options of a hosted model, and their checks before anything is sent."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -15,11 +16,7 @@ from winobench.base.errors import InputError
 from winobench.responders.hosted.api import LIMITS, Api
 from winobench.responders.hosted.providers import APIS, model_names
 
-_COUNTS = ("concurrency", "attempts", "failures_in_a_row", "votes")
-_SECONDS = ("first_wait", "longest_wait", "seconds_to_finish")
-_NUMBERS = dict.fromkeys(_COUNTS, options.whole(1, 1000)) | dict.fromkeys(_SECONDS, options.number(0, 86_400))
-_NUMBERS["timeout"] = options.number(above=0, high=86_400)
-# What a request itself says: another value would ask another model, or another question, than is recorded.
+# Fields of the request itself. Other values would send another question than the record has.
 _OWN_FIELDS = {"messages", "model", "system", "stream", "n", "logprobs", "top_logprobs"}
 # Names with an @ that cannot be before a host: ``claude-x@20240229`` and ``@cf/meta/llama-3-8b``.
 _PLAIN_WITH_AT = re.compile(r"[^@]+@\d+|@[\w-]+/[\w.-]+/[^@]+")
@@ -28,18 +25,78 @@ _AZURE = r"\.azure\.(?:com|us|cn)\Z"
 _SHORTEST_SECRET = 12
 
 
+_COUNT, _SECONDS = options.whole(1, 1000), options.number(0, 86_400)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Options of `HostedModel`.
+
+    Attributes:
+      timeout: seconds after which a call is given up and tried again, from the request to the last byte of the answer.
+        To connect, at most 20 of them.
+      first_wait: seconds before the second attempt. Doubled from attempt to attempt up to a minute, less a random part
+        of up to a half. Longer where the server requests it.
+      longest_wait: seconds. The run ends with an error where the server requests a longer wait.
+      max_tokens_field: ``max_tokens`` or ``max_completion_tokens``. When None, OpenAI's own server gets the latter and
+        others the former, until the server refuses that field: then all calls have the other field.
+      logprobs: whether options about an image are judged by log-probabilities. When None, the name decides.
+    """
+
+    base_url: str | None = None
+    concurrency: int = options.option(8, _COUNT)
+    timeout: float = options.option(300.0, options.number(above=0, high=86_400))
+    attempts: int = options.option(8, _COUNT)
+    first_wait: float = options.option(1.0, _SECONDS)
+    longest_wait: float = options.option(600.0, _SECONDS)
+    failures_in_a_row: int = options.option(20, _COUNT)
+    seconds_to_finish: float = options.option(15.0, _SECONDS)
+    max_tokens_field: str | None = None
+    send_temperature: bool = True
+    seed: int | None = None
+    extra_body: Mapping[str, Any] | None = None
+    logprobs: bool | None = None
+    votes: int = options.option(5, _COUNT)
+    prices: Mapping[str, Sequence[float]] | None = None
+
+    def check(self, name: str, api: type[Api]) -> None:
+        """Raises InputError for an option that a model or its protocol cannot have."""
+        for option, field in options.declared(self).items():
+            field.metadata["range"].check(f"{option} of {name!r}", getattr(self, option), "out-of-range")
+        if self.max_tokens_field not in (None, *LIMITS):
+            raise InputError(
+                f"max_tokens_field is {self.max_tokens_field!r}: choose one of {', '.join(LIMITS)}.",
+                code="unknown-name",
+            )
+        given = {"seed": self.seed is not None, "max_tokens_field": self.max_tokens_field, "logprobs": self.logprobs}
+        for option, is_given in given.items():
+            if is_given and option not in api.options:
+                raise InputError(
+                    f"{option} is an option of OpenAI's protocol, but {name!r} speaks another: leave it out.",
+                    code="option-of-others",
+                )
+        for model, price in (self.prices or {}).items():
+            is_pair = isinstance(price, Sequence) and len(price) == 2 and all(map(options.is_number, price))
+            if not is_pair or not all(math.isfinite(value) and value >= 0 for value in price):
+                raise InputError(
+                    f"the price of {model} is {price!r}: give two numbers, US dollars per million tokens read and"
+                    " written.",
+                    code="out-of-range",
+                )
+
+
 def split(name: str) -> tuple[str, str, str | None]:
     """Provider, model and base URL in a model's name. Raises InputError for another one."""
     api, _, rest = name.partition(":")
     # Models' names may hold @ and : themselves.
-    found = re.fullmatch(r"(?P<model>.+?)(?:@(?P<url>(?i:https?)://.*))?", rest, re.DOTALL)
-    if api not in APIS or found is None:
+    parts = re.fullmatch(r"(?P<model>.+?)(?:@(?P<url>(?i:https?)://.*))?", rest, re.DOTALL)
+    if api not in APIS or parts is None:
         raise InputError(
             f"{name!r} is not the name of a hosted model: write {model_names()}, for another server with"
             " @http://HOST:PORT/v1 behind it.",
             code="unknown-api",
         )
-    model, url = found["model"], found["url"]
+    model, url = parts["model"], parts["url"]
     if "://" in model or (url is None and "@" in model and _PLAIN_WITH_AT.fullmatch(model) is None):
         # Else question and key would go to the provider. What follows is not quoted, as it may hold a password.
         first = model[0] + re.split("@|://", model[1:])[0][:100]
@@ -50,40 +107,6 @@ def split(name: str) -> tuple[str, str, str | None]:
             code="bad-url",
         )
     return api, model, url
-
-
-def check_fields(
-    name: str, api: type[Api], seed: int | None, max_tokens_field: str | None, logprobs: bool | None
-) -> None:
-    if max_tokens_field is not None and max_tokens_field not in LIMITS:
-        raise InputError(
-            f"max_tokens_field is {max_tokens_field!r}: choose one of {', '.join(LIMITS)}.", code="unknown-name"
-        )
-    given = {"seed": seed is not None, "max_tokens_field": max_tokens_field is not None, "logprobs": bool(logprobs)}
-    others = [option for option, is_given in given.items() if is_given and option not in api.options]
-    if others:
-        raise InputError(
-            f"{others[0]} is an option of OpenAI's protocol, but {name!r} speaks another: leave it out.",
-            code="option-of-others",
-        )
-
-
-def check_numbers(name: str, **values: Any) -> None:
-    for option, value in values.items():
-        _NUMBERS[option].check(f"{option} of {name!r}", value, "out-of-range")
-
-
-def check_prices(prices: Mapping[str, Sequence[float]] | None) -> None:
-    for model, price in (prices or {}).items():
-        if not (
-            isinstance(price, Sequence)
-            and len(price) == 2
-            and all(isinstance(value, int | float) and math.isfinite(value) and value >= 0 for value in price)
-        ):
-            raise InputError(
-                f"the price of {model} is {price!r}: give two numbers, US dollars per million tokens read and written.",
-                code="out-of-range",
-            )
 
 
 def checked_fields(fields: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -100,8 +123,17 @@ def checked_fields(fields: Mapping[str, Any] | None) -> dict[str, Any]:
         ) from None
 
 
-def checked_url(url: str, where: str) -> str:
-    """A base URL, given ``where``, without a slash at its end. Raises InputError for a wrong or a secret one."""
+def base_url(name: str, api: type[Api], option: str | None, named: str | None) -> str:
+    """The URL of the server, by the option, the model's name, the environment, or the provider's default."""
+    if option is not None and named is not None and option != named:
+        raise InputError(f"{name!r} names a server, but base_url is {option!r}: give one of them.", code="bad-url")
+    variable = (os.environ.get(api.url_variable) or "").strip() or None
+    given = {"base_url": option, "in the model's name": named, api.url_variable: variable, "default": api.default_url}
+    return _checked_url(*next((url, where) for where, url in given.items() if url is not None))
+
+
+def _checked_url(url: str, where: str) -> str:
+    """A base URL, given ``where``, without a slash at its end. Raises InputError for a wrong or a secret URL."""
     if not isinstance(url, str) or not url.isascii() or not url.isprintable() or " " in url:
         raise InputError(
             f"the base URL {str(url)[:200]!r} ({where}) holds a character that no URL has: write it like"
@@ -153,6 +185,7 @@ def secret(key: str | None) -> re.Pattern[str] | None:
     """Finds a key, also where JSON writes some of its letters as escapes. None without a key to hide."""
     if key is None or len(key) < _SHORTEST_SECRET:
         return None
-    marks = ("" if one.isalnum() else r"\\?" for one in key)
-    letters = (rf"(?:{mark}{re.escape(one)}|\\u00(?i:{ord(one):02x}))" for mark, one in zip(marks, key, strict=True))
-    return re.compile("".join(letters))
+    marks = ("" if letter.isalnum() else r"\\?" for letter in key)
+    return re.compile(
+        "".join(rf"(?:{mark}{re.escape(a)}|\\u00(?i:{ord(a):02x}))" for mark, a in zip(marks, key, strict=True))
+    )

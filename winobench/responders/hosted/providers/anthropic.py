@@ -23,7 +23,7 @@ class Anthropic(Api, provider="anthropic"):
     requirement = "anthropic>=2.12,<3"
     default_url = "https://api.anthropic.com"
     key_variable, url_variable = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
-    package, client, base_error = "anthropic", "AsyncAnthropic", "AnthropicError"
+    package, client = "anthropic", "AsyncAnthropic"
 
     def body(self, request: Generation | PictureText) -> dict[str, Any]:
         system = ""

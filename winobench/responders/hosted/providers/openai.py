@@ -57,7 +57,7 @@ class OpenAI(Api, provider="openai"):
     switched = False  # whether the server has refused the usual field of the limit
     default_url = "https://api.openai.com/v1"
     key_variable, url_variable = "OPENAI_API_KEY", "OPENAI_BASE_URL"
-    package, client, base_error = "openai", "AsyncOpenAI", "OpenAIError"
+    package, client = "openai", "AsyncOpenAI"
 
     @classmethod
     def tells_likelihoods(cls, model: str) -> bool:
@@ -68,16 +68,16 @@ class OpenAI(Api, provider="openai"):
         if isinstance(request, PictureStarts):
             # A token may be a digit of 10.
             length = max(len(start.strip()) if start.strip().isdigit() else 1 for start in request.starts)
-            asked = PictureText(request.picture, request.question, max_tokens=length, temperature=1.0)
-            return {**self.body(asked), "logprobs": True, "top_logprobs": self.most_likely}
+            sent = PictureText(request.picture, request.question, max_tokens=length, temperature=1.0)
+            return {**self.body(sent), "logprobs": True, "top_logprobs": self.most_likely}
         if isinstance(request, PictureOptions):
             question, marks = choices.put(request)
             begins = choices.beginning(marks)
             # Servers differ in whether the temperature is in the log-probabilities: at 1 it makes no difference. What
             # all answers begin with must be written first, though, as it is likeliest. A letter is a token at most.
             length, temperature = (1 + len(begins), 0.0) if begins else (1, 1.0)
-            asked = PictureText(request.picture, question, max_tokens=length, temperature=temperature)
-            return {**self.body(asked), "logprobs": True, "top_logprobs": self.most_likely}
+            sent = PictureText(request.picture, question, max_tokens=length, temperature=temperature)
+            return {**self.body(sent), "logprobs": True, "top_logprobs": self.most_likely}
         if isinstance(request, PictureText):
             media_type, content = images.encode(request.picture, IMAGES)
             # In the order of the guide's examples.
@@ -179,32 +179,32 @@ class OpenAI(Api, provider="openai"):
     @staticmethod
     def likely_tokens(content: dict[str, Any]) -> list[choices.Place]:
         try:
-            found = [(_text(place), _likely(place)) for place in content["choices"][0]["logprobs"]["content"]]
+            tokens = [(_text(token), _likely(token)) for token in content["choices"][0]["logprobs"]["content"]]
         except (KeyError, IndexError, TypeError, AttributeError):
-            found = []
-        if not found:
+            tokens = []
+        if not tokens:
             raise ValueError("the answer has no log-probabilities")
         message = _first_choice(content)[1]
-        answer, first = str(message.get("content") or "").strip(), found[0][0].strip()
+        answer, first = str(message.get("content") or "").strip(), tokens[0][0].strip()
         has_thoughts = any(map(message.get, _THOUGHTS)) and not (answer and answer.startswith(first))
-        if has_thoughts or answer_texts.begins_with_thoughts("".join(token for token, _ in found)):
+        if has_thoughts or answer_texts.begins_with_thoughts("".join(token for token, _ in tokens)):
             raise ValueError("the log-probabilities belong to a thought")
         if answer and not answer.startswith(first):
             raise ValueError(f"the answer {answer[:40]!r} does not begin with its token {first[:40]!r}")
-        for _, likely in found:
+        for _, likely in tokens:
             values = [value for _, value in likely]
             if not all(options.is_number(value) and value <= _MOST_LOGPROB for value in values) or (
                 math.fsum(map(math.exp, values)) > _MOST_SUM
             ):
                 raise ValueError(f"the log-probabilities {values[:5]} cannot be right")
-        return found
+        return tokens
 
 
-def _likely(place: dict[str, Any]) -> list[tuple[str, float]]:
-    """The likeliest tokens in a place with their log-probabilities, and the token itself."""
-    listed = [(_text(other), other["logprob"]) for other in place.get("top_logprobs") or ()]
-    token = _text(place)
-    own = [] if any(token == other for other, _ in listed) else [(token, place["logprob"])]
+def _likely(token: dict[str, Any]) -> list[tuple[str, float]]:
+    """The likeliest tokens at a token with their log-probabilities, and the token itself."""
+    listed = [(_text(other), other["logprob"]) for other in token.get("top_logprobs") or ()]
+    text = _text(token)
+    own = [] if any(text == other for other, _ in listed) else [(text, token["logprob"])]
     return list(dict.fromkeys([*listed, *own]))
 
 
