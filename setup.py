@@ -104,7 +104,7 @@ setuptools.setup(
         ],
     },
     package_data={
-        "winobench": ["py.typed", "*.pyi", "assets/**/*", "**/templates/*", "viewer/app/**/*"],
+        "winobench": ["py.typed", "*.pyi", "assets/**/*", "tasks/names.txt", "**/templates/*", "viewer/app/**/*"],
     },
     python_requires=">=3.11,<3.15",
     # The lowest versions that run the main job on Python 3.11 (.ci/matrix). All but promise, of tensorflow-datasets,

@@ -17,7 +17,7 @@ import transformers
 
 from winobench import parallel
 from winobench.base.errors import InputError
-from winobench.models import UNet2DConditionConfig
+from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 
 
 @dataclasses.dataclass(frozen=True)

@@ -43,7 +43,8 @@ import transformers
 from benchmarks import common, machine, result_files
 from winobench.checkpoints import tokenizer_files
 from winobench.diffusion.stable_diffusion import StableDiffusion
-from winobench.models import AutoencoderKLConfig, CLIPTextConfig
+from winobench.models.autoencoder_kl import AutoencoderKLConfig
+from winobench.models.clip import CLIPTextConfig
 from winobench.scorers import samples
 from winobench.scorers.diffusion_itm import DiffusionITM
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-import winobench
 from winobench.base import options, registry, trackers
 from winobench.base.errors import InputError
 from winobench.base.registry import ModelRef
@@ -275,8 +274,10 @@ def settle_timesteps(config: ml_collections.ConfigDict, spec: str) -> None:
 
 
 def _without_data(data_dir: str | None) -> int:
-    """How many tasks cannot be evaluated, as their data are not here."""
-    return sum(task.ready(data_dir) is not None for task in winobench.TASKS.values())
+    """Number of tasks that cannot be evaluated, because their data are not here."""
+    from winobench.tasks import TASKS, ready_names
+
+    return len(TASKS) - len(ready_names(TASKS, data_dir))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 import jax
 import pytest
 
-from winobench.models import AutoencoderKL, CLIPTextModel, UNet2DConditionModel
+from winobench.models.autoencoder_kl import AutoencoderKL
+from winobench.models.clip import CLIPTextModel
+from winobench.models.unet_2d_condition import UNet2DConditionModel
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from winobench.checkpoints import vision_language
 from winobench.diffusion import families, samplers
 from winobench.metrics import RATING_METRICS, normalization
 from winobench.report import page
-from winobench.tasks import TEXT_TASKS, _sources, base, groups
+from winobench.tasks import TEXT_TASKS, _modules, base, groups
 from winobench.training.coco_captions import TRAINING_SETS
 
 ROOT = launching.ROOT
@@ -108,7 +108,7 @@ def check_name(flag, name):
         assert groups.members(name, winobench.TASKS)
     elif flag == "--config.tasks" and ":" in name:
         kind, _, place = name.partition(":")
-        assert kind in _sources()
+        assert kind in _modules()["SOURCES"]
         assert _PLACEHOLDER.fullmatch(place.partition(":")[0])
     elif flag != "--config.model":
         assert name in {*winobench.TASKS, *TEXT_TASKS, *TRAINING_SETS}

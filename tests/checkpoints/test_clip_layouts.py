@@ -15,7 +15,7 @@ from winobench import checkpoints
 from winobench.base.errors import InputError
 from winobench.checkpoints import clip_layouts, convert_pickle, pickles, sources, tokenizer_files
 from winobench.data.processors import ImageProcessor
-from winobench.models import CLIPModel
+from winobench.models.clip_model import CLIPModel
 
 VISION = {"image_size": 8, "layers": 1, "width": 8, "patch_size": 4, "head_width": 4}
 RESNET = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 4, "patch_size": None, "head_width": 64}

@@ -13,7 +13,9 @@ from tests.expectations import raises
 from tests.models.test_lora import adapted, network
 from winobench import checkpoints
 from winobench.checkpoints import lora_configs, lora_keys
-from winobench.models import UNet2DConditionConfig, UNet2DConditionModel, lora
+from winobench.models import lora
+from winobench.models.unet_2d_condition import UNet2DConditionModel
+from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 
 UNET_LAYER = "mid_block.attentions.0.transformer_blocks.0.attn2"
 TEXT_LAYER = "text_model.encoder.layers.0.self_attn"

@@ -11,7 +11,8 @@ from flax import nnx
 from tests.expectations import raises
 from winobench import checkpoints
 from winobench.checkpoints import models, weights
-from winobench.models import AutoencoderKL, AutoencoderKLConfig, CLIPTextConfig, CLIPTextModel
+from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
+from winobench.models.clip import CLIPTextConfig, CLIPTextModel
 
 SIZES = {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2}
 CONFIG = CLIPTextConfig(vocab_size=20, max_position_embeddings=7, eos_token_id=19, **SIZES)

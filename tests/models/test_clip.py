@@ -13,7 +13,10 @@ from tests.parity import published_configs
 from tests.parity.torch_copy import QUICK_COMPILATION, abstract
 from winobench import checkpoints
 from winobench.checkpoints import clip_layouts
-from winobench.models import CLIPConfig, CLIPModel, CLIPResNetConfig, CLIPTextConfig, CLIPVisionConfig
+from winobench.models.clip import CLIPTextConfig
+from winobench.models.clip_model import CLIPConfig, CLIPModel
+from winobench.models.clip_resnet import CLIPResNetConfig
+from winobench.models.clip_vision import CLIPVisionConfig
 
 # What OpenAI's minimal files leave out is what the defaults say.
 VIT_B_32, VIT_L_14, VIT_H_14 = published_configs.of("clip").values()

@@ -9,8 +9,10 @@ from tests.expectations import raises
 from tests.parity import published_configs
 from winobench.base import options
 from winobench.base.errors import InputError
-from winobench.models import AutoencoderKLConfig, CLIPTextConfig, UNet2DConditionConfig
+from winobench.models.autoencoder_kl import AutoencoderKLConfig
+from winobench.models.clip import CLIPTextConfig
 from winobench.models.config import NetworkConfig
+from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 
 UNET = published_configs.UNETS["sd15"]
 VAE = published_configs.VAES["sd15"]

@@ -9,16 +9,12 @@ from flax import nnx
 from tests.expectations import names, raises
 from tests.models.test_networks import filled
 from winobench.base.errors import InputError
-from winobench.models import (
-    AutoencoderKL,
-    AutoencoderKLConfig,
-    CLIPTextConfig,
-    CLIPTextModel,
-    UNet2DConditionConfig,
-    UNet2DConditionModel,
-    lora,
-)
+from winobench.models import lora
+from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
+from winobench.models.clip import CLIPTextConfig, CLIPTextModel
 from winobench.models.layers import Conv2d
+from winobench.models.unet_2d_condition import UNet2DConditionModel
+from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 
 UNET = UNet2DConditionConfig(
     sample_size=8,

@@ -10,15 +10,11 @@ from flax import nnx
 
 from tests.expectations import names
 from tests.parity.torch_copy import QUICK_COMPILATION, abstract
-from winobench.models import (
-    AutoencoderKL,
-    AutoencoderKLConfig,
-    CLIPTextConfig,
-    CLIPTextModel,
-    UNet2DConditionConfig,
-    UNet2DConditionModel,
-)
+from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
+from winobench.models.clip import CLIPTextConfig, CLIPTextModel
 from winobench.models.layers import Conv2d
+from winobench.models.unet_2d_condition import UNet2DConditionModel
+from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 
 FLOAT32 = {"dtype": jnp.float32, "param_dtype": jnp.float32}
 UNET = UNet2DConditionConfig(

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from winobench.models import UNet2DConditionConfig, UNet2DConditionModel, functional, layers, lora, winograd
+from winobench.models import functional, layers, lora, winograd
+from winobench.models.unet_2d_condition import UNet2DConditionModel
+from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 
 FLOAT32 = {"dtype": jnp.float32, "param_dtype": jnp.float32}
 

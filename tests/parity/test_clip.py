@@ -6,7 +6,7 @@ import torch
 import transformers
 
 from tests.parity.torch_copy import NETWORK_TOLERANCE, call, from_torch, randomize, relative_error
-from winobench.models import CLIPTextConfig, CLIPTextModel
+from winobench.models.clip import CLIPTextConfig, CLIPTextModel
 
 SMALL = {
     "vocab_size": 50,

@@ -19,7 +19,10 @@ from flax import nnx
 from tests.parity.torch_copy import QUICK_COMPILATION, from_torch, randomize, relative_error, to_torch
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.diffusion.stable_diffusion import StableDiffusion
-from winobench.models import CLIPTextConfig, CLIPTextModel, UNet2DConditionConfig, UNet2DConditionModel, lora
+from winobench.models import lora
+from winobench.models.clip import CLIPTextConfig, CLIPTextModel
+from winobench.models.unet_2d_condition import UNet2DConditionModel
+from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 from winobench.training.hard_negatives import NEGATIVES, Draws, LossConfig, make_loss
 
 TOLERANCE = 2e-5

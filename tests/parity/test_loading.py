@@ -15,7 +15,9 @@ from tests.expectations import names, raises
 from winobench import checkpoints
 from winobench.base.errors import InputError
 from winobench.diffusion.stable_diffusion import StableDiffusion
-from winobench.models import AutoencoderKL, CLIPTextModel, UNet2DConditionModel
+from winobench.models.autoencoder_kl import AutoencoderKL
+from winobench.models.clip import CLIPTextModel
+from winobench.models.unet_2d_condition import UNet2DConditionModel
 
 pytestmark = pytest.mark.usefixtures("no_gradients")
 

@@ -11,16 +11,10 @@ import transformers
 from tests.parity import published_configs
 from tests.parity.torch_copy import our_shapes, torch_shapes
 from winobench import checkpoints
-from winobench.models import (
-    AutoencoderKL,
-    AutoencoderKLConfig,
-    CLIPTextConfig,
-    CLIPTextModel,
-    CLIPTextModelWithProjection,
-    CLIPTextProjectionConfig,
-    UNet2DConditionConfig,
-    UNet2DConditionModel,
-)
+from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
+from winobench.models.clip import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTextProjectionConfig
+from winobench.models.unet_2d_condition import UNet2DConditionModel
+from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 
 DIFFUSERS = {
     "unet": (UNet2DConditionModel, UNet2DConditionConfig, diffusers.UNet2DConditionModel, published_configs.UNETS),

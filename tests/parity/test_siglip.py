@@ -16,7 +16,7 @@ from tests.parity.torch_copy import clip_outputs, odd_images, relative_error, to
 from tests.tiny_siglip import LENGTH, PIECES, SIZE
 from winobench import checkpoints, parallel
 from winobench.checkpoints import models, siglip_files
-from winobench.models import SiglipConfig, SiglipModel
+from winobench.models.siglip import SiglipConfig, SiglipModel
 from winobench.scorers.contrastive import Contrastive
 
 TOLERANCE = 1e-5

@@ -21,7 +21,8 @@ from winobench.base.errors import InputError
 from winobench.checkpoints import lora_layers
 from winobench.diffusion import families
 from winobench.diffusion.stable_diffusion_xl import StableDiffusionXL
-from winobench.models import UNet2DConditionConfig, UNet2DConditionModel
+from winobench.models.unet_2d_condition import UNet2DConditionModel
+from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from tests.expectations import raises
 from tests.parity.torch_copy import call, from_nchw, from_torch, randomize, relative_error, to_torch
 from tests.parity.transformer_families import FAMILIES, TOLERANCE
 from winobench import checkpoints
-from winobench.models import AutoencoderKLFlux2, AutoencoderKLFlux2Config
+from winobench.models.autoencoder_kl_flux2 import AutoencoderKLFlux2, AutoencoderKLFlux2Config
 
 FLUX2 = FAMILIES["flux2"]
 SMALL_VAE = {

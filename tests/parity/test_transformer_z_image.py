@@ -5,7 +5,7 @@ import pytest
 
 from tests.parity.torch_copy import call, relative_error
 from tests.parity.transformer_families import FAMILIES, TOLERANCE
-from winobench.models import ZImageConditions
+from winobench.models.transformer_z_image import ZImageConditions
 
 Z_IMAGE = FAMILIES["z_image"]
 

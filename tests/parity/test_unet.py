@@ -24,7 +24,9 @@ from tests.parity.torch_copy import (
     relative_error,
     to_torch,
 )
-from winobench.models import UNet2DConditionConfig, UNet2DConditionModel, unet_2d_condition
+from winobench.models import unet_2d_condition
+from winobench.models.unet_2d_condition import UNet2DConditionModel
+from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 
 # One level with a transformer, one without; the smallest SD 1.x.
 SMALL = {

@@ -18,7 +18,7 @@ from tests.parity.torch_copy import (
     relative_error,
     to_torch,
 )
-from winobench.models import AutoencoderKL, AutoencoderKLConfig
+from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
 
 
 def options(*widths, **others):

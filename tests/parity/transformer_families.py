@@ -17,17 +17,13 @@ import torch
 from diffusers import Flux2KleinPipeline, FluxPipeline
 
 from tests.parity.torch_copy import from_nchw, from_torch, randomize, to_torch
-from winobench.models import (
-    Flux2Transformer2DModel,
-    Flux2TransformerConfig,
-    FluxConditions,
-    FluxTransformer2DModel,
-    FluxTransformerConfig,
-    ZImageConditions,
-    ZImageTransformer2DModel,
-    ZImageTransformerConfig,
-)
+from winobench.models.transformer_flux import FluxConditions, FluxTransformer2DModel
+from winobench.models.transformer_flux2 import Flux2Transformer2DModel
+from winobench.models.transformer_flux2_config import Flux2TransformerConfig
+from winobench.models.transformer_flux_config import FluxTransformerConfig
 from winobench.models.transformer_sd3 import SD3Transformer2DModel, SD3TransformerConfig, TextConditions
+from winobench.models.transformer_z_image import ZImageConditions, ZImageTransformer2DModel
+from winobench.models.transformer_z_image_config import ZImageTransformerConfig
 
 TOLERANCE = 1e-5
 

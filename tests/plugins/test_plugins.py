@@ -35,7 +35,7 @@ def site(tmp_path_factory):
 
 
 def forget():
-    tasks._all_tasks.cache_clear()
+    tasks._plugged_in.cache_clear()
     registry.plugged_in.cache_clear()
     metrics.METRICS.__dict__.pop("_plugged_in", None)
 

@@ -14,7 +14,10 @@ from tests.parity.torch_copy import QUICK_COMPILATION
 from winobench import parallel
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.diffusion.stable_diffusion import StableDiffusion
-from winobench.models import CLIPTextConfig, CLIPTextModel, UNet2DConditionConfig, UNet2DConditionModel, lora
+from winobench.models import lora
+from winobench.models.clip import CLIPTextConfig, CLIPTextModel
+from winobench.models.unet_2d_condition import UNet2DConditionModel
+from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 from winobench.training import hard_negatives
 from winobench.training.hard_negatives import Draws, LossConfig, contrast, draw, make_loss
 

@@ -25,7 +25,7 @@ from winobench.runs import error_parts, lifecycle, records
 from winobench.runs import settings as of_runs
 from winobench.runs.settings import Recording, Sampling, Scoring
 from winobench.scorers import base, samples
-from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task, tasks_from
+from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task, ready_names, tasks_from
 from winobench.tasks.base import Task
 from winobench.tasks.questions import TextTask
 
@@ -258,8 +258,7 @@ def choose_tasks(
             code="wrong-type",
         )
     if tasks == READY:
-        usual = {name: task for name, task in known.items() if not getattr(task, "when_named", False)}
-        tasks = [name for name, task in usual.items() if task.ready(data_dir) is None]
+        tasks = [name for name in ready_names(known, data_dir) if not getattr(known[name], "when_named", False)]
     elif isinstance(tasks, str):
         tasks = options.comma_separated(tasks)
     if known is not TEXT_TASKS:

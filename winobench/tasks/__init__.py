@@ -1,8 +1,9 @@
-"""What is asked: one short file a data set, and the tasks of other packages.
+"""Tasks: one short file a data set, and the tasks of other packages.
 
-A module declares tasks about images in ``TASKS``, about texts alone in ``TEXT_TASKS``, and in ``SOURCES`` how tasks are
-made of data that the user names, as in ``selfbench:FOLDER``. An entry point of the group ``winobench.tasks`` names a
-`Task`, a `TextTask`, or a sequence of them.
+A module declares tasks about images in ``TASKS``, tasks about texts alone in ``TEXT_TASKS``, and in ``SOURCES`` how to
+make tasks of data that the user names, as in ``selfbench:FOLDER``. ``names.txt`` lists these names, so that a task
+imports its own module alone; ``python docs/write_task_names.py`` writes it. An entry point of the group
+``winobench.tasks`` names a `Task`, a `TextTask`, or a sequence of them.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import dataclasses
 import functools
 import importlib
 import importlib.metadata
-import pkgutil
+import pathlib
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from winobench.base import near_names, options, registry
@@ -24,29 +25,37 @@ from winobench.tasks.questions import TextTask
 
 _Kind = TypeVar("_Kind", Task, TextTask)
 
-_WITHOUT_TASKS = ("clevr_negatives",)  # imports JAX, and declares nothing
+NAMES = pathlib.Path(__file__).parent / "names.txt"
+_RENDERED = ("clevr", "clevr_hard", "clevr_image", "clevr_winoground")  # modules of tasks that need no prepared data
 
 
 class _Tasks(Mapping[str, _Kind], Generic[_Kind]):
-    """Name -> task of one kind. The declarations are read when the first one is requested."""
+    """Name -> task of one kind. A task's module is imported when the task is requested."""
 
-    def __init__(self, kind: type[_Kind]):
-        self._kind = kind
+    def __init__(self, kind: type[_Kind], attribute: str):
+        self._kind, self._attribute = kind, attribute
 
     def __getitem__(self, name: str) -> _Kind:
-        return _all_tasks()[self._kind][name]
+        task = self._known()[name]
+        if isinstance(task, str):
+            return next(declared for declared in _declared(task, self._attribute) if declared.name == name)
+        return task
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_all_tasks()[self._kind])
+        return iter(self._known())
 
     def __len__(self) -> int:
-        return len(_all_tasks()[self._kind])
+        return len(self._known())
+
+    def _known(self) -> dict[str, str | _Kind]:
+        """Name -> module of this package, or the task of another package."""
+        return {**_modules()[self._attribute], **_plugged_in()[self._kind]}
 
 
-TASKS: Mapping[str, Task] = _Tasks(Task)
+TASKS: Mapping[str, Task] = _Tasks(Task, "TASKS")
 """Name -> task about images: this package's, in the order of their modules, then those that other packages plug in."""
 
-TEXT_TASKS: Mapping[str, TextTask] = _Tasks(TextTask)
+TEXT_TASKS: Mapping[str, TextTask] = _Tasks(TextTask, "TEXT_TASKS")
 """Name -> task about texts alone, in the same order."""
 
 
@@ -66,6 +75,19 @@ def get_text_task(name: str) -> TextTask:
       InputError: the name is unknown. The message names near ones.
     """
     return _get(TEXT_TASKS, name, "text task")
+
+
+def ready_names(tasks: Mapping[str, Any], data_dir: str | None = None) -> list[str]:
+    """The names of tasks whose data are there. A task without a prepared set is not imported, unless it is rendered."""
+    from winobench.data import prepared
+
+    def may_be_ready(name: str) -> bool:
+        module = _modules()["TASKS"].get(name)
+        if module is None or module in _RENDERED:
+            return True
+        return prepared.has_state(prepared.task_folder(name, data_dir))
+
+    return [name for name in tasks if may_be_ready(name) and tasks[name].ready(data_dir) is None]
 
 
 def tasks_from(words: Iterable[str | Task], data_dir: str | None = None) -> list[str | Task]:
@@ -89,7 +111,7 @@ def tasks_from(words: Iterable[str | Task], data_dir: str | None = None) -> list
             if kind not in places:
                 result.append(f"{kind}:")
             places.setdefault(kind, []).append(place)
-    makers = _sources()
+    makers = _modules()["SOURCES"]
     for kind, found in places.items():
         if kind not in makers:
             raise InputError(
@@ -98,7 +120,7 @@ def tasks_from(words: Iterable[str | Task], data_dir: str | None = None) -> list
                 code="unknown-name",
             )
         index = result.index(f"{kind}:")
-        result[index : index + 1] = makers[kind](found)
+        result[index : index + 1] = _declared(makers[kind], "SOURCES")[kind](found)
     return result
 
 
@@ -113,25 +135,25 @@ def _get(tasks: Mapping[str, Any], name: str, noun: str) -> Any:
     return tasks[name]
 
 
-def _modules() -> list[str]:
-    return sorted(info.name for info in pkgutil.iter_modules(__path__) if info.name not in _WITHOUT_TASKS)
+@functools.cache
+def _modules() -> dict[str, dict[str, str]]:
+    """Attribute of modules -> a name in it -> module."""
+    modules: dict[str, dict[str, str]] = {}
+    for line in NAMES.read_text(encoding="utf-8").splitlines():
+        attribute, module, *names = line.split()
+        modules.setdefault(attribute, {}).update(dict.fromkeys(names, module))
+    return modules
+
+
+def _declared(module: str, attribute: str) -> Any:
+    return getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
 
 
 @functools.cache
-def _sources() -> dict[str, Callable[[Sequence[str]], Sequence[Task]]]:
-    """Kind -> what makes tasks of the places that the user names, of this package's modules."""
-    modules = (importlib.import_module(f"{__name__}.{name}") for name in _modules())
-    return {kind: make for module in modules for kind, make in getattr(module, "SOURCES", {}).items()}
-
-
-@functools.cache
-def _all_tasks() -> dict[type, dict[str, Any]]:
+def _plugged_in() -> dict[type, dict[str, Any]]:
+    """Kind -> name -> task of another package."""
     tasks: dict[type, dict[str, Any]] = {Task: {}, TextTask: {}}
     _broken().clear()
-    for module in _modules():
-        found = importlib.import_module(f"{__name__}.{module}")
-        where = f"winobench/tasks/{module}.py"
-        _add(tasks, [*getattr(found, "TASKS", ()), *getattr(found, "TEXT_TASKS", ())], where)
     for entry in sorted(importlib.metadata.entry_points(group="winobench.tasks"), key=lambda entry: entry.name):
         where = registry.entry_point(entry)
         # A broken plug-in must not take the others away.
@@ -196,7 +218,7 @@ def _check_fields(task: Task | TextTask) -> None:
 
 def _add(tasks: dict[type, dict[str, Any]], declared: Iterable[Any], where: str) -> None:
     new: list[Task | TextTask] = []
-    taken = {name for some in tasks.values() for name in some}
+    taken = {name for names in (_modules()["TASKS"], _modules()["TEXT_TASKS"], *tasks.values()) for name in names}
     for task in declared:
         if not isinstance(task, Task | TextTask):
             raise TypeError(f"{where} declares {task!r}, which is not a winobench.Task")

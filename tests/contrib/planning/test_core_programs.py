@@ -15,7 +15,7 @@ from winobench.base import registry
 from winobench.checkpoints import models
 from winobench.contrib.planning import abstract, anchors, scoring, work
 from winobench.diffusion import families, flux_2, z_image
-from winobench.models import AutoencoderKLConfig
+from winobench.models.autoencoder_kl import AutoencoderKLConfig
 from winobench.tasks import TASKS, groups
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]

@@ -1,0 +1,34 @@
+"""Tasks by name: each imports its own module."""
+
+import importlib.util
+import pathlib
+import re
+import runpy
+
+import pytest
+
+from tests import launching
+from winobench import tasks
+
+
+def test_the_names_are_up_to_date():
+    script = pathlib.Path(__file__).parents[2] / "docs" / "write_task_names.py"
+    lines = list(runpy.run_path(str(script))["lines"]())
+    assert tasks.NAMES.read_text().splitlines() == lines, "run python docs/write_task_names.py"
+    names = [name for line in lines for name in line.split()[2:]]
+    assert len(names) == len(set(names))
+
+
+def test_tasks_that_need_no_prepared_data_are_ready(tmp_path):
+    ready = [name for name, task in tasks.TASKS.items() if task.ready(str(tmp_path)) is None]
+    assert tasks.ready_names(tasks.TASKS, str(tmp_path)) == ready
+
+
+@pytest.mark.slow
+def test_the_main_job_imports_at_most_35_000_lines(tmp_path):
+    words = ["--config=gdbench:debug", "--config.limit=1", "--config.sampling.num_samples=1"]
+    status, _, err = launching.launch_process("launch.eval", *words, cwd=tmp_path, PYTHONPROFILEIMPORTTIME="1")
+    assert status == 0, err
+    names = set(re.findall(r"^import time:.*\| +((?:winobench|launch|configs)\b[\w.]*)$", err, re.MULTILINE))
+    paths = [pathlib.Path(importlib.util.find_spec(name).origin) for name in names]
+    assert 20_000 < sum(len(path.read_text().splitlines()) for path in paths) <= 35_000
