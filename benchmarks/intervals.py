@@ -159,7 +159,7 @@ def answers(case: Case, value, correlation: float, count: int, generator: np.ran
     value = np.broadcast_to(np.asarray(value, np.float64), len(case.images))
     if correlation and case.is_partition and np.all(value == value[0]):
         spread = (1 - correlation) / correlation
-        numbers = Dependence.of_labels(case.images).numbers
+        numbers = Dependence.from_labels(case.images).numbers
         easy = generator.beta(value[0] * spread, (1 - value[0]) * spread, (numbers.max() + 1, count))
         return generator.random((len(value), count)) < easy[numbers]
     return _latent(case, correlation, count, generator) < scipy.stats.norm.ppf(value)[:, None]
@@ -181,7 +181,7 @@ def proportions(some: Iterable[Case], repetitions: int, correlations=CORRELATION
     """Coverage of the interval of a proportion, and of the interval that takes all questions for independent."""
     rows = []
     for case in some:
-        design = Design(Dependence.of_sets(case.images), case.strata)
+        design = Design(Dependence.from_sets(case.images), case.strata)
         for correlation in correlations:
             for value in values if case.values is None else (float(np.mean(case.values)),):
                 of_each = value if case.values is None else case.values[case.strata]
@@ -213,7 +213,7 @@ def differences(some: Iterable[Case], repetitions: int) -> list[dict]:
     """Coverage of the interval of a paired difference, and how often it excludes 0."""
     rows = []
     for case in some:
-        design = Design(Dependence.of_sets(case.images), case.strata)
+        design = Design(Dependence.from_sets(case.images), case.strata)
         for correlation in CORRELATIONS:
             for values in PAIRS:
                 generator = _generator(case.name, correlation, *values)
@@ -244,7 +244,7 @@ def marks(some: Iterable[Case], pages: int, rows_a_page: int = 20) -> list[dict]
     """How often a page about two equal models has a row whose interval excludes 0, and one with a mark."""
     rows = []
     for case in some:
-        design, generator = Design(Dependence.of_sets(case.images)), _generator("marks", case.name)
+        design, generator = Design(Dependence.from_sets(case.images)), _generator("marks", case.name)
         excluded = marked = 0
         for _ in range(pages):
             first, second = paired_answers(case, (0.65, 0.65), 0.3, rows_a_page, generator)
@@ -384,7 +384,7 @@ def _differ(
         batches = [Batch(np.arange(number), {"own": errors})]
         draws = analysis.redrawn(batches, [0] * number, METRICS["accuracy"], timesteps)["accuracy"]
         rows.append(Row("accuracy", np.arange(number), margins.mean(axis=1) > 0, None, draws, count))
-    alone = Dependence.of_labels(range(number))
+    alone = Dependence.from_labels(range(number))
     plain = [dataclasses.replace(row, redrawn=None) for row in rows]
     excluded = [
         analysis.paired_differences([first], [second], alone)[0].excludes_zero for first, second in (rows, plain)
@@ -498,7 +498,7 @@ def _latent(case: Case, correlation: float, count: int, generator: np.random.Gen
     if not correlation:
         return own
     ends = np.cumsum([0, *map(len, case.images)])
-    numbers = Dependence.of_labels(image for images in case.images for image in images).numbers
+    numbers = Dependence.from_labels(image for images in case.images for image in images).numbers
     shares = np.concatenate([np.full(len(images), len(images) ** -0.5) for images in case.images])
     matrix = scipy.sparse.csr_matrix((shares, numbers, ends))
     effects = matrix @ generator.standard_normal((matrix.shape[1], count))

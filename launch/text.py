@@ -15,7 +15,7 @@ from winobench.base import json_files, near_names, options, registry
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 from winobench.runs import settings
-from winobench.runs.requests import KINDS, Later, PictureText
+from winobench.runs.requests import KINDS, LazyResponder, PictureText
 
 from . import configuration, premise_pictures
 from .overrides import named_values, split
@@ -138,7 +138,7 @@ class _Job:
     """A model, its tasks, and (name, task -> protocol) of each protocol that it is asked by."""
 
     model: ModelRef
-    responder: Responder | Later | None  # None for another package's model that is not loaded yet
+    responder: Responder | LazyResponder | None  # None for another package's model that is not loaded yet
     tasks: list[TextTask]
     protocols: list[tuple[str | None, dict[str, Protocol]]]
 
@@ -167,7 +167,7 @@ def _job(
     return _Job(model, responder, tasks, protocols.resolve(tasks, config.protocol, kinds, has))
 
 
-def _captioner(config: ml_collections.ConfigDict) -> Responder | Later:
+def _captioner(config: ml_collections.ConfigDict) -> Responder | LazyResponder:
     """The model that writes captions. Its revision is the hub's newest one: the config's is the model's."""
     captioner = _later(config, registry.resolve(config.captioner), about_pictures=True)
     if PictureText.kind not in captioner.kinds:
@@ -199,7 +199,7 @@ def load_responder(
     )
 
 
-def _later(config: ml_collections.ConfigDict, model: ModelRef, *, about_pictures: bool) -> Responder | Later:
+def _later(config: ml_collections.ConfigDict, model: ModelRef, *, about_pictures: bool) -> Responder | LazyResponder:
     """A model that is loaded when it is needed. One that answers elsewhere is there at once."""
     from winobench.responders import loading
 
@@ -207,7 +207,7 @@ def _later(config: ml_collections.ConfigDict, model: ModelRef, *, about_pictures
     kinds = loading.answered_kinds(model, about_pictures=about_pictures)
     if kinds is None or not model.is_checkpoint:
         return load()
-    return Later(kinds, loading.files_state(model), load)
+    return LazyResponder(kinds, loading.files_state(model), load)
 
 
 def _sampling(config: ml_collections.ConfigDict) -> dict[str, Any]:

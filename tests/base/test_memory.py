@@ -15,8 +15,8 @@ from winobench.base import memory
 
 
 def test_there_is_some_memory():
-    assert 1e8 < memory.of_host() < 1e15
-    assert memory.of_device(jax.local_devices()[0]) > 1e8
+    assert 1e8 < memory.host_bytes() < 1e15
+    assert memory.device_bytes(jax.local_devices()[0]) > 1e8
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_bytes_as_people_say_them(number, text):
 
 
 def test_what_cannot_fit_is_told_with_both_figures(monkeypatch):
-    monkeypatch.setattr(memory, "of_host", lambda: 8 * 10**9)
+    monkeypatch.setattr(memory, "host_bytes", lambda: 8 * 10**9)
     memory.check("a table", 8 * 10**9, "lower it")
     message = ("out-of-memory", "8", "GB")
     with raises(*message):
@@ -52,13 +52,13 @@ IMAGE = np.zeros((64, 64, 3), np.uint8)
     ],
 )
 def test_requests_that_are_too_large(embedded, monkeypatch, call, message):
-    monkeypatch.setattr(memory, "of_host", lambda: 16 * 10**9)
+    monkeypatch.setattr(memory, "host_bytes", lambda: 16 * 10**9)
     with raises(*message):
         call(embedded)
 
 
 def test_errors_of_many_images_and_texts(embedded, monkeypatch):
-    monkeypatch.setattr(memory, "of_host", lambda: 10**5)
+    monkeypatch.setattr(memory, "host_bytes", lambda: 10**5)
     with raises("out-of-memory", "2", "10,000", "0.00056", "GB"):
         embedded.errors([IMAGE], ["a", "b"], num_samples=10**4)
 

@@ -414,7 +414,7 @@ def test_names_of_other_programs(name, expected):
     ],
 )
 def test_blocks_of_the_original_code(name, depths, expected):
-    assert lora_keys.of_original_block(name, depths) == expected
+    assert lora_keys.original_block_to_diffusers(name, depths) == expected
 
 
 def test_two_alphas_must_agree_and_one_may_be_a_whole_number(path):

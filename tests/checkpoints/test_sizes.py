@@ -52,7 +52,7 @@ def test_configs_that_ask_for_too_much(copy, name, values, message):
     ("size", "message"), [(10**7, ("bad-value", "image_size", "80000000")), (8000, ("out-of-memory", "64,000"))]
 )
 def test_a_sample_size_beyond_all_memory(copy, monkeypatch, size, message):
-    monkeypatch.setattr(memory, "of_host", lambda: 10**10)
+    monkeypatch.setattr(memory, "host_bytes", lambda: 10**10)
     change(copy, "unet/config.json", sample_size=size)
     with raises(*message):
         winobench.DiffusionITM.from_pretrained(copy)

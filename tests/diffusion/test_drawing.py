@@ -65,7 +65,7 @@ def test_a_pipeline_on_the_host_draws_the_same_and_has_one_network_at_a_time_the
     live, first, there = LiveArrays(), jax.devices()[0], []
     on_host = StableDiffusion.from_pretrained(tiny_pipeline, on_host=True)
     of_encoders, of_denoiser, of_autoencoder = (
-        memory.of_arrays(function()[1])
+        memory.array_bytes(function()[1])
         for function in (on_host.text_function, on_host.denoiser_function, on_host.image_function)
     )
     assert live.bytes_on(first) == of_autoencoder

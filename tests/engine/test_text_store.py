@@ -79,7 +79,7 @@ def test_encoders_and_denoiser_are_never_there_together(three_parts, monkeypatch
     scorer = DiffusionITM.from_pretrained(three_parts, mesh=mesh, encoders="staged", **few)
     pipeline = scorer.pipeline
     of_denoiser, of_encoders, of_autoencoder = (
-        memory.of_arrays(function()[1])
+        memory.array_bytes(function()[1])
         for function in (pipeline.denoiser_function, pipeline.text_function, pipeline.image_function)
     )
     assert live.bytes_on(device) == of_autoencoder

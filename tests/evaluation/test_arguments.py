@@ -71,7 +71,7 @@ def test_a_range_that_has_no_part_in_the_timesteps_is_not_recorded(tmp_path, tim
 
 
 def test_a_table_of_errors_that_cannot_fit_is_told_before_it_is_made(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "of_host", lambda: 10**8)
+    monkeypatch.setattr(memory, "host_bytes", lambda: 10**8)
     with raises("out-of-memory", "1,000,000", "GB"):
         evaluate(fakes.FakeScorer(), TASKS, tmp_path / "run", num_samples=10**6, progress=False)
     assert not (tmp_path / "run").exists()

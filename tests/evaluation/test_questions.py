@@ -14,7 +14,7 @@ from tests.expectations import names, raises
 from winobench.base.errors import InputError
 from winobench.evaluation import questions
 from winobench.runs import provenance, responses
-from winobench.runs.requests import Later
+from winobench.runs.requests import LazyResponder
 
 TASKS = (text_fakes.text_task(), text_fakes.text_task("shapes", pairs=2))
 NUM_QUESTIONS = 8  # those of the second task are among those of the first
@@ -95,7 +95,7 @@ def _later(counts, files="1", **changes):
         counts["responder"] += 1
         return ScriptedResponder(**changes)
 
-    return Later(frozenset(text_fakes.KINDS), files, load)
+    return LazyResponder(frozenset(text_fakes.KINDS), files, load)
 
 
 def _change_text(path, old, new):

@@ -49,10 +49,10 @@ def test_what_is_shown_by_hand():
         ([thing("red", "cube"), thing("red", "sphere")], False),
         ([thing("red", "cube"), thing("red", "cube"), thing("blue", "cube")], True),
     ):
-        assert grammar.is_shown(red_cubes, [verification.as_thing(one) for one in objects]) == expected
+        assert grammar.is_shown(red_cubes, [verification.to_thing(one) for one in objects]) == expected
     left = {"objects": [{"color": "red", "shape": "cube", "side": "left", "count": 1}]}
-    assert grammar.is_shown(left, [verification.as_thing(thing("red", "cube", right=0.4))])
-    assert not grammar.is_shown(left, [verification.as_thing(thing("red", "cube", right=0.6))])
+    assert grammar.is_shown(left, [verification.to_thing(thing("red", "cube", right=0.4))])
+    assert not grammar.is_shown(left, [verification.to_thing(thing("red", "cube", right=0.6))])
 
 
 def test_verdicts_are_written_and_summed_up(run):
@@ -63,7 +63,7 @@ def test_verdicts_are_written_and_summed_up(run):
     assert len(verdicts) == 28
     assert set(verifier.shapes) == {(4, 4, 3)}
     for record in run.records:
-        things = [verification.as_thing(one) for one in found]
+        things = [verification.to_thing(one) for one in found]
         assert verdicts[record.file].correct == grammar.is_shown(record.prompt.content, things)
         assert verdicts[record.file].found[0]["color"] == "red"
     accuracy = verdict_files.generation_accuracy(run, verdicts)

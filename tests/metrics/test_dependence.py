@@ -21,7 +21,7 @@ def test_sums_are_those_over_all_pairs(sets, at_once):
     values = np.random.default_rng(len(sets)).normal(size=(len(sets), 3))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dependence, "_PAIRS_AT_ONCE", at_once)  # in several blocks, kept or not
-        found = Dependence.of_sets(sets)
+        found = Dependence.from_sets(sets)
         np.testing.assert_allclose(found.sums(values), shared @ values, atol=1e-12)
         np.testing.assert_allclose(found.alike(values), alike @ values, atol=1e-12)
         np.testing.assert_allclose(found.sums(values[:, 0]), shared @ values[:, 0], atol=1e-12)
@@ -32,7 +32,7 @@ def test_sums_are_those_over_all_pairs(sets, at_once):
 @given(_SETS, st.data())
 def test_a_part_depends_as_the_whole_does(sets, data):
     rows = data.draw(st.lists(st.integers(0, len(sets) - 1), min_size=1, max_size=8))
-    part = Dependence.of_sets(sets).take(np.array(rows))
+    part = Dependence.from_sets(sets).take(np.array(rows))
     assert len(part) == len(rows)
     shared, alike = matrices([sets[row] for row in rows])
     values = np.arange(1.0, len(rows) + 1)
@@ -42,25 +42,25 @@ def test_a_part_depends_as_the_whole_does(sets, data):
 
 
 def test_labels_are_clusters():
-    found = Dependence.of_labels(["a", "b", "a", ("c", 1)])
+    found = Dependence.from_labels(["a", "b", "a", ("c", 1)])
     assert found.sums(np.array([1.0, 2.0, 4.0, 8.0])).tolist() == [5, 2, 5, 8]
     assert found.alike(np.array([1.0, 2.0, 4.0, 8.0])).tolist() == [5, 2, 5, 8]
     assert not found.is_none
-    assert Dependence.of_labels(range(3)).is_none
-    assert Dependence.of_labels("abca").take(np.array([0, 1])).is_none
-    assert not Dependence.of_labels("abc").take(np.array([1, 1])).is_none  # a copy depends on its original
+    assert Dependence.from_labels(range(3)).is_none
+    assert Dependence.from_labels("abca").take(np.array([0, 1])).is_none
+    assert not Dependence.from_labels("abc").take(np.array([1, 1])).is_none  # a copy depends on its original
 
 
 def test_sharing_is_not_handed_on():
-    chain = Dependence.of_sets([{1, 2}, {2, 3}, {3, 4}])
+    chain = Dependence.from_sets([{1, 2}, {2, 3}, {3, 4}])
     assert chain.sums(np.array([1.0, 10.0, 100.0])).tolist() == [11, 111, 110]
 
 
 def test_a_set_without_a_unit_is_refused():
     with pytest.raises(ValueError, match="at least one unit"):
-        Dependence.of_sets([{1}, set()])
+        Dependence.from_sets([{1}, set()])
 
 
 def test_ten_thousand_questions_about_two_images_need_no_matrix_of_pairs():
-    found = Dependence.of_sets([{0, 1}, {0, 2}] * 5_000)
+    found = Dependence.from_sets([{0, 1}, {0, 2}] * 5_000)
     assert found.sums(np.ones(10_000)).tolist() == [10_000] * 10_000

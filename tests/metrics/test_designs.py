@@ -82,7 +82,7 @@ def test_a_proportion_is_as_defined(design):
     )
     value = float(np.mean(member.T @ right / sizes))
     expected = wilson(min(number, value * number), number)
-    found = clustered(right, Dependence.of_sets(sets), strata=strata)
+    found = clustered(right, Dependence.from_sets(sets), strata=strata)
     assert found.value == pytest.approx(value)
     np.testing.assert_allclose(found[1:], expected[1:], rtol=1e-7, atol=1e-9)
 
@@ -105,7 +105,7 @@ def test_a_difference_is_as_defined(design):
         _kish(weights, better | worse),
     )
     gain, loss = (float(np.mean(member.T @ part / sizes)) for part in (better, worse))
-    found = paired_difference(first, second, Dependence.of_sets(sets), strata=strata)
+    found = paired_difference(first, second, Dependence.from_sets(sets), strata=strata)
     assert found.value == pytest.approx(gain - loss, abs=1e-12)
     for end, sign in ((found.low, 1), (found.high, -1)):
         assert -1 <= end <= 1

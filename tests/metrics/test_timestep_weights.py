@@ -22,33 +22,35 @@ LEVELS = np.float32([0.25, 0.5, 0.8])
 )
 def test_the_rules_of_noise_levels(rule, by_hand):
     np.testing.assert_allclose(timestep_weights.LEVEL_RULES[rule](LEVELS.astype(np.float64)), by_hand, rtol=1e-4)
-    weights = timestep_weights.of_samples(timestep_weights.parse(rule), LEVELS)
+    weights = timestep_weights.sample_weights(timestep_weights.parse(rule), LEVELS)
     np.testing.assert_allclose(weights, np.array(by_hand) / np.mean(by_hand), rtol=1e-4)
     # Flow models may be asked for pure noise.
-    assert np.isfinite(timestep_weights.of_samples(rule, np.float32([0.5, 1.0]))).all()
+    assert np.isfinite(timestep_weights.sample_weights(rule, np.float32([0.5, 1.0]))).all()
     with pytest.raises(InputError, match=names(rule, "uniform")):
-        timestep_weights.of_samples(rule, np.int32([10, 500]))
+        timestep_weights.sample_weights(rule, np.int32([10, 500]))
 
 
 def test_uniform_is_no_weighting():
     assert timestep_weights.parse(None) == timestep_weights.parse("uniform") == "uniform"
-    assert timestep_weights.of_samples("uniform", LEVELS) is None
+    assert timestep_weights.sample_weights("uniform", LEVELS) is None
 
 
 def test_learned_weights_are_steps(tmp_path):
     curve = Curve((100.0, 500.0), (1.0, 0.0, 3.0))
     np.testing.assert_array_equal(curve(np.array([0, 99, 100, 499, 500, 999])), [1, 1, 0, 0, 3, 3])
-    np.testing.assert_allclose(timestep_weights.of_samples(curve, [0, 300, 700, 800]), np.array([1, 0, 3, 3]) / 1.75)
+    np.testing.assert_allclose(
+        timestep_weights.sample_weights(curve, [0, 300, 700, 800]), np.array([1, 0, 3, 3]) / 1.75
+    )
     path = tmp_path / "weights.json"
     path.write_text(json.dumps({**timestep_weights.described(curve), "questions": 3}))
     assert timestep_weights.parse(str(path)) == curve == timestep_weights.parse(timestep_weights.described(curve))
     with pytest.raises(InputError, match=names("weights", "0")):
-        timestep_weights.of_samples(curve, [200, 300])
+        timestep_weights.sample_weights(curve, [200, 300])
     # A published rule at a level that has no weight that is a number.
     with raises("bad-timestep-weights"), np.errstate(divide="ignore"):
-        timestep_weights.of_samples("sigma_sqrt", np.float32([0.0, 0.5]))
+        timestep_weights.sample_weights("sigma_sqrt", np.float32([0.0, 0.5]))
     with raises("bad-timestep-weights"):
-        timestep_weights.of_samples(Curve((100.0,), (1e308, 1e308)), [50, 200])
+        timestep_weights.sample_weights(Curve((100.0,), (1e308, 1e308)), [50, 200])
 
 
 @pytest.mark.parametrize(
@@ -99,7 +101,7 @@ def accuracy(scores, targets, weights):
 def test_timesteps_that_tell_are_found():
     scores, targets, timesteps = learnable(400, seed=0)
     curve = timestep_weights.fit(list(scores), list(targets), timesteps)
-    weights = timestep_weights.of_samples(curve, timesteps)
+    weights = timestep_weights.sample_weights(curve, timesteps)
     telling = (timesteps >= 300) & (timesteps < 500)  # bins of a hundred timesteps
     assert weights[telling].min() > 10 * weights[(timesteps < 200) | (timesteps >= 500)].max()
     others, right, _ = learnable(1000, seed=1)

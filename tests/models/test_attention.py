@@ -131,11 +131,11 @@ def test_by_keys_where_numbers_are_float64_by_default():
 def test_exponential_of_negative():
     x = -np.concatenate([np.linspace(0, 87.3, 100_001), np.logspace(-30, 0, 1000)]).astype(np.float32)
     exact = np.exp(x.astype(np.float64))
-    result = jax.jit(exponential.of_negative)(x)
+    result = jax.jit(exponential.exp_of_negative)(x)
     np.testing.assert_array_less(np.abs(result / exact - 1), 1.2e-7 * (1 + np.abs(x)))
     ends = np.array([0, -87.4, -1e30, -np.inf, np.nan], np.float32)
-    np.testing.assert_array_equal(exponential.of_negative(ends), [1, 0, 0, 0, np.nan])
-    np.testing.assert_allclose(jax.grad(exponential.of_negative)(-2.0), np.exp(-2), rtol=3e-7)
+    np.testing.assert_array_equal(exponential.exp_of_negative(ends), [1, 0, 0, 0, np.nan])
+    np.testing.assert_allclose(jax.grad(exponential.exp_of_negative)(-2.0), np.exp(-2), rtol=3e-7)
 
 
 def test_large_scores():

@@ -27,14 +27,14 @@ def test_the_dense_layer_of_parts_is_that_of_the_joined_array():
     structure, state = nnx.split(layer)
     mesh = parallel.make_mesh(jax.devices()[:1])
 
-    def of_parts(state, *parts):
-        return joint_blocks.of_parts(nnx.merge(structure, state), *parts)
+    def apply_to_parts(state, *parts):
+        return joint_blocks.apply_to_parts(nnx.merge(structure, state), *parts)
 
-    own = jax.jit(parallel.map_over_data(of_parts, mesh, (whole, split, split), split))
+    own = jax.jit(parallel.map_over_data(apply_to_parts, mesh, (whole, split, split), split))
     expected = layer(jnp.concatenate(parts, axis=-1))
     np.testing.assert_allclose(own(state, *parts), expected, atol=1e-6)
     assert "concatenate" not in own.lower(state, *parts).as_text()
-    np.testing.assert_array_equal(of_parts(state, *parts), expected)
+    np.testing.assert_array_equal(apply_to_parts(state, *parts), expected)
 
 
 @pytest.mark.parametrize("rotates", [False, True])

@@ -84,7 +84,7 @@ def unet():
 
 def test_a_network(unet):
     structure, given = functional.split(unet)
-    made = layers.for_cpus(structure, given)
+    made = layers.arrange_for_cpus(structure, given)
     changed = [(one.shape, other.shape) for one, other in zip(given, made, strict=True) if one is not other]
     assert len(changed) >= 10
     assert all((4, 4, *before[2:]) == after for before, after in changed)
@@ -98,7 +98,7 @@ def test_an_adapted_layer():
     layer = layers.Conv2d(64, 64, 3, padding=1, **FLOAT32, rngs=nnx.Rngs(0))
     adapter = lora.LoRA(lora.Factors(normal(3, 3, 64, 2), normal(2, 64), 0.1))
     structure, given = functional.split(lora.LoRAConv2d(layer, adapter))
-    made, x = layers.for_cpus(structure, given), normal(1, 4, 4, 64)
+    made, x = layers.arrange_for_cpus(structure, given), normal(1, 4, 4, 64)
     assert sorted(array.shape[0] for array in made if array.ndim == 4) == [3, 4]
     fast, slow = (structure.module(arrays)(x) for arrays in (made, given))
     np.testing.assert_allclose(fast, slow, rtol=0, atol=1e-5 * np.abs(slow).max())

@@ -24,7 +24,7 @@ def test_a_difference_by_hand():
     # Three images with two examples each: the second run is better by 2, 0 and -1 of the six examples.
     first = row([0, 0, 1, 0, 1, 1])
     second = row([1, 1, 0, 1, 1, 0])
-    tied = metrics.Dependence.of_labels([7, 7, 3, 3, 9, 9])
+    tied = metrics.Dependence.from_labels([7, 7, 3, 3, 9, 9])
     (found,) = analysis.paired_differences([first], [second], tied)
     assert found.value == pytest.approx(1 / 6)
     assert (found.only_first, found.only_second, found.num_examples) == (2, 3, 6)
@@ -39,9 +39,9 @@ def test_a_difference_by_hand():
 
 def test_rows_of_a_part_depend_as_the_examples_do():
     first, second = row([1, 0, 1, 0], members=[5, 1, 3, 1]), row([0, 1, 1, 1], members=[5, 1, 3, 1])
-    tied = metrics.Dependence.of_sets([{0}, {1, 2}, {3}, {2, 4}, {5}, {6}])
+    tied = metrics.Dependence.from_sets([{0}, {1, 2}, {3}, {2, 4}, {5}, {6}])
     (found,) = analysis.paired_differences([first], [second], tied)
-    of_part = metrics.Dependence.of_sets([{6}, {1, 2}, {2, 4}, {1, 2}])
+    of_part = metrics.Dependence.from_sets([{6}, {1, 2}, {2, 4}, {1, 2}])
     expected = metrics.paired_difference(first.correct, second.correct, of_part)
     assert (found.value, found.low, found.high, found.p_value) == expected[:4]
 
@@ -50,7 +50,7 @@ def test_a_difference_of_macro_means_weighs_groups_alike():
     # Group 0 has four examples, group 1 has two; only in the latter does the second run gain, by one half.
     strata = np.array([0, 0, 0, 0, 1, 1])
     first, second = row([1, 1, 0, 0, 0, 0], strata=strata), row([1, 1, 0, 0, 1, 0], strata=strata)
-    (found,) = analysis.paired_differences([first], [second], metrics.Dependence.of_labels(range(6)))
+    (found,) = analysis.paired_differences([first], [second], metrics.Dependence.from_labels(range(6)))
     assert found.value == pytest.approx(0.25)
     assert second.value - first.value == pytest.approx(0.25)
     assert found.low < 0.25 < found.high
@@ -68,7 +68,7 @@ def sampled(margins, timesteps):
 
 def test_a_model_does_not_differ_from_itself_on_other_samples():
     """The noise of a sample serves all images, so that accuracies of two seeds differ by more than images tell."""
-    rng, alone = np.random.default_rng(0), metrics.Dependence.of_labels(range(200))
+    rng, alone = np.random.default_rng(0), metrics.Dependence.from_labels(range(200))
     aware = unaware = 0
     for _ in range(60):
         skill = rng.normal(0.5, 1, size=(200, 1))
@@ -86,7 +86,7 @@ def test_a_model_does_not_differ_from_itself_on_other_samples():
 def test_a_run_does_not_differ_from_itself():
     margins = np.random.default_rng(1).normal(0.2, 1, size=(50, 6))
     one, other = sampled(margins, np.arange(6)), sampled(margins, np.arange(6))
-    alone = metrics.Dependence.of_labels(range(50))
+    alone = metrics.Dependence.from_labels(range(50))
     (found,) = analysis.paired_differences([one], [other], alone)
     (plain,) = analysis.paired_differences([row(one.correct)], [row(one.correct)], alone)
     assert (found.value, found.p_value, found.clusters_apart) == (0, 1, 0)
@@ -103,7 +103,7 @@ def test_draws_vary_means_half_as_much_as_seeds_do():
 
 
 def test_few_images_are_no_clear_difference():
-    alone = metrics.Dependence.of_labels(range(100))
+    alone = metrics.Dependence.from_labels(range(100))
     first, second = row([0] * 9 + [1] * 91), row([1] * 100)
     (found,) = analysis.paired_differences([first], [second], alone)
     assert found.excludes_zero
@@ -231,7 +231,7 @@ def test_a_profile_by_hand():
     empty = np.array([[[[3, 12, 3]]], [[[1, 25, 1]]]], np.float32)
     batch = Batch(np.arange(2), {"own": errors, "unconditional": empty})
     profile = analysis.timestep_profile(
-        [batch], np.array([100, 500, 100]), [0, 0], metrics.Dependence.of_labels([0, 1])
+        [batch], np.array([100, 500, 100]), [0, 0], metrics.Dependence.from_labels([0, 1])
     )
     np.testing.assert_array_equal(profile.timesteps, [100, 500])
     assert profile.edges == [(100, 100), (500, 500)]
@@ -275,7 +275,7 @@ def test_an_image_pair_whose_images_are_kept_comes_first():
 def test_a_profile_of_the_diagonal_and_without_unconditional_errors():
     errors = np.arange(8, dtype=np.float32).reshape(1, 2, 2, 2)
     batch = Batch(np.arange(1), {"own": errors})
-    profile = analysis.timestep_profile([batch], np.array([1, 2]), [None], metrics.Dependence.of_labels([0]))
+    profile = analysis.timestep_profile([batch], np.array([1, 2]), [None], metrics.Dependence.from_labels([0]))
     assert set(profile.series) == {"right", "wrong", "wrong_minus_right"}
     np.testing.assert_allclose(profile.series["right"][0], [(0 + 6) / 2, (1 + 7) / 2])
     np.testing.assert_allclose(profile.series["wrong"][0], [(2 + 4) / 2, (3 + 5) / 2])

@@ -134,7 +134,7 @@ def test_a_skill_is_the_mean_of_its_tasks(skilled):
     images = [some for name in names for some in one[name].examples.images]
     strata = np.repeat([0, 1], [len(one[name].examples.ids) for name in names])
     right = [np.concatenate([run[name].examples.correct for name in names]) for run in (one, other)]
-    plain = metrics.paired_difference(*right, metrics.Dependence.of_sets(images), strata=strata)
+    plain = metrics.paired_difference(*right, metrics.Dependence.from_sets(images), strata=strata)
     assert (skill.value, skill.num_examples) == (pytest.approx(plain.value), len(strata))
     assert skill.high - skill.low >= plain.high - plain.low - 1e-9
 

@@ -223,10 +223,10 @@ def test_a_chat_model_that_has_lost_its_template():
 def test_templates_of_text_encoders_have_the_same_bounds(template):
     tokenizer = make_tokenizer(kind="bare", chat_template=template)
     with raises("conversation-refused", "text encoder"):
-        fast_tokenizers.as_questions(tokenizer, ["a dog"])
+        fast_tokenizers.apply_chat_template(tokenizer, ["a dog"])
 
 
 def test_the_bounds_of_a_template_are_for_each_text():
     template = "{% for i in range(20000) %}{% set x = i %}{% endfor %}{{ messages[0].content }}"
     tokenizer = make_tokenizer(kind="bare", chat_template=template)
-    assert fast_tokenizers.as_questions(tokenizer, ["a dog"] * 20) == ["a dog"] * 20
+    assert fast_tokenizers.apply_chat_template(tokenizer, ["a dog"] * 20) == ["a dog"] * 20

@@ -236,7 +236,7 @@ def named(model, folder="run", normalize="auto", num_samples=100, dtype="float32
     ],
 )
 def test_equal_names_get_what_differs(some, labels):
-    reading.tell_apart(some)
+    reading.make_labels_unique(some)
     assert [run.label for run in some] == labels
     for run in some:
         run.label = reading.short_label(run)
@@ -244,7 +244,7 @@ def test_equal_names_get_what_differs(some, labels):
 
 def test_names_of_any_length_are_short_and_their_own():
     some = [named(f"/models/{'x' * 60}{number}{'y' * 60}", "z" * 200) for number in range(3)]
-    reading.tell_apart(some)
+    reading.make_labels_unique(some)
     assert len({run.label for run in some}) == 3
     assert max(len(run.label) for run in some) < 60
     assert some[1].model == f"/models/{'x' * 60}1{'y' * 60}"

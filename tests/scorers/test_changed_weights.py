@@ -23,7 +23,7 @@ from tests.tiny_vision_language import write_vision_language
 from winobench import checkpoints, evaluate, evaluate_questions, parallel
 from winobench.checkpoints import language_models, models, vision_language
 from winobench.diffusion.stable_diffusion import StableDiffusion
-from winobench.models import holding, lora
+from winobench.models import lora, snapshots
 from winobench.responders.language_model import LanguageModel
 from winobench.responders.text_encoders import ClipText, NliEncoder
 from winobench.responders.vision_language import VisionLanguageModel
@@ -159,7 +159,7 @@ def test_a_call_uses_the_weights_of_its_beginning(name, at, compilations):
     kind = KINDS[name]
     asked = kind.make(at)
     first, before = kind.ask(asked), asked.fingerprint()
-    held, network = asked.held(), kind.network(asked)
+    snapshot, network = asked.snapshot(), kind.network(asked)
     gone = [weakref.ref(leaf) for leaf in jax.tree.leaves(nnx.state(network))]
     earlier = change(network)
     with compilations() as count:
@@ -169,9 +169,9 @@ def test_a_call_uses_the_weights_of_its_beginning(name, at, compilations):
     assert {key for key in before if before[key] != after[key]} - {"match"} == {"model"}
     if "match" in before:
         assert after["match"] == before["match"] | {"model": after["model"]}
-    # What was held has the weights that it had, and says so.
-    np.testing.assert_array_equal(kind.ask(held), first)
-    assert held.fingerprint() == before
+    # A snapshot has its own weights, and their fingerprint.
+    np.testing.assert_array_equal(kind.ask(snapshot), first)
+    assert snapshot.fingerprint() == before
     # Another one of the same model is the same.
     again = kind.again(asked)
     np.testing.assert_array_equal(kind.ask(again), second)
@@ -182,7 +182,7 @@ def test_a_call_uses_the_weights_of_its_beginning(name, at, compilations):
     assert asked.fingerprint() == before
     change(network)
     kind.ask(asked), kind.ask(again)
-    del held, earlier
+    del snapshot, earlier
     gc.collect()
     assert not any(reference() is not None for reference in gone)
 
@@ -331,7 +331,7 @@ def test_a_call_uses_the_tokenizer_of_its_beginning(name, change, at):
     kind = KINDS[name]
     asked = kind.make(at)
     first, before = kind.ask(asked), asked.fingerprint()
-    held = asked.held()
+    snapshot = asked.snapshot()
     back = CHANGES[name, change](_tokenizer(asked))
     second, after = kind.ask(asked), asked.fingerprint()
     again = kind.again(asked)
@@ -339,8 +339,8 @@ def test_a_call_uses_the_tokenizer_of_its_beginning(name, change, at):
     assert again.fingerprint() == after
     assert not np.array_equal(first, second)
     assert after["model"] != before["model"]
-    np.testing.assert_array_equal(kind.ask(held), first)
-    assert held.fingerprint() == before
+    np.testing.assert_array_equal(kind.ask(snapshot), first)
+    assert snapshot.fingerprint() == before
     if back is not None:
         back()
         np.testing.assert_array_equal(kind.ask(asked), first)
@@ -482,36 +482,39 @@ def test_weights_are_identified_once(make, monkeypatch):
     for _ in range(2):
         scorer = DiffusionITM(pipeline, mesh=one_device())
         assert (
-            scorer.fingerprint()["model"] == scorer.held().fingerprint()["model"] == pipeline.fingerprint == fingerprint
+            scorer.fingerprint()["model"]
+            == scorer.snapshot().fingerprint()["model"]
+            == pipeline.fingerprint
+            == fingerprint
         )
     assert len(computed) == 1
     kernel = id(pipeline.unet.conv_in.kernel.get_value())
-    (key,) = (key for key in holding._computed if kernel in key[1])
+    (key,) = (key for key in snapshots._computed if kernel in key[1])
     change(pipeline.unet)
     assert scorer.fingerprint()["model"] == pipeline.fingerprint != fingerprint
     assert len(computed) == 2
     gc.collect()
-    assert key not in holding._computed  # nobody keeps the earlier weights in memory
+    assert key not in snapshots._computed  # nobody keeps the earlier weights in memory
 
 
 @pytest.mark.slow
 def test_what_is_drawn_follows_the_weights(make):
     pipeline = make().pipeline
     how = {"num_steps": 1, "guidance_scale": 3.0, "batch_size": 1, "mesh": one_device()}
-    before, held = pipeline.generate(TEXTS[:1], **how), pipeline.held()
+    before, snapshot = pipeline.generate(TEXTS[:1], **how), pipeline.snapshot()
     for network in pipeline.networks.values():
         change(network, 0.8)
     after = pipeline.generate(TEXTS[:1], **how)
     assert not np.array_equal(before, after)
     np.testing.assert_array_equal(after, pipeline.replace().generate(TEXTS[:1], **how))
-    np.testing.assert_array_equal(held.generate(TEXTS[:1], **how), before)
-    assert held.fingerprint != pipeline.fingerprint
+    np.testing.assert_array_equal(snapshot.generate(TEXTS[:1], **how), before)
+    assert snapshot.fingerprint != pipeline.fingerprint
 
 
 @pytest.mark.slow
 def test_another_network_in_a_loaded_model_is_another_identity(at):
     loaded = LOAD(at("vision_language"), mesh=one_device())
-    assert loaded.identity() == loaded.fingerprint == loaded.held().identity()
+    assert loaded.identity() == loaded.fingerprint == loaded.snapshot().identity()
     state = jax.tree.map(lambda leaf: leaf + 1, loaded.network[1])
     other = dataclasses.replace(loaded, network=(loaded.network[0], state))
     assert other.identity() != loaded.fingerprint

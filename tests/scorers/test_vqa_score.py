@@ -160,7 +160,7 @@ def test_published_preprocessing(loaded, scorer, monkeypatch):
         squashed = image.resize((SIZE, SIZE), Image.Resampling.BICUBIC)
         np.testing.assert_array_equal(squashing.processor(image), squashed)
     assert (scorer.fingerprint()["on_crop"], squashing.fingerprint().get("on_crop")) == (True, None)
-    monkeypatch.setattr(memory, "of_host", lambda: 1 << 20)
+    monkeypatch.setattr(memory, "host_bytes", lambda: 1 << 20)
     with raises("out-of-memory", "1 x 2,000", f"{SIZE} x {2_000 * SIZE:,}"):
         scorer.processor(np.zeros((1, 2_000, 3), np.uint8))
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from tests.torch_pipelines import tiny
-from winobench.models import holding
+from winobench.models import snapshots
 from winobench.torch_pipelines.autoencoders import encoder_of
 from winobench.torch_pipelines.families import FAMILIES
 from winobench.torch_pipelines.pipeline import TorchPipeline
@@ -130,7 +130,7 @@ def compare(maker):
     if schedule.prediction != "flow":
         np.testing.assert_allclose(schedule.alphas_cumprod, pipe.scheduler.alphas_cumprod, rtol=1e-5, atol=1e-12)
 
-    structure, params = holding.split(pipeline.network)
+    structure, params = snapshots.split(pipeline.network)
     for noise, (steps, decoded) in zip(noises, runs, strict=True):
         conditions = pipeline.texts.encode_all(TEXTS[: len(noise)])
         samples, times, wanted, after = zip(*steps, strict=True)

@@ -301,15 +301,15 @@ def test_lost_weights_are_refused():
 
 
 @pytest.mark.usefixtures("single_device")
-def test_what_is_held_refuses_a_change():
+def test_a_snapshot_refuses_a_change():
     pipe, scorer = _scorer(sana_pipeline)
-    held = scorer.held()
+    snapshot = scorer.snapshot()
     before, new = scorer.fingerprint(), ["a text that is not on the disk"]
     back = _written(pipe)
     calls = (
-        lambda: held.score(IMAGES, new, num_samples=1),
-        lambda: held.pipeline.encode_texts(new),
-        held.pipeline.held,
+        lambda: snapshot.score(IMAGES, new, num_samples=1),
+        lambda: snapshot.pipeline.encode_texts(new),
+        snapshot.pipeline.snapshot,
     )
     for call in calls:
         with raises("scorer-changed", "SanaPipeline"):

@@ -13,7 +13,7 @@ from tests.torch_pipelines.comparison import difference
 from tests.torch_pipelines.test_families import TOLERANCE
 from tests.torch_pipelines.tiny import sana_pipeline
 from winobench import parallel
-from winobench.models import holding
+from winobench.models import snapshots
 from winobench.scorers.diffusion_itm import DiffusionITM
 from winobench.torch_pipelines import compiled
 from winobench.torch_pipelines.pipeline import TorchPipeline
@@ -129,7 +129,7 @@ def test_pipelines_that_are_traced_otherwise_share_no_program():
     def structure(change):
         pipe = sana_pipeline.make()
         change(pipe)
-        return holding.split(TorchPipeline.from_diffusers(pipe).network)[0]
+        return snapshots.split(TorchPipeline.from_diffusers(pipe).network)[0]
 
     usual, same, other_scheduler, other_autoencoder = map(
         structure,

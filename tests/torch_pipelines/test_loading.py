@@ -24,7 +24,7 @@ from winobench import DiffusionITM
 from winobench.base import hub, memory
 from winobench.diffusion import families
 from winobench.generation import loading as generation
-from winobench.models import holding
+from winobench.models import snapshots
 from winobench.scorers import loading as scorers
 from winobench.torch_pipelines import adapters, loading
 from winobench.torch_pipelines.pipeline import TorchPipeline
@@ -300,13 +300,13 @@ def test_memory_is_asked_before_weights_are_read(folder, monkeypatch):
     (folder / DENOISER).unlink(missing_ok=True)
     assert len(list(folder.glob("transformer/*-of-*.safetensors"))) > 2
     asked = []
-    monkeypatch.setattr(memory, "of_host", lambda: asked.append(1) or 1)
+    monkeypatch.setattr(memory, "host_bytes", lambda: asked.append(1) or 1)
     monkeypatch.setattr(diffusers.SanaTransformer2DModel, "from_pretrained", None)
     wanted = 2 * parts_of[DENOISER] + 2 * parts_of[ENCODER] + 4 * parts_of["vae/diffusion_pytorch_model.safetensors"]
     for variant in (None, "fp16"):
         with raises("out-of-memory", memory.gigabytes(wanted)):
             loading.load(folder, "bfloat16", variant=variant)
-    monkeypatch.setattr(memory, "of_host", lambda: wanted)
+    monkeypatch.setattr(memory, "host_bytes", lambda: wanted)
     with raises("cannot-read", "transformer"):  # it would fit
         loading.load(folder, "bfloat16")
 
@@ -315,7 +315,7 @@ def test_weights_are_not_copied(saved):
     pipe = loading.load(saved, "float32")
     before = {name: tensor.data_ptr() for name, tensor in pipe.transformer.state_dict().items()}
     network = TorchPipeline.from_diffusers(pipe).network
-    holding.split(network)
+    snapshots.split(network)
     after = {name: parameter.get_value().__array_interface__["data"][0] for name, parameter in network.arrays.items()}
     assert {name: after[name] for name in before} == before
 

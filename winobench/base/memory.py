@@ -23,7 +23,7 @@ _KEEPING = {-8: 1, -4: 0, -1: -1}
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
-def of_host() -> int:
+def host_bytes() -> int:
     """Bytes of memory that this process can have at most: the machine's, its container's, or its own limit."""
     limits = []
     with contextlib.suppress(AttributeError, OSError, ValueError):  # a system without these numbers
@@ -47,7 +47,7 @@ def keep_freed() -> None:
             ctypes.CDLL(None).mallopt(parameter, value)
 
 
-def of_device(device: jax.Device) -> int:
+def device_bytes(device: jax.Device) -> int:
     """Bytes of memory of a device. CPUs have the host's memory, described devices the memory of their kind."""
     try:
         limit = (device.memory_stats() or {}).get("bytes_limit")
@@ -56,10 +56,10 @@ def of_device(device: jax.Device) -> int:
     if not limit and device.platform != "cpu":
         kinds = {each.device_kind: each.usable_memory for each in ACCELERATORS.values()}
         limit = kinds.get(device.device_kind)
-    return int(limit) if limit else of_host()
+    return int(limit) if limit else host_bytes()
 
 
-def of_arrays(tree: Any) -> int:
+def array_bytes(tree: Any) -> int:
     """Bytes of all arrays of a pytree, or of anything with sizes and dtypes. Of sharded ones, of all parts together."""
     import jax
 
@@ -72,7 +72,7 @@ def gigabytes(number: int) -> str:
 
 def check(what: str, needed: int, advice: str, device: jax.Device | None = None) -> None:
     """Refuses what needs so many bytes at least, and cannot fit."""
-    available = of_host() if device is None else of_device(device)
+    available = host_bytes() if device is None else device_bytes(device)
     if needed > available:
         place = "this machine" if device is None or device.platform == "cpu" else f"a {device.device_kind}"
         raise InputError(

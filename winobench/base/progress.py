@@ -15,7 +15,7 @@ import rich.text
 from winobench.base import interrupts
 
 if TYPE_CHECKING:
-    from winobench.base.trackers import Watch
+    from winobench.base.trackers import RunReporter
 
 SECONDS_BETWEEN_LINES = 30.0
 """Where the output is not a terminal: a line after this much time."""
@@ -120,7 +120,7 @@ def counting(
     label: str = "scoring",
     unit: str = "passes",
     enabled: bool = True,
-    watch: Watch | None = None,
+    watch: RunReporter | None = None,
 ) -> Iterator[Callable[[int], None]]:
     """A `Progress` of one count, which also goes to a watch. Yields a function of the number of further ones."""
 

@@ -67,14 +67,14 @@ def _is_installed(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-def of_names(
+def make_trackers(
     names: Sequence[str],
     folder: str | os.PathLike,
     config: Mapping[str, Any] | None = None,
     *,
     project: str | None = None,
     name: str | None = None,
-) -> list[Patient]:
+) -> list[FailSafeTracker]:
     """Trackers of the run in a folder. Nothing is written before they start."""
     folder = pathlib.Path(folder)
     name = name or folder.resolve().name
@@ -86,7 +86,7 @@ def of_names(
             made[one] = WeightsAndBiases(folder, project, config or {}, name)
         else:
             made[one] = Trackio(folder, project, config or {}, name)
-    return [Patient(one, tracker) for one, tracker in made.items()]
+    return [FailSafeTracker(one, tracker) for one, tracker in made.items()]
 
 
 def forget(folder: str | os.PathLike) -> None:
@@ -96,7 +96,7 @@ def forget(folder: str | os.PathLike) -> None:
         path.unlink(missing_ok=True)
 
 
-class Patient:
+class FailSafeTracker:
     """A tracker whose first failure is a warning, and its end."""
 
     def __init__(self, name: str, tracker: Tracker):
@@ -242,7 +242,7 @@ class Trackio:
                 self._run.finish()
 
 
-class Watch:
+class RunReporter:
     """Reports progress and results of a run to trackers. They start with the first report."""
 
     def __init__(self, trackers: Sequence[Tracker], unit: str):

@@ -137,7 +137,7 @@ def fast_ids(tokenizer: Any, texts: Sequence[str], length: int) -> tuple[np.ndar
     return np.asarray(encoded["input_ids"], np.int32), np.asarray(encoded["attention_mask"], np.int32).sum(axis=1)
 
 
-def as_questions(tokenizer: Any, texts: Sequence[str], *, thinking: bool = False) -> list[str]:
+def apply_chat_template(tokenizer: Any, texts: Sequence[str], *, thinking: bool = False) -> list[str]:
     """Texts in a tokenizer's chat template, each as a user's message, up to where an answer begins."""
     check_texts(texts)
     template = getattr(tokenizer, "chat_template", None)

@@ -28,7 +28,7 @@ from winobench.base import hub, options
 from winobench.base.errors import InputError
 from winobench.checkpoints import fast_tokenizers, models, sources, weights
 from winobench.checkpoints.loaded import Loaded, spread_by_default
-from winobench.models import decoder, holding
+from winobench.models import decoder, snapshots
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_config import MODEL_TYPES, DecoderConfig
 
@@ -62,7 +62,7 @@ class LoadedLanguageModel(Loaded):
     fingerprint: str
     mesh: Mesh
     stop_ids: tuple[int, ...]  # tokens that end an answer, sorted
-    origin: holding.Taken | None = None  # the arrays that the fingerprint is of; None where they are not known
+    origin: snapshots.WeakSnapshot | None = None  # the arrays that the fingerprint is of; None where they are not known
 
 
 def language_model_kind(source: str | os.PathLike[str] | sources.Source, revision: str | None = None) -> str:

@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 
 from winobench import parallel
 from winobench.checkpoints import fast_tokenizers, models
-from winobench.models import functional, holding, lora, states
+from winobench.models import functional, lora, snapshots, states
 
 _Loader = TypeVar("_Loader", bound=Callable[..., Any])
 
@@ -45,7 +45,7 @@ class Loaded:
     config: Any
     fingerprint: str
     mesh: Mesh
-    origin: holding.Taken | None
+    origin: snapshots.WeakSnapshot | None
 
     def module(self) -> Any:
         """The network as one object. Changes of it are changes of this."""
@@ -53,7 +53,7 @@ class Loaded:
 
     def parts(self) -> tuple[functional.Structure, list[Any]]:
         """The network's structure, and its arrays."""
-        return holding.split(self.module())
+        return snapshots.split(self.module())
 
     @property
     def tokenizers(self) -> dict[str, Any]:
@@ -62,25 +62,25 @@ class Loaded:
 
     def _now(self) -> tuple[tuple[functional.Structure, Any], list[Any]]:
         structure, arrays = self.parts()
-        return (structure, states.of_tokenizers(self.tokenizers)), arrays
+        return (structure, states.tokenizer_values(self.tokenizers)), arrays
 
     def as_loaded(self) -> Self:
         """The same. Its ``fingerprint`` is declared to belong to its arrays and tokenizers."""
-        return dataclasses.replace(self, origin=holding.Taken(*self._now()))
+        return dataclasses.replace(self, origin=snapshots.WeakSnapshot(*self._now()))
 
-    def held(self) -> Self:
-        """The same with a network and tokenizers that stay as they are now (`winobench.models.holding`)."""
+    def snapshot(self) -> Self:
+        """A copy whose network and tokenizers keep their present state (`winobench.models.snapshots`)."""
         structure, arrays = self.parts()
         copies = states.copied(self, self.tokenizers)
-        taken, reference, before = vars(self).get("_last_held", (None, None, copies))
-        there = None if reference is None else reference()
-        if there is not None and before is copies and taken.is_of(structure, arrays):
-            return there
+        state, reference, before = vars(self).get("_last_snapshot", (None, None, copies))
+        snapshot = None if reference is None else reference()
+        if snapshot is not None and before is copies and state.matches(structure, arrays):
+            return snapshot
         if before is not copies:
             self._check_tokenizers()
-        there = dataclasses.replace(self, network=nnx.split(structure.module(arrays)), **copies)
-        vars(self)["_last_held"] = holding.Taken(structure, arrays), weakref.ref(there), copies
-        return there
+        snapshot = dataclasses.replace(self, network=nnx.split(structure.module(arrays)), **copies)
+        vars(self)["_last_snapshot"] = snapshots.WeakSnapshot(structure, arrays), weakref.ref(snapshot), copies
+        return snapshot
 
     def identity(self) -> str:
         """``fingerprint`` while the model is as it was loaded, otherwise 64 other hexadecimal digits.
@@ -88,7 +88,7 @@ class Loaded:
         They are of its arrays and tokenizers. Takes seconds for a large network that was changed, once.
         """
         now, arrays = self._now()
-        if self.origin is not None and self.origin.is_of(now, arrays):
+        if self.origin is not None and self.origin.matches(now, arrays):
             return self.fingerprint
         module = self.module()
         description = {

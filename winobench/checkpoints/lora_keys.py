@@ -145,7 +145,7 @@ def _dotted(name: str) -> str | None:
     """A layer's name of kohya's, in one word, as torch's: ``mid_block_attentions_0`` -> ``mid_block.attentions.0``.
 
     None for other words, and for a block without its numbers. A block of the original code stays as it is: its layer
-    depends on the network's depth (`of_original_block`).
+    depends on the network's depth (`original_block_to_diffusers`).
     """
     if name in _ORIGINAL_NAMES:
         return _ORIGINAL_NAMES[name]
@@ -157,7 +157,7 @@ def _dotted(name: str) -> str | None:
     return ".".join(words)
 
 
-def of_original_block(name: str, depths: Sequence[int]) -> str | None:
+def original_block_to_diffusers(name: str, depths: Sequence[int]) -> str | None:
     """The original code's name of a layer in a block (Rombach et al., 2022), in one word, as diffusers'.
 
     ``input_blocks`` begin with the first convolution. Each level ends with a downsampler. ``output_blocks`` have one

@@ -179,7 +179,7 @@ def named(
     found: dict[str, Adapter | Change] = {}
     sources: dict[str, str] = {}
     for name, adapter in adapters.items():
-        original = lora_keys.of_original_block(name, depths)
+        original = lora_keys.original_block_to_diffusers(name, depths)
         for layer, part in _parts(kind, original or name, adapter, shapes, words):
             if layer in found:
                 message = f"{sources[layer]} and {name} are two names of the layer {layer}: remove one"

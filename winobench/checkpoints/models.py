@@ -24,7 +24,7 @@ from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.base.files import write_json
 from winobench.checkpoints import sources, weights
-from winobench.models import base, holding, lora
+from winobench.models import base, lora, snapshots
 from winobench.models.base import KeyTable
 
 Model = TypeVar("Model", bound=nnx.Module)
@@ -200,14 +200,14 @@ def weights_sha256(*modules: nnx.Module) -> str:
     """Identifies the weights that are in memory: names, dtypes, shapes and values.
 
     The same file loaded in another dtype gives another hash, since it gives other errors. Buffers and key names of
-    other vintages do not matter. Computed once for the same arrays (`winobench.models.holding.once`).
+    other vintages do not matter. Computed once for the same arrays (`winobench.models.snapshots.once`).
     """
     named = [
         (type(module).__name__, sorted((_torch_key(path), leaf.get_value()) for path, leaf in _leaves(module)))
         for module in modules
     ]
     names = tuple((kind, tuple(key for key, _ in leaves)) for kind, leaves in named)
-    return holding.once(names, [array for _, leaves in named for _, array in leaves], lambda: _sha256(named))
+    return snapshots.once(names, [array for _, leaves in named for _, array in leaves], lambda: _sha256(named))
 
 
 def _sha256(named: list[tuple[str, list[tuple[str, Any]]]]) -> str:

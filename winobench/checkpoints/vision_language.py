@@ -21,7 +21,7 @@ from winobench.checkpoints.loaded import Loaded, spread_by_default
 from winobench.checkpoints.tensors import FileTensor
 from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor
-from winobench.models import holding, vision_language
+from winobench.models import snapshots, vision_language
 from winobench.models.blip_2 import Blip2ForConditionalGeneration, InstructBlipForConditionalGeneration
 from winobench.models.llava import LlavaForConditionalGeneration
 from winobench.models.opt_config import OPTConfig
@@ -53,7 +53,7 @@ class LoadedVisionLanguageModel(Loaded):
     mesh: Mesh
     stop_ids: tuple[int, ...]  # tokens that end an answer, sorted
     form: PromptForm
-    origin: holding.Taken | None = None  # the arrays that the fingerprint is of; None where they are not known
+    origin: snapshots.WeakSnapshot | None = None  # the arrays that the fingerprint is of; None where they are not known
 
     @property
     def end(self) -> int:

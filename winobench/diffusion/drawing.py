@@ -19,7 +19,7 @@ from winobench.base.texts import checked_texts
 from winobench.diffusion import pure_functions, samplers
 from winobench.diffusion.pure_functions import Decoded, LatentDrawing, PictureDecoding, Rows, Shared
 from winobench.diffusion.schedules import Schedule
-from winobench.models import holding
+from winobench.models import snapshots
 from winobench.models.any_pipeline import AnyPipeline
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Drawing:
           InputError: an argument is not as described, no step is left, a batch does not fit into memory, or a network
             gives NaN or infinite numbers.
         """
-        pipeline = cast(AnyPipeline, self).held()  # all parts of an image are of one moment
+        pipeline = cast(AnyPipeline, self).snapshot()  # all parts of an image are of one moment
         texts = checked_texts(texts)
         total = len(texts)
         options.whole(1, pipeline.schedule.num_train_timesteps).check("num_steps", num_steps)
@@ -188,9 +188,9 @@ class Drawing:
         """A network's parameters on all devices of a mesh, kept for as long as they are the same arrays."""
         copies = self._copies
         before = copies.get(name)
-        if before is None or not before[0].is_of(mesh, params):
-            taken = holding.Taken(mesh, params, lambda: copies.pop(name, None))
-            before = copies[name] = (taken, parallel.place_parameters(params, mesh))
+        if before is None or not before[0].matches(mesh, params):
+            state = snapshots.WeakSnapshot(mesh, params, lambda: copies.pop(name, None))
+            before = copies[name] = (state, parallel.place_parameters(params, mesh))
         return before[1]
 
 

@@ -132,7 +132,7 @@ class Flux2Klein(Pipeline):
         Returns ``ids`` int32 ``[num_texts, text_tokens]``; ``lengths`` int32 ``[num_texts]``, without padding.
         Raises InputError as in `Pipeline`, and where the tokenizer has no chat template.
         """
-        asked = fast_tokenizers.as_questions(self.tokenizer, texts)
+        asked = fast_tokenizers.apply_chat_template(self.tokenizer, texts)
         ids, lengths = fast_tokenizers.fast_ids(self.tokenizer, asked, self.text_tokens)
         return {"ids": ids, "lengths": lengths}
 

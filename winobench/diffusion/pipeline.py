@@ -24,7 +24,7 @@ from winobench.base.texts import checked_texts
 from winobench.diffusion import drawing, folders, identity, pure_functions, samplers
 from winobench.diffusion.pure_functions import Denoising, ImageEncoding, PictureDecoding, TextEncoding, Tree
 from winobench.diffusion.schedules import NoiseSchedule, Schedule
-from winobench.models import holding, states
+from winobench.models import snapshots, states
 from winobench.models.base import Network
 
 if TYPE_CHECKING:
@@ -396,23 +396,25 @@ class Pipeline(drawing.Drawing, abc.ABC):
         """
         return identity.fingerprint(self)
 
-    def held(self) -> Self:
-        """A pipeline of the same arrays and tokenizers that stays as this one is now (`winobench.models.holding`).
+    def snapshot(self) -> Self:
+        """A pipeline with the same arrays and tokenizers, which later changes do not reach.
 
-        The same object again while nothing has changed and somebody has it.
+        The same object while nothing has changed and a reference to it exists.
         """
-        networks: dict[str, Any] = {name: holding.held(network) for name, network in self.networks.items()}
+        networks: dict[str, Any] = {
+            name: snapshots.network_snapshot(network) for name, network in self.networks.items()
+        }
         networks |= states.copied(self, self.tokenizers)
         others = [getattr(self, field.name) for field in dataclasses.fields(self) if field.name not in networks]
         parts = [*others, *networks.values()]
-        before, reference = vars(self).get("_last_held", ((), None))
-        there = None if reference is None else reference()
-        kept = () if there is None else (*before, *(getattr(there, name) for name in networks))
-        if there is None or list(map(id, parts)) != list(map(id, kept)):
-            there = self.replace(**networks)
-            vars(there)["_copies"] = self._copies
-            vars(self)["_last_held"] = others, weakref.ref(there)
-        return there
+        before, reference = vars(self).get("_last_snapshot", ((), None))
+        snapshot = None if reference is None else reference()
+        kept = () if snapshot is None else (*before, *(getattr(snapshot, name) for name in networks))
+        if snapshot is None or list(map(id, parts)) != list(map(id, kept)):
+            snapshot = self.replace(**networks)
+            vars(snapshot)["_copies"] = self._copies
+            vars(self)["_last_snapshot"] = others, weakref.ref(snapshot)
+        return snapshot
 
     def refresh(self) -> None:
         """Does nothing, for programs that call it: changed networks are seen without it."""
@@ -448,7 +450,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
 
     def text_function(self, dtype: Any = None) -> tuple[TextEncoding, dict[str, list[jax.Array]]]:
         """(token ids from `tokenize` -> conditions, parameters). Floats are rounded to ``dtype`` unless it is None."""
-        parts = {name: holding.split(network) for name, network in self.text_encoders.items()}
+        parts = {name: snapshots.split(network) for name, network in self.text_encoders.items()}
         structures = tuple((name, structure) for name, (structure, _) in parts.items())
         named = None if dtype is None else jnp.dtype(dtype).name
         return TextEncoding(type(self), structures, named), {name: params for name, (_, params) in parts.items()}
@@ -463,12 +465,12 @@ class Pipeline(drawing.Drawing, abc.ABC):
 
     def image_function(self) -> tuple[ImageEncoding, list[jax.Array]]:
         """(uint8 images ``[n, H, W, 3]`` -> latents, parameters)."""
-        structure, params = holding.split(self.autoencoder)
+        structure, params = snapshots.split(self.autoencoder)
         return ImageEncoding(type(self), structure), params
 
     def denoiser_function(self) -> tuple[Denoising, list[jax.Array]]:
         """(noisy latents, times, conditions -> prediction, parameters)."""
-        structure, params = holding.split(self.denoiser)
+        structure, params = snapshots.split(self.denoiser)
         return Denoising(type(self), structure), params
 
     # For users ----------------------------------------------------------------------------------------------------
@@ -553,7 +555,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
             )
         if not bool(jnp.isfinite(latents).all()):
             raise InputError("latents hold NaN or infinite numbers: check what they were made by", code="not-finite")
-        structure, params = holding.split(self.autoencoder)
+        structure, params = snapshots.split(self.autoencoder)
         decode = functools.partial(pure_functions.call, PictureDecoding(type(self), structure), params)
         decoded = pure_functions.in_batches(decode, latents, batch_size=batch_size)
         names = [f"latents[{row}]" for row in range(len(latents))]

@@ -89,7 +89,7 @@ class ZImage(Pipeline):
         Returns ``ids`` int32 ``[num_texts, text_tokens]``; ``lengths`` int32 ``[num_texts]``, without padding.
         Raises InputError as in `Pipeline`, and where the tokenizer has no chat template.
         """
-        asked = fast_tokenizers.as_questions(self.tokenizer, texts, thinking=True)
+        asked = fast_tokenizers.apply_chat_template(self.tokenizer, texts, thinking=True)
         ids, lengths = fast_tokenizers.fast_ids(self.tokenizer, asked, self.text_tokens)
         return {"ids": ids, "lengths": lengths}
 

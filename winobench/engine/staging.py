@@ -19,12 +19,12 @@ class StagedParameters:
     Args:
       given: the parameters.
       mesh: the devices.
-      for_cpus: makes of them what the cores of a CPU compute with, where each has all of them.
+      arrange_for_cpus: makes of them what the cores of a CPU compute with, where each has all of them.
     """
 
-    def __init__(self, given: Any, mesh: Mesh, for_cpus: Callable[[Any], Any] = lambda given: given):
+    def __init__(self, given: Any, mesh: Mesh, arrange_for_cpus: Callable[[Any], Any] = lambda given: given):
         self.given = given
-        self._for_cpus = for_cpus
+        self._for_cpus = arrange_for_cpus
         self._mesh = mesh
         self._placed: Any = None
 

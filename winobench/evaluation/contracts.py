@@ -149,15 +149,15 @@ def fingerprint(scorer: Any) -> dict[str, Any]:
 
 def check_same(scorer: Any, before: Mapping[str, Any]) -> None:
     """Makes sure that a scorer is still what it was when its evaluation began."""
-    from winobench.models import holding  # late: reports need this module, and no JAX
+    from winobench.models import snapshots  # late: reports need this module, and no JAX
 
-    if isinstance(getattr(scorer, "scorer", scorer), holding.Holder):
-        return  # held: nobody changes it
+    if isinstance(getattr(scorer, "scorer", scorer), snapshots.HasSnapshots):
+        return  # a snapshot, which nobody changes
     now = fingerprint(scorer)
     if changed := [name for name in {**before, **now} if before.get(name) != now.get(name)]:
         raise InputError(
             f"the fingerprint of {_called(scorer)} has another {changed[0]!r} than when the evaluation began: leave"
-            " weights and options as they are until it is done, or give the scorer a method held()"
+            " weights and options as they are until it is done, or give the scorer a method snapshot()"
             " (winobench.scorers.base.Scorer)",
             code="scorer-changed",
         )

@@ -20,7 +20,7 @@ from winobench.base.errors import InputError
 from winobench.evaluation import contracts, gallery, importance, race, runner, sample_groups, summary
 from winobench.evaluation.sample_groups import SampleGroup
 from winobench.metrics import association, sample_mean
-from winobench.models import holding
+from winobench.models import snapshots
 from winobench.runs import error_parts, lifecycle, records
 from winobench.runs import settings as of_runs
 from winobench.runs.settings import Recording, Sampling, Scoring
@@ -76,7 +76,7 @@ def evaluate(
         not see the same folder.
     """
     # Identity and errors are of the same weights, even if the model changes in the meantime.
-    started, scorer = time.monotonic(), holding.hold(base.for_evaluation(scorer))
+    started, scorer = time.monotonic(), snapshots.snapshot(base.for_evaluation(scorer))
     sampling, settings, recording = of_runs.with_options(
         more, {Sampling: sampling, Scoring: settings, Recording: recording}
     )
@@ -203,7 +203,7 @@ def _score_and_summarise(
     folder = work.folder
     with lifecycle.recording(folder, description, folder.has_records):
         if work.progress:
-            lifecycle.say_where(work.scorer, folder.path)
+            lifecycle.report_devices(work.scorer, folder.path)
         runner.check_alike(description["identity"], folder.config_path)
         _learn_timesteps(work, description)
         seconds_before = work.find_missing()

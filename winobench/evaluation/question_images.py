@@ -11,7 +11,7 @@ import pyarrow as pa
 from winobench.base import files
 from winobench.base.errors import InputError
 from winobench.evaluation import gallery
-from winobench.models import holding
+from winobench.models import snapshots
 from winobench.runs import asking, endings, responses
 from winobench.runs.requests import Picture, PictureText, Request, Responder
 from winobench.tasks.questions import TextQuestion, TextTask
@@ -41,7 +41,7 @@ class Captions:
                 " that does, such as blip2-flan-t5-xl",
                 code="kind-not-answered",
             )
-        self.captioner = holding.hold(captioner)
+        self.captioner = snapshots.snapshot(captioner)
         self.fingerprint = dict(self.captioner.fingerprint())
         self.wanted: dict[str, Request] = {}
 

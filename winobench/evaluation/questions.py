@@ -21,7 +21,7 @@ from winobench.base.errors import InputError
 from winobench.base.texts import LONGEST_PROMPT, check_texts
 from winobench.evaluation import contracts, protocols, question_images
 from winobench.evaluation.evaluate import READY, choose_tasks
-from winobench.models import holding
+from winobench.models import snapshots
 from winobench.runs import asking, endings, lifecycle, records, responses
 from winobench.runs import settings as of_runs
 from winobench.runs.requests import (
@@ -30,7 +30,7 @@ from winobench.runs.requests import (
     FAILED,
     FINISHED,
     UNPARSABLE,
-    Later,
+    LazyResponder,
     Picture,
     Request,
     Responder,
@@ -58,13 +58,13 @@ class _Workload:
 
 
 def evaluate_questions(
-    responder: Responder | Later,
+    responder: Responder | LazyResponder,
     tasks: str | Sequence[str | TextTask] = READY,
     workdir: str | os.PathLike[str] | None = None,
     settings: Asking = Asking(),
     recording: Recording = Recording(),
     pictures: Mapping[str, Sequence[Picture]] | None = None,
-    captioner: Responder | Later | None = None,
+    captioner: Responder | LazyResponder | None = None,
     **more: Any,
 ) -> dict[str, Any]:
     """Evaluates a language model on text tasks and returns their numbers.
@@ -80,7 +80,7 @@ def evaluate_questions(
     Args:
       responder: answers. See `winobench.runs.requests.Responder`. It may also have ``cost(response)``, in dollars
         or None, and ``bind(questions)`` with (id, requests) of all questions of the tasks. Or a
-        `winobench.runs.requests.Later`, which a finished run does not load.
+        `winobench.runs.requests.LazyResponder`, which a finished run does not load.
       tasks: names, `TextTask` objects, or ``"ready"`` for every known text task whose data are there.
       workdir: the run's folder; ``runs/<name>-<hash of all that can change a number>`` by default.
       settings: the data, and the protocol.
@@ -120,7 +120,7 @@ def evaluate_questions(
     everybody = [responder, *([] if captioner is None else [captioner])]
     # Hosted and recorded models compute nothing here.
     is_here = not all(hasattr(one, "cost") or hasattr(one, "bind") for one in everybody)
-    states = [one.files if isinstance(one, Later) else None for one in everybody]
+    states = [one.files if isinstance(one, LazyResponder) else None for one in everybody]
     shown = {text: [one.sha256 for one in some] for text, some in (pictures or {}).items()}
 
     def describe(identity: Mapping[str, Any], **planned: Any) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def evaluate_questions(
     asked = _Asked(settings, chosen, chosen_protocols, responder, captioner)
     if (found := _finished(asked, describe, workdir, recording)) is not None:
         return found
-    responder, captions = holding.hold(_loaded(responder)), None
+    responder, captions = snapshots.snapshot(_loaded(responder)), None
     fingerprint = dict(responder.fingerprint())
     if captioner is not None:
         captioner = _loaded(captioner)
@@ -171,7 +171,7 @@ def evaluate_questions(
         lifecycle.watched(recording, folder, description, "requests") as watch,
     ):
         if recording.progress:
-            lifecycle.say_where(responder, folder.path)
+            lifecycle.report_devices(responder, folder.path)
         store.open()
         how = {"reuse": recording.reuse, "progress": recording.progress, "watch": watch}
         workloads, asked_of = _ask(responder, captions, workloads, fingerprint, store, answers, **how)
@@ -187,8 +187,8 @@ def evaluate_questions(
     return {**results, "workdir": str(folder.path)}
 
 
-def _loaded(responder: Responder | Later) -> Responder:
-    return responder.load() if isinstance(responder, Later) else responder
+def _loaded(responder: Responder | LazyResponder) -> Responder:
+    return responder.load() if isinstance(responder, LazyResponder) else responder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,8 +198,8 @@ class _Asked:
     settings: Asking
     tasks: Sequence[TextTask]
     protocols: Mapping[str, Protocol]
-    responder: Responder | Later
-    captioner: Responder | Later | None
+    responder: Responder | LazyResponder
+    captioner: Responder | LazyResponder | None
 
     @functools.cached_property
     def _data(self) -> dict[str, str]:
@@ -211,8 +211,8 @@ class _Asked:
         They follow from the rest: models from their files, and prompts from data, images, models and version.
         """
 
-        def fingerprint(responder: Responder | Later, name: str) -> Mapping[str, Any]:
-            return there[name] if isinstance(responder, Later) else holding.hold(responder).fingerprint()
+        def fingerprint(responder: Responder | LazyResponder, name: str) -> Mapping[str, Any]:
+            return there[name] if isinstance(responder, LazyResponder) else snapshots.snapshot(responder).fingerprint()
 
         return {
             **of_runs.described(self.settings),
@@ -238,7 +238,7 @@ def _finished(
 ) -> dict[str, Any] | None:
     """The results of a run that has nothing left to ask, which need no model and no plan; None of any other run."""
     models = [asked.responder, *([] if asked.captioner is None else [asked.captioner])]
-    is_known = all(not isinstance(one, Later) or one.files is not None for one in models)
+    is_known = all(not isinstance(one, LazyResponder) or one.files is not None for one in models)
     # The code of tasks that are not winobench's may have changed.
     is_own = all(of.__module__.startswith("winobench.") for task in asked.tasks for of in (task.load, task.metrics))
     if recording.overwrite or not is_known or not is_own:
@@ -378,7 +378,7 @@ def _results(
 
 def _check_arguments(responder: Any, workdir: Any, settings: Asking) -> None:
     """Checks the kinds of arguments, and that no other process runs the program."""
-    if not isinstance(responder, Later):
+    if not isinstance(responder, LazyResponder):
         check_responder(responder)
     paths = {"workdir": workdir, "data_dir": settings.data_dir}
     for name, value in {**paths, "protocol": settings.protocol}.items():

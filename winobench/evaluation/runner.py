@@ -28,7 +28,7 @@ from winobench.runs import error_parts, records
 from winobench.scorers import base, samples
 
 if TYPE_CHECKING:
-    from winobench.base.trackers import Watch
+    from winobench.base.trackers import RunReporter
     from winobench.scorers.session import Session
 
 RACE_OVER_PROCESSES = "a race needs a mesh of one process's devices: leave mesh out, or use mode='fixed'"
@@ -73,7 +73,7 @@ class Runner:
         *,
         reuse: bool,
         progress: bool,
-        watch: Watch | None = None,
+        watch: RunReporter | None = None,
     ):
         self.scorer = scorer
         self.groups = groups

@@ -127,7 +127,7 @@ def make_groups(
                     alpha_of_group,
                     share,
                     np.full((len(plan.pairs), len(timesteps)), np.nan, np.float32),
-                    mean=SampleMean(timestep_weights.of_samples(weighting, timesteps), sampling.reduce_dtype),
+                    mean=SampleMean(timestep_weights.sample_weights(weighting, timesteps), sampling.reduce_dtype),
                 )
             )
     return groups

@@ -201,7 +201,7 @@ def _association_results(
 
 def image_dependence(questions: Sequence[Question]) -> metrics.Dependence:
     """Which questions depend on each other: those that have an image in common, whether it is right or not."""
-    return metrics.Dependence.of_sets([question.images for question in questions])
+    return metrics.Dependence.from_sets([question.images for question in questions])
 
 
 def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray], threshold: float | None = None) -> pa.Table:

@@ -19,7 +19,7 @@ from winobench.base import csv_cells, files, json_files
 from winobench.base.errors import InputError
 from winobench.base.texts import check_texts
 from winobench.data import images as image_files
-from winobench.models import holding
+from winobench.models import snapshots
 from winobench.runs import asking, endings, image_runs, records, responses
 from winobench.runs.requests import FINISHED, Picture, PictureText, Responder, Response
 
@@ -71,7 +71,7 @@ def write(
     check_texts([model, question])
     for one in images:
         _check_name(one.image.path)
-    responder = holding.hold(responder)
+    responder = snapshots.snapshot(responder)
     fingerprint = responder.fingerprint()
     requests = [PictureText(one.image, question, max_tokens) for one in images]
     keys = [responses.key(fingerprint, request) for request in requests]

@@ -23,7 +23,7 @@ from winobench.base import progress as progress_bars
 from winobench.base.errors import InputError
 from winobench.base.texts import checked_list
 from winobench.diffusion import samplers
-from winobench.models import holding
+from winobench.models import snapshots
 from winobench.prompts.prompt_files import Prompt, digest
 from winobench.runs import image_records, image_runs, lifecycle, provenance
 from winobench.runs import records as run_folders
@@ -158,7 +158,7 @@ class _Run:
     def draw(self, drawer: Generator) -> None:
         """Generates what is missing of one model, this process its part of it."""
         files = drawer.files()  # before they are read, so that no later change is missed
-        pipeline = holding.hold(drawer.load())
+        pipeline = snapshots.snapshot(drawer.load())
         drawn = self._settle(drawer, pipeline, files)
         ranges = parallel.broadcast_from_host0(lambda: self._missing(drawer))
         missing = [(seed, number) for seed, first, end in ranges for number in range(first, end)]

@@ -15,7 +15,7 @@ from winobench import rubrics
 from winobench.base import options, registry, texts
 from winobench.base.errors import InputError
 from winobench.metrics import Design, Interval, mean_of_means
-from winobench.models import holding
+from winobench.models import snapshots
 from winobench.rubrics import Rubric, Score
 from winobench.runs import asking, endings, image_records, judgements, records, responses
 from winobench.runs.image_records import PictureRecord
@@ -67,7 +67,7 @@ def judge_pictures(
     texts.check_texts([name])
     chosen = rubrics.choose(rubric, run.prompts)
     kind = kind_for(chosen, name, responder.kinds)
-    responder = holding.hold(responder)
+    responder = snapshots.snapshot(responder)
     fingerprint = dict(responder.fingerprint())
     folder = folder_of(run, chosen.name, name, label)
     chosen.check_judge(name, fingerprint, kind)

@@ -40,7 +40,7 @@ def verify(run: Pictures, verifier: ClevrVerifier | None = None) -> dict[str, Ve
         some = run.records[first : first + _BATCH]
         listed = verifier.objects([_resized(run.image(record), side) for record in some])
         for record, objects in zip(some, listed, strict=True):
-            correct = grammar.is_shown(record.prompt.content, [as_thing(one) for one in objects])
+            correct = grammar.is_shown(record.prompt.content, [to_thing(one) for one in objects])
             found = [
                 {"color": one.color, "shape": one.shape, "size": one.size}
                 | {"right": round(one.right, 3), "down": round(one.down, 3)}
@@ -51,7 +51,7 @@ def verify(run: Pictures, verifier: ClevrVerifier | None = None) -> dict[str, Ve
     return {verdict.file: verdict for verdict in verdicts}
 
 
-def as_thing(one: SceneObject) -> Thing:
+def to_thing(one: SceneObject) -> Thing:
     """A found object in words. Its side is the half of the image in which its centre is."""
     return Thing(one.shape, one.color, one.size, one.material, -1 if one.right < 0.5 else 1)
 

@@ -21,7 +21,7 @@ class Dependence:
     """
 
     def __init__(self, numbers: np.ndarray, sets: Any | None):
-        """Use `of_labels` or `of_sets`.
+        """Use `from_labels` or `from_sets`.
 
         ``numbers`` [n] int64 are the set of units of each outcome. ``sets`` is None where each set is one unit of its
         own, or a SciPy CSR matrix [num_sets, num_units] of ones.
@@ -30,12 +30,12 @@ class Dependence:
         self._sets = sets
 
     @classmethod
-    def of_labels(cls, labels: Iterable[Hashable]) -> Dependence:
+    def from_labels(cls, labels: Iterable[Hashable]) -> Dependence:
         """Outcomes with equal labels depend on each other: clusters."""
         return cls(_numbered(labels), None)
 
     @classmethod
-    def of_sets(cls, sets: Sequence[Collection[Hashable]]) -> Dependence:
+    def from_sets(cls, sets: Sequence[Collection[Hashable]]) -> Dependence:
         """Outcomes depend on each other whose sets have a unit in common."""
         units: dict[Hashable, int] = {}
         keys = [frozenset(units.setdefault(unit, len(units)) for unit in some) for some in sets]

@@ -159,9 +159,9 @@ class Design:
     """
 
     def __init__(self, clusters: Dependence | Iterable[Hashable], strata: Iterable[Hashable] | None = None):
-        self.dependence = clusters if isinstance(clusters, Dependence) else Dependence.of_labels(clusters)
+        self.dependence = clusters if isinstance(clusters, Dependence) else Dependence.from_labels(clusters)
         num = len(self.dependence)
-        self._strata = np.zeros(num, np.int64) if strata is None else Dependence.of_labels(strata).numbers
+        self._strata = np.zeros(num, np.int64) if strata is None else Dependence.from_labels(strata).numbers
         if len(self._strata) != num:
             raise ValueError(f"{num} clusters and {len(self._strata)} strata do not fit each other.")
         self._sizes = np.bincount(self._strata).astype(np.float64)

@@ -81,7 +81,7 @@ def described(weighting: str | Curve) -> str | dict[str, list[float]]:
     return {name: list(values) for name, values in dataclasses.asdict(weighting).items()}
 
 
-def of_samples(weighting: str | Curve, timesteps: Sequence[float]) -> np.ndarray | None:
+def sample_weights(weighting: str | Curve, timesteps: Sequence[float]) -> np.ndarray | None:
     """The weights of samples at timesteps [n] (integers, or noise levels above 0 and up to 1).
 
     Float64 [n] with the mean 1; None for uniform weights.

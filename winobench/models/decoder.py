@@ -117,7 +117,7 @@ def rms_norm(x: jax.Array, scale: jax.Array, epsilon: float, *, apart: bool = Fa
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class Places:
+class TokenLayout:
     """Where tokens are, the same for all layers."""
 
     cosines: jax.Array | None  # [B, s, 1, head_dim / 2] float32, of the rotations; None where nothing is rotated
@@ -191,7 +191,7 @@ class DecoderAttention(nnx.Module):
         )
 
     def __call__(
-        self, x: jax.Array, places: Places, stored: Stored | None, shared: Stored | None
+        self, x: jax.Array, layout: TokenLayout, stored: Stored | None, shared: Stored | None
     ) -> tuple[jax.Array, Stored | None]:
         """x [B, s, hidden_size] -> the same shape, and the cached keys and values with those of x in them."""
         query, key, value = (
@@ -200,8 +200,8 @@ class DecoderAttention(nnx.Module):
         )
         if self.q_norm is not None:
             query, key = self.q_norm(query), self.k_norm(key)
-        if places.cosines is not None:
-            query, key = (rotate(x, places.cosines, places.sines) for x in (query, key))
+        if layout.cosines is not None:
+            query, key = (rotate(x, layout.cosines, layout.sines) for x in (query, key))
         if stored is None:
             own = jnp.moveaxis(key, 1, 3), jnp.moveaxis(value, 1, 2)
         else:
@@ -209,11 +209,11 @@ class DecoderAttention(nnx.Module):
             # Slots beyond the end, those of padding, are written nowhere.
             options = {"mode": "drop", "unique_indices": True}
             keys, values = stored
-            keys = keys.at[rows, :, :, places.slots].set(key.astype(keys.dtype), **options)
-            values = values.at[rows, :, places.slots].set(value.astype(values.dtype), **options)
+            keys = keys.at[rows, :, :, layout.slots].set(key.astype(keys.dtype), **options)
+            values = values.at[rows, :, layout.slots].set(value.astype(values.dtype), **options)
             own = stored = keys, values
         own, shared = jax.tree.map(lambda array: array.astype(query.dtype), (own, shared))
-        result = _attend(query, own, places.allowed, shared, places.prefix)
+        result = _attend(query, own, layout.allowed, shared, layout.prefix)
         return self.o_proj(result.reshape(*x.shape[:-1], -1)), stored
 
 
@@ -246,10 +246,10 @@ class DecoderLayer(nnx.Module):
         return RMSNorm(config.hidden_size, epsilon=config.rms_norm_eps, **kwargs)
 
     def __call__(
-        self, x: jax.Array, places: Places, stored: Stored | None, shared: Stored | None
+        self, x: jax.Array, layout: TokenLayout, stored: Stored | None, shared: Stored | None
     ) -> tuple[jax.Array, Stored | None]:
         """As the attention."""
-        attended, stored = self.self_attn(self.input_layernorm(x), places, stored, shared)
+        attended, stored = self.self_attn(self.input_layernorm(x), layout, stored, shared)
         x = x + attended
         return x + self.mlp(self.post_attention_layernorm(x)), stored
 
@@ -315,7 +315,7 @@ class Decoder(Network):
           without a cache).
         """
         check_length(self.config, positions.shape[1])
-        places, written = self._places(positions, cache, mask, rotations)
+        layout, written = self._layout(positions, cache, mask, rotations)
         x = self.embed(input_ids)
         if prefix is not None:
             x = jnp.concatenate([prefix.astype(x.dtype), x], axis=1)
@@ -327,7 +327,7 @@ class Decoder(Network):
                 shared = zip(cache.prefix.keys, cache.prefix.values, strict=True)
         stored = []
         for number, (layer, own, prefix) in enumerate(zip(self.layers, before, shared, strict=True)):
-            x, after = layer(x, places, own, prefix)
+            x, after = layer(x, layout, own, prefix)
             stored.append(after)
             if number < len(additions):
                 x = x + additions[number].astype(x.dtype)
@@ -341,10 +341,10 @@ class Decoder(Network):
     ) -> list[jax.Array]:
         """States [B, s, hidden_size] of texts after some of the layers. Those behind are not computed."""
         check_length(self.config, input_ids.shape[1])
-        places, _ = self._places(positions, None, mask)
+        layout, _ = self._layout(positions, None, mask)
         states = [self.enter(self.embed(input_ids), positions)]
         for layer in itertools.islice(self.layers, max(counts)):
-            states.append(layer(states[-1], places, None, None)[0])
+            states.append(layer(states[-1], layout, None, None)[0])
         if max(counts) == len(self.layers):
             states[-1] = self.norm(states[-1])
         return [states[count] for count in counts]
@@ -364,9 +364,9 @@ class Decoder(Network):
         """What the first layer takes, [B, s, hidden_size], of embeddings and their positions: the embeddings."""
         return x
 
-    def _places(
+    def _layout(
         self, positions: jax.Array, cache: Cache | None, mask: jax.Array | None, rotations: jax.Array | None = None
-    ) -> tuple[Places, jax.Array | None]:
+    ) -> tuple[TokenLayout, jax.Array | None]:
         """Where the tokens are, and the slots that are written once they are."""
         batch, length = positions.shape
         cosines = sines = prefix = None
@@ -391,7 +391,7 @@ class Decoder(Network):
             reached = written[:, None, :] & (jnp.arange(cache.length) <= own[:, :, None])
         if mask is not None:
             reached = reached & mask
-        return Places(cosines, sines, reached, slots, prefix), written
+        return TokenLayout(cosines, sines, reached, slots, prefix), written
 
 
 def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:

@@ -17,7 +17,7 @@ _MANTISSA_BITS = np.int32(23)
 
 
 @jax.custom_jvp
-def of_negative(x: jax.Array) -> jax.Array:
+def exp_of_negative(x: jax.Array) -> jax.Array:
     """e^x of float32 numbers up to 0, with a relative error of 1e-7 + 1e-7 |x|. 0 below -87.3, NaN of NaN."""
     power = jnp.maximum(x * np.float32(math.log2(math.e)), _LEAST)
     whole = jnp.round(power)
@@ -30,7 +30,7 @@ def of_negative(x: jax.Array) -> jax.Array:
     return jnp.where(power > _LEAST, result, 0 * power)
 
 
-@of_negative.defjvp
+@exp_of_negative.defjvp
 def _tangent(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
-    result = of_negative(*primals)
+    result = exp_of_negative(*primals)
     return result, result * tangents[0]

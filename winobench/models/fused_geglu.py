@@ -86,7 +86,7 @@ def _gelu_by_exp_jvp(primals: tuple[jax.Array], tangents: tuple[jax.Array]) -> t
 
 
 def _gelu_and_slope(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    exp = exponential.of_negative if parallel.is_traced_for("cpu") else jnp.exp
+    exp = exponential.exp_of_negative if parallel.is_traced_for("cpu") else jnp.exp
     size = jnp.abs(x)
     t = 1 / (1 + _T * size)
     total = jnp.full_like(t, _ERFC[0])

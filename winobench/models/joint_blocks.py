@@ -277,7 +277,7 @@ def _one_kernel_takes(streams: Sequence[Stream], heads: int) -> bool:
     )
 
 
-def of_parts(layer: nnx.Module, *parts: jax.Array) -> jax.Array:
+def apply_to_parts(layer: nnx.Module, *parts: jax.Array) -> jax.Array:
     """The dense layer of parts that follow each other along the features. A product each, and none of all as one array.
 
     Equal to the one product but for rounding.

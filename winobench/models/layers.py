@@ -33,7 +33,7 @@ class Conv2d(nnx.Module):
     """2D convolution, NHWC; ``kernel`` is [height, width, inputs, outputs].
 
     Where the stride equals the kernel's size, as in 1 x 1 convolutions and in patch embeddings, it is computed as a
-    matrix product, which XLA runs faster than a convolution on CPUs. A kernel of `for_cpus` is computed by
+    matrix product, which XLA runs faster than a convolution on CPUs. A kernel of `arrange_for_cpus` is computed by
     `winobench.models.winograd`.
     """
 
@@ -89,7 +89,7 @@ class Conv2d(nnx.Module):
         return y if self.bias is None else y + jnp.asarray(self.bias[...], self.dtype)
 
 
-def for_cpus(structure: functional.Structure, arrays: Sequence[jax.Array]) -> list[jax.Array]:
+def arrange_for_cpus(structure: functional.Structure, arrays: Sequence[jax.Array]) -> list[jax.Array]:
     """The arrays of a network with transformed kernels for those convolutions that `winograd` computes faster."""
     network = structure.module(list(arrays))
     layers = [layer for _, layer in nnx.iter_modules(network) if isinstance(layer, Conv2d) and layer.takes_winograd]

@@ -16,7 +16,7 @@ from jax.sharding import AbstractMesh, Mesh
 
 from winobench.models import tensor_parallel
 from winobench.models.base import embedding, layer_norm
-from winobench.models.decoder import Decoder, DecoderAttention, Places, Projection, Stored
+from winobench.models.decoder import Decoder, DecoderAttention, Projection, Stored, TokenLayout
 from winobench.models.opt_config import OPTConfig
 
 # Rows of the table of positions before that of the first token. None of them is ever read.
@@ -39,10 +39,10 @@ class OPTLayer(nnx.Module):
         return layer_norm(config.hidden_size, epsilon=config.layer_norm_eps, **kwargs)
 
     def __call__(
-        self, x: jax.Array, places: Places, stored: Stored | None, shared: Stored | None
+        self, x: jax.Array, layout: TokenLayout, stored: Stored | None, shared: Stored | None
     ) -> tuple[jax.Array, Stored | None]:
         """As the attention."""
-        attended, stored = self.self_attn(self.self_attn_layer_norm(x), places, stored, shared)
+        attended, stored = self.self_attn(self.self_attn_layer_norm(x), layout, stored, shared)
         x = x + attended
         return x + self.fc2(jax.nn.relu(self.fc1(self.final_layer_norm(x)))), stored
 

@@ -72,7 +72,7 @@ def _by_keys(query: jax.Array, key: jax.Array, value: jax.Array, scale: float | 
     axis = scores.ndim - 2
     # Not jnp.max and jnp.sum: XLA uses a library for these, which takes twice as long. A lost NaN stays in its weight.
     highest = jax.lax.reduce(scores, np.float32(-np.inf), lambda a, b: jnp.where(a > b, a, b), (axis,))
-    weights = exponential.of_negative(scores - jnp.expand_dims(highest, axis))
+    weights = exponential.exp_of_negative(scores - jnp.expand_dims(highest, axis))
     total = jax.lax.reduce(weights, np.float32(0), lambda a, b: a + b, (axis,))
     result = jnp.einsum("...sh,...st->...ht", value, weights) / jnp.expand_dims(total, axis)
     return result.swapaxes(-1, -2), (highest + jnp.log(total))[..., None]
@@ -104,7 +104,7 @@ def _backward(is_causal, scale, by_keys, kept, gradient):
     scores, unmasked = jax.vjp(
         lambda *arrays: _masked(*arrays, first, lengths, is_causal), _products(query, key, scale), mask
     )
-    exp = exponential.of_negative if by_keys else jnp.exp
+    exp = exponential.exp_of_negative if by_keys else jnp.exp
     weights, gradient = exp(scores - total), gradient.astype(value.dtype)
     product = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
     of_weights = product("...th,...sh->...ts", gradient, value)

@@ -17,7 +17,7 @@ from winobench import parallel
 _WIDEST = {"TPU v5 lite": 84 << 20, "TPU v6 lite": 84 << 20}
 
 
-def in_groups(function: Callable[..., jax.Array], row_bytes: int, *arrays: jax.Array) -> jax.Array:
+def map_in_groups(function: Callable[..., jax.Array], row_bytes: int, *arrays: jax.Array) -> jax.Array:
     """``function(*arrays)``, which gives one row for each of the arrays' rows, whose widest array has so many bytes."""
     rows = arrays[0].shape[0]
     size = group_size(rows, row_bytes)

@@ -14,7 +14,7 @@ from winobench.models import fused_geglu
 from winobench.models.attention import Attention
 from winobench.models.base import layer_norm, linear
 from winobench.models.layers import Conv2d, GroupNorm, Identity
-from winobench.models.row_groups import group_size, in_groups
+from winobench.models.row_groups import group_size, map_in_groups
 
 
 class ResnetBlock2D(nnx.Module):
@@ -191,11 +191,11 @@ class Transformer2DModel(nnx.Module):
         """
         widest = 8 * x.size // x.shape[0] * jnp.dtype(self.norm.dtype).itemsize  # bytes of a row of GEGLU's product
         if rows is None:
-            return in_groups(lambda x, context: self._with_text(x, self._alone(x), context), widest, x, context)
-        y = in_groups(self._alone, widest, x)
+            return map_in_groups(lambda x, context: self._with_text(x, self._alone(x), context), widest, x, context)
+        y = map_in_groups(self._alone, widest, x)
         if group_size(len(rows), widest) == len(rows):
             return self._with_text(x, y, context, rows)
-        return in_groups(lambda rows, context: self._with_text(x[rows], y[rows], context), widest, rows, context)
+        return map_in_groups(lambda rows, context: self._with_text(x[rows], y[rows], context), widest, rows, context)
 
     def _alone(self, x: jax.Array) -> jax.Array:
         """The layers before the text: [B, h, w, channels] -> [B, h * w, channels]."""

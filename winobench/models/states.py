@@ -212,7 +212,7 @@ def check_same(before: Any, now: Any, name: str) -> None:
         )
 
 
-def of_tokenizers(tokenizers: Mapping[str, Any]) -> list[dict[str, Any]]:
+def tokenizer_values(tokenizers: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Values of tokenizers. Copies of them have the same ones."""
     state = State()
     for name, tokenizer in tokenizers.items():
@@ -258,7 +258,7 @@ def changes_of_tokenizer(tokenizer: Any) -> list[str]:
 def copied(owner: Any, tokenizers: Mapping[str, Any]) -> dict[str, Any]:
     """Copies of an owner's tokenizers that nobody changes. The same ones again while the tokenizers stay the same."""
     see(tokenizers)
-    values = of_tokenizers(tokenizers)
+    values = tokenizer_values(tokenizers)
     before, copies = vars(owner).get("_copied_parts", (None, {}))
     if before != values:
         copies = copy.deepcopy(dict(tokenizers))

@@ -82,7 +82,7 @@ class FluxSingleTransformerBlock(nnx.Module):
         shift, scale, gate = self.norm(condition)
         inputs = joint_blocks.modulated(x, shift, scale)
         inner = jax.nn.gelu(self.proj_mlp(inputs), approximate=True)
-        y = joint_blocks.of_parts(self.proj_out, self.attn(inputs, turns), inner)
+        y = joint_blocks.apply_to_parts(self.proj_out, self.attn(inputs, turns), inner)
         return flux_blocks.kept_finite(x + gate[:, None] * y)
 
 

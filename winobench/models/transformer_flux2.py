@@ -98,7 +98,7 @@ class _ParallelAttention(nnx.Module):
         *parts, inner = jnp.split(self.to_qkv_mlp_proj(x), [width, 2 * width, 3 * width], axis=-1)
         stream = joint_blocks.Stream.of(parts, (self.norm_q, self.norm_k), turns)
         (found,) = joint_blocks.attended([stream], self.heads)
-        return joint_blocks.of_parts(self.to_out, found, _gated(inner))
+        return joint_blocks.apply_to_parts(self.to_out, found, _gated(inner))
 
 
 class Flux2SingleTransformerBlock(nnx.Module):

@@ -44,7 +44,7 @@ def is_traced_for(platform: str) -> bool:
     return device is not None and device.platform == platform
 
 
-def in_words(mesh: Mesh) -> str:
+def describe_mesh(mesh: Mesh) -> str:
     """The devices of a mesh for a person, such as ``2 x cpu`` or ``1 x NVIDIA H100 80GB HBM3``."""
     counts = collections.Counter(device.device_kind for device in mesh.devices.flat)
     return ", ".join(f"{count} x {kind}" for kind, count in counts.items())

@@ -71,7 +71,7 @@ def default_mesh(params: Any) -> Mesh:
     """
     devices = jax.local_devices()
     if devices[0].platform == "cpu":
-        copies = _CPU_COPIES_BYTES // max(1, memory.of_arrays(params))
+        copies = _CPU_COPIES_BYTES // max(1, memory.array_bytes(params))
         devices = devices[: max(1, copies)]
     return make_mesh(devices)
 

@@ -21,7 +21,7 @@ from winobench.report.analysis import Difference
 from winobench.report.wording import probability
 from winobench.runs.examples import Questions
 from winobench.runs.labels import shortened
-from winobench.runs.reading import read_run, tell_apart
+from winobench.runs.reading import make_labels_unique, read_run
 from winobench.runs.rows import Row, rows_of
 from winobench.runs.run import Run, TaskRun
 from winobench.tasks import TASKS
@@ -222,7 +222,7 @@ def compare(
             f"{text.path} is a run of a text benchmark and {images.path} one with images: compare runs of one kind.",
             code="runs-of-two-kinds",
         )
-    tell_apart(runs)
+    make_labels_unique(runs)
     one, other = runs
     chosen, notes = _comparable(one, other, tasks)
     paired = []
@@ -377,7 +377,7 @@ def skill_differences(paired: Sequence[PairedTask]) -> list[Difference]:
             continue
         lacks_noise = any(pair.lacks_noise for pair, _ in of_skill)
         first, second = ([_joined([rows[place] for _, rows in of_skill], lacks_noise)] for place in (0, 1))
-        dependence = Dependence.of_sets([images for pair, _ in of_skill for images in pair.first.examples.images])
+        dependence = Dependence.from_sets([images for pair, _ in of_skill for images in pair.first.examples.images])
         (difference,) = analysis.paired_differences(first, second, dependence)
         found.append(dataclasses.replace(difference, task=f"@{skill}", lacks_noise=lacks_noise))
     return found

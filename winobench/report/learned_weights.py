@@ -103,7 +103,7 @@ def _judge(
     if not len(rows):
         return []
     under = []
-    learned = timestep_weights.of_samples(curve, record.timesteps)
+    learned = timestep_weights.sample_weights(curve, record.timesteps)
     for mean in (SampleMean(), SampleMean(learned)):
         scores: list[np.ndarray] = list(record.examples.scores)
         for batch in batches:
@@ -112,7 +112,7 @@ def _judge(
                 scores[row] = matrix
         whole = dataclasses.replace(record, examples=dataclasses.replace(record.examples, scores=scores))
         under.append([row for row in rows_of(analysis.select(whole, rows)) if "/" not in row.name])
-    dependence = metrics.Dependence.of_sets([record.examples.images[row] for row in rows])
+    dependence = metrics.Dependence.from_sets([record.examples.images[row] for row in rows])
     differences = analysis.paired_differences(*under, dependence)
     return [
         Judged(name, one.value, other.value, difference)

@@ -58,7 +58,7 @@ class Room:
 def _device_memory(mesh: Mesh) -> int:
     """Bytes of each device, 0 for CPUs. Not what is free: processes must agree on the batches' shape."""
     device = mesh.local_devices[0]
-    return 0 if device.platform == "cpu" else memory.of_device(device)
+    return 0 if device.platform == "cpu" else memory.device_bytes(device)
 
 
 def parameter_bytes(params: Sequence[Any]) -> int:

@@ -34,7 +34,7 @@ ANSWER_VERSION = 1
 _BATCHES_AHEAD = 2
 
 
-class LanguageModel(networks.HoldsLoaded):
+class LanguageModel(networks.HasLoadedModel):
     """Answers requests for options' log-likelihoods and for texts, with the weights at the beginning of each call."""
 
     kinds = frozenset({"options", "generation"})
@@ -53,7 +53,7 @@ class LanguageModel(networks.HoldsLoaded):
         self._use(loaded)
         self._template = chat_template
         self._longest = batches.longest(self.config)
-        self.held()
+        self.snapshot()
 
     def _place(self, loaded: language_models.LoadedLanguageModel) -> None:
         self._params = None  # frees memory for the new ones
@@ -91,14 +91,14 @@ class LanguageModel(networks.HoldsLoaded):
 
     def fingerprint(self) -> Mapping[str, Any]:
         """See `Responder`. Batch, devices and shared prefixes change an answer by rounding alone."""
-        held = self.held()
+        snapshot = self.snapshot()
         return {
             "scorer": "language_model",
             "version": ANSWER_VERSION,
-            "model": held._loaded.identity(),
-            "dtype": held._program.dtype,
-            "int8": held._int8,
-            "prompts": held.prompts.fingerprint(),
+            "model": snapshot._loaded.identity(),
+            "dtype": snapshot._program.dtype,
+            "int8": snapshot._int8,
+            "prompts": snapshot.prompts.fingerprint(),
             "ends": list(self._program.ends),
             "start": self._program.start,
             "seed": self._seed,
@@ -106,7 +106,7 @@ class LanguageModel(networks.HoldsLoaded):
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
         """See `Responder`. Short requests come first, and those that cannot be asked."""
-        return self.held()._ask(requests)
+        return self.snapshot()._ask(requests)
 
     def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
         check_kinds("a language model", requests, self.kinds)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from winobench.models import holding
+from winobench.models import snapshots
 from winobench.responders.answers import check_kinds, finite, read_scores
 from winobench.runs.requests import PictureMatch, Raw, Request, Response
 from winobench.scorers.base import NO_TIMESTEP, SampledScorer, Scorer, for_evaluation
@@ -42,9 +42,9 @@ class Matcher:
         self._count = len(chosen)
         self._sampling = {"num_samples": num_samples, "seed": seed, "timesteps": timesteps}
 
-    def held(self) -> Matcher:
+    def snapshot(self) -> Matcher:
         found = copy.copy(self)
-        found.scorer = holding.hold(self.scorer)
+        found.scorer = snapshots.snapshot(self.scorer)
         return found
 
     def fingerprint(self) -> Mapping[str, Any]:
@@ -53,7 +53,7 @@ class Matcher:
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
         """See `Responder`. Each image and each text is encoded once, if they fit."""
-        return self.held()._ask(requests)
+        return self.snapshot()._ask(requests)
 
     def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
         check_kinds("a scorer of images", requests, self.kinds)

@@ -21,9 +21,9 @@ from winobench.base.texts import count_truncated, log_truncated
 from winobench.checkpoints import tokenizer_files
 from winobench.engine import tables
 from winobench.engine.limits import Limit
-from winobench.models import functional, holding
+from winobench.models import functional, snapshots
 from winobench.models.bert import BertForSequenceClassification
-from winobench.models.holding import Holder
+from winobench.models.snapshots import HasSnapshots
 from winobench.responders.answers import check_failed, check_kinds, finite, is_numbers
 from winobench.runs.requests import Raw, Request, Response
 from winobench.scorers import common, networks
@@ -85,7 +85,7 @@ def classify(model: BertForSequenceClassification, rows: jax.Array, *, key: jax.
     return model(ids, lengths, kinds, key=key)
 
 
-class NliEncoder(Holder):
+class NliEncoder(HasSnapshots):
     """Answers how probable it is that a premise entails hypotheses, with a BERT that was fine-tuned for NLI.
 
     A raw answer holds the logits of all labels, so that it can be read again in another way.
@@ -107,7 +107,7 @@ class NliEncoder(Holder):
         self._entailment = entailment_label(model.config.labels)
         self._batch_size = None if batch_size is None else common.positive("batch_size", batch_size)
         self.mesh = common.mesh_for(functional.split(model)[1], mesh)
-        self.held()
+        self.snapshot()
 
     def _place(self, model: BertForSequenceClassification) -> None:
         tokenizer_files.check_size(self.tokenizer, model.config.vocab_size, "of this encoder")
@@ -135,10 +135,10 @@ class NliEncoder(Holder):
 
     def fingerprint(self) -> dict[str, Any]:
         """See `Responder`. Number of devices and batch size change the last bits only."""
-        held = self.held()
-        model = held.model
+        snapshot = self.snapshot()
+        model = snapshot.model
         # SHA-256 over weights, config and tokenizer
-        identity = networks.fingerprint(model, tokenizer=networks.tokenizer_identity(held.tokenizer))
+        identity = networks.fingerprint(model, tokenizer=networks.tokenizer_identity(snapshot.tokenizer))
         return {
             "responder": "nli_encoder",
             "version": ANSWER_VERSION,
@@ -148,7 +148,7 @@ class NliEncoder(Holder):
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
         """See `Responder`. Short pairs come first. A pair that occurs several times is computed once."""
-        return self.held()._ask(requests)
+        return self.snapshot()._ask(requests)
 
     def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
         check_kinds("an NLI encoder", requests, self.kinds)
@@ -224,16 +224,16 @@ class ClipText:
     def from_pretrained(cls, source: str | os.PathLike[str], dtype: str = "float32", **options: Any) -> ClipText:
         return cls(Contrastive.from_pretrained(source, dtype, **options))
 
-    def held(self) -> ClipText:
+    def snapshot(self) -> ClipText:
         found = copy.copy(self)
-        found.scorer = holding.hold(self.scorer)
+        found.scorer = snapshots.snapshot(self.scorer)
         return found
 
     def fingerprint(self) -> dict[str, Any]:
         return {"responder": "clip_text", "version": ANSWER_VERSION, **self.scorer.fingerprint()}
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
-        return self.held()._ask(requests)
+        return self.snapshot()._ask(requests)
 
     def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
         check_kinds("a CLIP text encoder", requests, self.kinds)

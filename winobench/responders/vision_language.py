@@ -87,7 +87,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         check_template("template", self.template, loaded.form)
         self._batch_size = common.positive("batch_size", _IMAGES.on(self.mesh) if batch_size is None else batch_size)
         self._matcher = Matcher(VQAScore(loaded, batch_size=batch_size))
-        self.held()
+        self.snapshot()
 
     def _place(self, loaded: LoadedVisionLanguageModel) -> None:
         self._params = None  # frees memory for the new ones
@@ -102,28 +102,28 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
             loaded.tokens(self.template, [""])[0],
         )
 
-    def held(self) -> Self:
+    def snapshot(self) -> Self:
         """The same, which keeps the weights of this moment."""
-        found = super().held()
+        found = super().snapshot()
         if found is not self:
-            found._matcher = self._matcher.held()
+            found._matcher = self._matcher.snapshot()
         return found
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Everything about this model that can change an answer, as JSON values. Batch and devices only round."""
-        held = self.held()
+        snapshot = self.snapshot()
         asked = {"template": self.template, "caption": self._loaded.form.caption} if self.template != "{}" else {}
         return {
             "responder": "picture_reader",
             "answers": ANSWER_VERSION,
-            "captioner": type(held._loaded.module()).__name__,
+            "captioner": type(snapshot._loaded.module()).__name__,
             "version": WRITING_VERSION,
-            "model": held._loaded.identity(),
-            "dtype": held._program.dtype,
+            "model": snapshot._loaded.identity(),
+            "dtype": snapshot._program.dtype,
             "ends": list(self._program.ends),
             "seed": self._seed,
             **asked,
-            "match": dict(held._matcher.fingerprint()),
+            "match": dict(snapshot._matcher.fingerprint()),
         }
 
     def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
@@ -132,7 +132,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         Raises:
           InputError: a request is of another kind, or an image cannot be read.
         """
-        return self.held()._ask(requests)
+        return self.snapshot()._ask(requests)
 
     def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
         check_kinds("a vision-language model", requests, self.kinds)
@@ -203,7 +203,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         check_texts(prompts, longest=LONGEST_PROMPT)
         limit = common.positive("max_tokens", max_tokens)
         temperature = _TEMPERATURE.check("temperature", temperature)
-        return self.held()._texts(images, prompts, limit, temperature, common.positive("sample", sample + 1) - 1)
+        return self.snapshot()._texts(images, prompts, limit, temperature, common.positive("sample", sample + 1) - 1)
 
     def iter_option_scores(
         self, images: Sequence[Any], prompts: Sequence[str], options: Sequence[Sequence[str]]
@@ -221,10 +221,10 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
           InputError: see `iter_texts`.
         """
         images, prompts, options = _checked_choices(images, prompts, options)
-        held = self.held()
-        prompts = held._or_caption(prompts)
-        parts = [held._option_tokens(prompt, some) for prompt, some in zip(prompts, options, strict=True)]
-        return held._scores(images, prompts, parts)
+        snapshot = self.snapshot()
+        prompts = snapshot._or_caption(prompts)
+        parts = [snapshot._option_tokens(prompt, some) for prompt, some in zip(prompts, options, strict=True)]
+        return snapshot._scores(images, prompts, parts)
 
     def iter_start_scores(
         self, images: Sequence[Any], prompts: Sequence[str], starts: Sequence[Sequence[str]]
@@ -243,14 +243,14 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
           InputError: see `iter_texts`. Also for a spelling without any token.
         """
         images, prompts, starts = _checked_choices(images, prompts, starts)
-        held = self.held()
-        prompts = held._or_caption(prompts)
-        spelled = [held._start_tokens(some) for some in starts]
+        snapshot = self.snapshot()
+        prompts = snapshot._or_caption(prompts)
+        spelled = [snapshot._start_tokens(some) for some in starts]
         parts = [
-            (held._prompt_tokens(prompt), [ids[:1] for ids in some])
+            (snapshot._prompt_tokens(prompt), [ids[:1] for ids in some])
             for prompt, some in zip(prompts, spelled, strict=True)
         ]
-        for number, scores in held._scores(images, prompts, parts):
+        for number, scores in snapshot._scores(images, prompts, parts):
             distinct = {tuple(ids): score for ids, score in zip(spelled[number], scores, strict=True)}
             yield number, float(np.logaddexp.reduce(list(distinct.values())))
 

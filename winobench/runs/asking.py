@@ -15,7 +15,7 @@ from winobench.runs import responses
 from winobench.runs.requests import BLOCKED, FINISHED, PictureText, Raw, Request, Responder, Response
 
 if TYPE_CHECKING:
-    from winobench.base.trackers import Watch
+    from winobench.base.trackers import RunReporter
 
 
 @dataclasses.dataclass
@@ -39,7 +39,7 @@ def ask(
     progress: bool = True,
     label: str = "asking",
     received: Callable[[str, Response], None] | None = None,
-    watch: Watch | None = None,
+    watch: RunReporter | None = None,
 ) -> None:
     """Reads the store, takes answers of the runs next to it, and asks for the rest, incomplete answers included.
 
@@ -81,7 +81,7 @@ def _ask(
     total: int,
     label: str | None,
     received: Callable[[str, Response], None] | None,
-    watch: Watch | None,
+    watch: RunReporter | None,
 ) -> None:
     """Asks for the missing answers. Without a label, nothing is shown."""
     keys, requests = list(missing), list(missing.values())

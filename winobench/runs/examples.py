@@ -68,7 +68,7 @@ class Examples:
     @functools.cached_property
     def dependence(self) -> metrics.Dependence:
         """Examples that have an image in common depend on each other."""
-        return metrics.Dependence.of_sets(self.images)
+        return metrics.Dependence.from_sets(self.images)
 
     def key(self, row: int) -> tuple[Any, ...]:
         """Rows of two runs with the same key asked the same."""
@@ -92,7 +92,7 @@ class Questions(Examples):
     @functools.cached_property
     def dependence(self) -> metrics.Dependence:
         """Questions of a pair depend on each other."""
-        return metrics.Dependence.of_labels(
+        return metrics.Dependence.from_labels(
             ("pair", pair) if pair is not None else ("question", name)
             for pair, name in zip(self.pairs, self.ids, strict=True)
         )

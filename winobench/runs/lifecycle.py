@@ -53,10 +53,10 @@ def described(
     }
 
 
-def say_where(model: Any, folder: pathlib.Path) -> None:
+def report_devices(model: Any, folder: pathlib.Path) -> None:
     """Says which devices compute, of a model that has some in this process, and where they record it."""
     mesh = getattr(model, "mesh", None)
-    devices = "" if mesh is None else f"computes on {parallel.in_words(mesh)}; "
+    devices = "" if mesh is None else f"computes on {parallel.describe_mesh(mesh)}; "
     progress_bars.say(f"{devices}records in {folder}")
 
 
@@ -121,18 +121,18 @@ def finished(
 @contextlib.contextmanager
 def watched(
     recording: Recording, folder: records.RunFolder, description: Mapping[str, Any], unit: str
-) -> Iterator[trackers.Watch]:
+) -> Iterator[trackers.RunReporter]:
     """Reports the progress of an open run to its trackers, from the first process."""
     names = trackers.read(recording.log) if _is_first() else []
     if recording.overwrite and _is_first():
         trackers.forget(folder.path)
     told = json_files.as_json({name: description[name] for name in ("model", "config", "identity", "versions")})
-    made = trackers.of_names(names, folder.path, told)
-    with contextlib.closing(trackers.Watch(made, unit)) as watch:
+    made = trackers.make_trackers(names, folder.path, told)
+    with contextlib.closing(trackers.RunReporter(made, unit)) as watch:
         yield watch
 
 
-def report_results(watch: trackers.Watch, results: Mapping[str, Any]) -> None:
+def report_results(watch: trackers.RunReporter, results: Mapping[str, Any]) -> None:
     """Reports the values of whole tasks with their intervals, and a table of all numbers."""
     rows = run_tables.records(results["tasks"], groups=True)
     values = {

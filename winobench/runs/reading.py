@@ -69,7 +69,7 @@ def read_runs(paths: Sequence[str | os.PathLike[str]], skip: Callable[[InputErro
             f"{kinds[True]} is a run of a text benchmark and {kinds[False]} one with images: report each kind alone.",
             code="runs-of-two-kinds",
         )
-    tell_apart(runs)
+    make_labels_unique(runs)
     return runs
 
 
@@ -276,7 +276,7 @@ def short_label(run: Run) -> str:
     return shortened(model_label(str(run.config.get("model") or run.model)), _MOST_LETTERS)
 
 
-def tell_apart(runs: Sequence[Run]) -> None:
+def make_labels_unique(runs: Sequence[Run]) -> None:
     """Adds to equal labels what differs between their runs, as little of it as will do."""
     by_label: dict[str, list[Run]] = {}
     for run in runs:

@@ -181,7 +181,7 @@ class Response:
 
 
 @dataclasses.dataclass(frozen=True)
-class Later:
+class LazyResponder:
     """A responder that is loaded when it is needed, which a finished run does not."""
 
     kinds: frozenset[str]

@@ -30,9 +30,9 @@ class Scorer(Protocol):
       None. Without it, tasks that judge each text by itself lack these rows.
     - ``mesh``: its devices. In a program of several processes, each scores its share of the work with a scorer of its
       own. One whose mesh has devices of other processes is called by all of them with all of the work.
-    - ``held()``: the same scorer, which keeps the weights that it has now. An evaluation asks for it once, and takes
-      fingerprint and scores from it. Without it, a scorer whose fingerprint changes while it
-      scores is refused, and what it has scored since then is not recorded.
+    - ``snapshot()``: a copy that keeps the present weights. An evaluation takes fingerprint and scores from one copy.
+      Without this method, a scorer whose fingerprint changes during an evaluation is refused, and its scores since then
+      are not recorded.
     - ``set_cache_folder(folder, reuse=...)`` gets the run's folder before anything is scored. The scorer may keep paid
       answers there, in its own folder. With ``reuse``, it may read the folders of the runs next to it.
     - ``iter_scores(images, texts, pairs)`` with pairs int [n, 2] of (number of the image, number of the text): yields
@@ -50,7 +50,7 @@ class SampledScorer(Protocol):
 
     It may also have
 
-    - ``mesh`` and ``held()``, as a `Scorer`;
+    - ``mesh`` and ``snapshot()``, as a `Scorer`;
     - ``session(images, texts, *, num_samples, seed, timesteps)``, which an evaluation opens once and asks for triples
       in parts: an object with ``capacity`` and ``iter_errors``, as in `winobench.scorers.session.Session`. Without it,
       `iter_errors` is called for each part, with the images and texts of all parts.
@@ -93,11 +93,11 @@ class WithoutSamples:
         self.match_threshold = getattr(scorer, "match_threshold", None)
         self._instance = uuid.uuid4().hex
 
-    def held(self) -> WithoutSamples:
+    def snapshot(self) -> WithoutSamples:
         found = copy.copy(self)
-        from winobench.models import holding  # late: reports need this module, and no JAX
+        from winobench.models import snapshots  # late: reports need this module, and no JAX
 
-        found.scorer = holding.hold(self.scorer)
+        found.scorer = snapshots.snapshot(self.scorer)
         return found
 
     def set_cache_folder(self, folder: pathlib.Path, *, reuse: bool) -> None:

@@ -28,8 +28,8 @@ from winobench.engine.batch_size import BatchSize
 from winobench.engine.limits import Limit
 from winobench.models import clip_model, functional, states
 from winobench.models.clip_model import CLIPModel
-from winobench.models.holding import Holder
 from winobench.models.siglip import SiglipModel
+from winobench.models.snapshots import HasSnapshots
 from winobench.scorers import common, networks
 from winobench.scorers.networks import NetworkFunction
 
@@ -71,7 +71,7 @@ def _text_vectors(model: CLIPModel | SiglipModel, ids: jax.Array) -> jax.Array:
     return clip_model.unit(model.encode_texts(ids))
 
 
-class Contrastive(Holder):
+class Contrastive(HasSnapshots):
     """Scores how well texts fit images with CLIP or SigLIP.
 
     Each call uses the weights that the model has when the call begins.
@@ -116,7 +116,7 @@ class Contrastive(Holder):
             batch_size = min(max(1, _PIXELS.on(self.mesh) // (height * width)), _MAX_IMAGES.on(self.mesh))
         self._image_size = BatchSize(common.positive("batch_size", batch_size), self.mesh, "image")
         self._text_size = BatchSize(_TEXTS.on(self.mesh), self.mesh, "text")
-        self.held()
+        self.snapshot()
 
     def _place(self, model: CLIPModel | SiglipModel) -> None:
         tokenizer_files.check_size(self.tokenizer, model.config.text_config.vocab_size, "of this scorer")
@@ -180,9 +180,9 @@ class Contrastive(Holder):
           InputError: for an empty list, an image that cannot be read, a text that is no string, or a score that is not
             finite.
         """
-        held = self.held()
-        images, texts = held.encode_images(images), held.encode_texts(texts)
-        return common.finite_scores(held._scores(images.astype(np.float64) @ texts.T.astype(np.float64)))
+        snapshot = self.snapshot()
+        images, texts = snapshot.encode_images(images), snapshot.encode_texts(texts)
+        return common.finite_scores(snapshot._scores(images.astype(np.float64) @ texts.T.astype(np.float64)))
 
     def iter_scores(
         self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike
@@ -204,7 +204,7 @@ class Contrastive(Holder):
             that cannot be read.
         """
         images, texts = checked_list("images", images), checked_texts(texts)
-        return self.held()._run(images, texts, common.checked_pairs(pairs, len(images), len(texts)))
+        return self.snapshot()._run(images, texts, common.checked_pairs(pairs, len(images), len(texts)))
 
     def encode_images(self, images: Sequence[Any]) -> np.ndarray:
         """Encodes images. Those that are given more than once are encoded once.
@@ -220,7 +220,7 @@ class Contrastive(Holder):
         """
         images = checked_list("images", images)
         first, number = common.distinct([common.image_key(image) for image in images])
-        return np.concatenate(list(self.held()._image_batches(images, first)))[number]
+        return np.concatenate(list(self.snapshot()._image_batches(images, first)))[number]
 
     def encode_texts(self, texts: Sequence[str]) -> np.ndarray:
         """Encodes texts. Those that are given more than once are encoded once.
@@ -236,19 +236,19 @@ class Contrastive(Holder):
         """
         texts = checked_texts(texts)
         first, number = common.distinct(texts)
-        return np.concatenate(list(self.held()._text_batches(texts, first)))[number]
+        return np.concatenate(list(self.snapshot()._text_batches(texts, first)))[number]
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything about this scorer that can change a score by more than rounding, ready for JSON.
 
         What is not in it: the number of devices and the batch size, which change the last bits only.
         """
-        held = self.held()
+        snapshot = self.snapshot()
         return {
             "scorer": "contrastive",
             "scoring_version": SCORING_VERSION,
-            "model": held._model_fingerprint(),
-            "dtype": held.model.dtype.name,
+            "model": snapshot._model_fingerprint(),
+            "dtype": snapshot.model.dtype.name,
         }
 
     def _model_fingerprint(self) -> str:

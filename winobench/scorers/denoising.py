@@ -240,4 +240,4 @@ def usual_batch_size(pipeline: Pipeline, latent_shape: tuple[int, ...], mesh: Me
     # Other networks than ours need not say how wide they are.
     width = getattr(getattr(pipeline.denoiser, "config", None), "width_per_position", latent_shape[2])
     itemsize = jnp.dtype(pipeline.denoiser.dtype).itemsize
-    return min(chosen, limits.steps_that_fit(positions, width, itemsize, memory.of_device(device), resident))
+    return min(chosen, limits.steps_that_fit(positions, width, itemsize, memory.device_bytes(device), resident))

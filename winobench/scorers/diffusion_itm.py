@@ -30,7 +30,7 @@ from winobench.engine.staging import StagedParameters
 from winobench.metrics import normalization
 from winobench.metrics import timestep_weights as weighting
 from winobench.models import layers
-from winobench.models.holding import Holder
+from winobench.models.snapshots import HasSnapshots
 from winobench.scorers import common, denoising, samples
 from winobench.scorers.pipeline_tables import ImageTables, TextTables
 from winobench.scorers.session import Session
@@ -44,7 +44,7 @@ ENCODERS = ("resident", "staged")
 _BYTES_OF_A_TRIPLE = 2 * 3 * 4 + 4
 
 
-class DiffusionITM(Holder):
+class DiffusionITM(HasSnapshots):
     """Scores how well texts fit images with a text-to-image diffusion model.
 
     Each call uses the weights that the model has when the call begins.
@@ -123,13 +123,13 @@ class DiffusionITM(Holder):
         self.timestep_range = _timestep_range(pipeline, timestep_range)
         denoiser, params = pipeline.denoiser_function()
         # Each core of a CPU holds the transformed kernels, which are larger.
-        on_cpus = jax.eval_shape(functools.partial(layers.for_cpus, denoiser.structure), params)
+        on_cpus = jax.eval_shape(functools.partial(layers.arrange_for_cpus, denoiser.structure), params)
         self.mesh = common.mesh_for(on_cpus, mesh)
         self.image_size = pipeline.check_image_size(image_size)
         pipeline.check_memory(self.image_size, 1, self.mesh.devices.flat[0])
         self._images: ImageTables | None = None
         self._texts: TextTables | None = None
-        self.held()
+        self.snapshot()
         self._choose_batch_size(batch_size)
 
     def _place(self, pipeline: Pipeline) -> None:
@@ -141,7 +141,7 @@ class DiffusionITM(Holder):
         self._denoiser, params = computed.denoiser_function()
         self._schedule = pipeline.schedule_at(self.image_size)
         self._dtype = jnp.dtype(pipeline.denoiser.dtype).name
-        of_cpus = functools.partial(layers.for_cpus, self._denoiser.structure)
+        of_cpus = functools.partial(layers.arrange_for_cpus, self._denoiser.structure)
         self._params = StagedParameters(params, self.mesh, of_cpus)
         is_staged = self._encoders == "staged"
         of_tables = (self.image_size, self.mesh, self._table_rows)
@@ -160,11 +160,11 @@ class DiffusionITM(Holder):
 
         None without one, and once the model has other weights.
         """
-        return self.held()._lora
+        return self.snapshot()._lora
 
     @parallel.without_mesh
     def _choose_batch_size(self, batch_size: int | str | None) -> None:
-        weights = memory.of_arrays((self._params.given, self._images.encoder.params, self._texts.encoder.params))
+        weights = memory.array_bytes((self._params.given, self._images.encoder.params, self._texts.encoder.params))
         resident = weights // self.mesh.shape.get(parallel.MODEL_AXIS, 1)
         resident += self._images.table_bytes + self._texts.table_bytes
         chosen = denoising.usual_batch_size(self.pipeline, self.latent_shape, self.mesh, resident)
@@ -308,7 +308,7 @@ class DiffusionITM(Holder):
         images, texts = checked_list("images", images), checked_texts(texts)
         rule, weights = weighting.parse(timestep_weights), None
         if rule != weighting.UNIFORM:
-            weights = weighting.of_samples(rule, self._samples(num_samples, seed, timesteps, noise)[0])
+            weights = weighting.sample_weights(rule, self._samples(num_samples, seed, timesteps, noise)[0])
         with_gray = any(term.of_gray_image for term in terms)
         with_empty = any(term.of_empty_text for term in terms)
         errors = self.errors(
@@ -434,20 +434,20 @@ class DiffusionITM(Holder):
 
         Arguments and errors are the ones in `iter_errors`.
         """
-        held, images, texts = self.held(), checked_list("images", images), checked_texts(texts)
-        chosen, noise = held._samples(num_samples, seed, timesteps, noise)
-        text_table = held._texts.table(texts)  # first: staged text encoders need the memory
+        snapshot, images, texts = self.snapshot(), checked_list("images", images), checked_texts(texts)
+        chosen, noise = snapshot._samples(num_samples, seed, timesteps, noise)
+        text_table = snapshot._texts.table(texts)  # first: staged text encoders need the memory
         noise = parallel.put(noise, parallel.replicated(self.mesh))
         return Session(
-            held._step,
-            held._images.table(images),
+            snapshot._step,
+            snapshot._images.table(images),
             text_table,
-            held._schedule.as_whole_numbers(chosen),
+            snapshot._schedule.as_whole_numbers(chosen),
             noise,
             mesh=self.mesh,
             size=self._size,
             # Networks of other packages need not know of it.
-            shares_texts=getattr(held.pipeline.denoiser, "shares_rows", False),
+            shares_texts=getattr(snapshot.pipeline.denoiser, "shares_rows", False),
         )
 
     def choose_timesteps(
@@ -465,19 +465,19 @@ class DiffusionITM(Holder):
         What is not in it: the arguments of `iter_errors`, and the number of devices and the batch size, which change
         the last bits only.
         """
-        held = self.held()
+        snapshot = self.snapshot()
         return {
             "scorer": "diffusion_itm",
             "scoring_version": SCORING_VERSION,
-            "model": held.pipeline.fingerprint,
-            "dtype": held._dtype,
+            "model": snapshot.pipeline.fingerprint,
+            "dtype": snapshot._dtype,
             "error": self.error,
             "target": self.target,
             "image_size": self.image_size,
             "timestep_range": None if self.timestep_range is None else list(self.timestep_range),
             # Models without one keep the fingerprint that their records have.
-            **({} if held._lora is None else {"lora": held._lora}),
-            **({} if held.pipeline.backend is None else {"backend": held.pipeline.backend}),
+            **({} if snapshot._lora is None else {"lora": snapshot._lora}),
+            **({} if snapshot.pipeline.backend is None else {"backend": snapshot.pipeline.backend}),
             **({"float8": True} if self.float8 else {}),
         }
 

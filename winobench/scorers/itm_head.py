@@ -215,12 +215,12 @@ class ItmHead(PairScorer):
 
         What is not in it: the number of devices and the batch size, which change the last bits only.
         """
-        held = self.held()
+        snapshot = self.snapshot()
         return {
             "scorer": "itm_head",
             "scoring_version": SCORING_VERSION,
-            "model": held._model_fingerprint(),
-            "dtype": held.model.dtype.name,
+            "model": snapshot._model_fingerprint(),
+            "dtype": snapshot.model.dtype.name,
             "head": self.head,
             "first_token": self.first_token,
             "max_text_tokens": self.max_text_tokens,

@@ -20,7 +20,7 @@ from winobench.checkpoints import models
 from winobench.checkpoints.loaded import Loaded
 from winobench.models import functional, states
 from winobench.models.base import Network
-from winobench.models.holding import Holder
+from winobench.models.snapshots import HasSnapshots
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,8 +50,8 @@ def check_made(name: str, value: Any, *parts: str) -> None:
         raise InputError(message, code="wrong-type")
 
 
-class HoldsLoaded(Holder):
-    """A `Holder` of a loaded language model, whose arrays are on the devices of ``mesh`` already."""
+class HasLoadedModel(HasSnapshots):
+    """A `HasSnapshots` of a loaded language model, whose arrays are on the devices of ``mesh`` already."""
 
     MODEL = "_loaded"
     _shardings: tuple[Any, ...] = ()
@@ -76,8 +76,8 @@ class HoldsLoaded(Holder):
         return jax.tree.map(lambda array: parallel.put(array, split), arrays)
 
 
-class HoldsVisionLanguage(HoldsLoaded):
-    """A `HoldsLoaded` of a vision-language model. ``TEMPLATE`` is the option with the text around prompts."""
+class HoldsVisionLanguage(HasLoadedModel):
+    """A `HasLoadedModel` of a vision-language model. ``TEMPLATE`` is the option with the text around prompts."""
 
     TEMPLATE: ClassVar[str]
 

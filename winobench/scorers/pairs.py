@@ -19,7 +19,7 @@ from winobench.data.processors import ImageProcessor
 from winobench.engine import tables
 from winobench.engine.batch_size import BatchSize
 from winobench.engine.limits import Limit, table_rows
-from winobench.models.holding import Holder
+from winobench.models.snapshots import HasSnapshots
 from winobench.scorers import common
 from winobench.scorers.networks import NetworkFunction
 
@@ -35,7 +35,7 @@ _TABLE_BYTES = Limit(1 << 32, cpu=1 << 29)
 TEXT_STEP = 8
 
 
-class PairScorer(Holder):
+class PairScorer(HasSnapshots):
     """Encodes each image and each text once, into tables on the devices, and computes a score for each pair of rows."""
 
     def __init__(
@@ -55,7 +55,7 @@ class PairScorer(Holder):
         self._size = BatchSize(pairs, mesh, "pair")
         self._text_size, self._image_size = BatchSize(_TEXTS.on(mesh), mesh, "text"), None
         self._image_rows = self._text_rows = None if rows is None else common.positive("table_rows", rows)
-        self.held()
+        self.snapshot()
 
     def _encode_with(
         self,
@@ -125,25 +125,25 @@ class PairScorer(Holder):
         """
         images, texts = checked_list("images", images), checked_texts(texts)
         pairs = common.checked_pairs(pairs, len(images), len(texts))
-        held = self.held()
-        rows = held._tokenize(texts)
+        snapshot = self.snapshot()
+        rows = snapshot._tokenize(texts)
         image_table = tables.DeviceTable(
-            held._image_encoder,
+            snapshot._image_encoder,
             len(images),
-            held._image_rows,
-            held.processor.blank,
+            snapshot._image_rows,
+            snapshot.processor.blank,
             lambda numbers: tables.load_ahead(
-                lambda number: held.processor(images[number]), numbers, 2 * held._image_encoder.batch_size
+                lambda number: snapshot.processor(images[number]), numbers, 2 * snapshot._image_encoder.batch_size
             ),
         )
         text_table = tables.DeviceTable(
-            held._text_encoder,
+            snapshot._text_encoder,
             len(texts),
-            held._text_rows,
+            snapshot._text_rows,
             rows[0],
             lambda numbers: (rows[number] for number in numbers),
         )
-        return held._run(image_table, text_table, pairs)
+        return snapshot._run(image_table, text_table, pairs)
 
     @abc.abstractmethod
     def _tokenize(self, texts: Sequence[str]) -> Sequence[Any]:

@@ -50,7 +50,7 @@ class ImageTables:
         latents = tables.encoded_shapes(function, params, mesh, batch, self.blank)
         self.latent_shape = tuple(latents.shape[1:])
         self._rows = rows or limits.table_rows(latents, TABLE_BYTES.on(mesh))
-        self.table_bytes = self._rows * memory.of_arrays(latents)
+        self.table_bytes = self._rows * memory.array_bytes(latents)
         params = parallel.place_parameters(params, mesh)
         self.encoder = tables.Encoder(function, params, mesh, batch, "image")
 
@@ -110,7 +110,7 @@ class TextTables:
             batch = text_batch(ids, mesh)
             states = tables.encoded_shapes(function, params, mesh, batch, jax.tree.map(lambda leaf: leaf[0], ids))
         self._rows = rows or limits.table_rows(states, TABLE_BYTES.on(mesh))
-        self.table_bytes = self._rows * memory.of_arrays(states)
+        self.table_bytes = self._rows * memory.array_bytes(states)
         if is_staged and self.store is None:
             networks = pipeline.text_encoders
             identity = {

@@ -251,10 +251,10 @@ class VQAScore(networks.HoldsVisionLanguage, PairScorer):
         Each answer is another program, which encodes its images.
         """
         asked = [question_texts.parts(text) for text in checked_texts(texts)]
-        held = self.held()
-        scorers = {answer: held._of_answer(answer) for answer in dict.fromkeys(answer for _, answer in asked)}
+        snapshot = self.snapshot()
+        scorers = {answer: snapshot._of_answer(answer) for answer in dict.fromkeys(answer for _, answer in asked)}
         if scorers.keys() == {None}:
-            return super(VQAScore, held).iter_scores(images, texts, pairs)
+            return super(VQAScore, snapshot).iter_scores(images, texts, pairs)
         pairs = common.checked_pairs(pairs, len(images), len(texts))
         return _answer_by_answer(scorers, images, asked, pairs)
 
@@ -275,12 +275,12 @@ class VQAScore(networks.HoldsVisionLanguage, PairScorer):
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything about this scorer that can change a score by more than rounding, ready for JSON."""
-        held = self.held()
+        snapshot = self.snapshot()
         return {
             "scorer": "vqa_score",
             "scoring_version": SCORING_VERSION,
-            "model": held._loaded.identity(),
-            "dtype": held._dtype,
+            "model": snapshot._loaded.identity(),
+            "dtype": snapshot._dtype,
             "score": self.kind,
             "question": self.question,
             "answer": self.answer,

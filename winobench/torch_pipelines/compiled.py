@@ -12,7 +12,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from winobench import parallel
-from winobench.models import functional, holding
+from winobench.models import functional, snapshots
 from winobench.torch_pipelines.network import TorchNetwork
 
 # Fields of outputs that no pipeline reads, and whose computation is left out.
@@ -39,7 +39,7 @@ def stand_in(
       method: the method that the pipeline calls.
       pads: whether masked texts are padded to few lengths. Results have the length of the texts.
     """
-    structure, module = holding.split(network)[0], network.program.module
+    structure, module = snapshots.split(network)[0], network.program.module
 
     def compute(*arguments: Any, **keywords: Any) -> Any:
         length = padded = None

@@ -19,7 +19,7 @@ from winobench.checkpoints import models, sources
 from winobench.checkpoints.sources import Source
 from winobench.diffusion.flow_schedule import FlowSchedule
 from winobench.diffusion.schedules import NoiseSchedule, Schedule
-from winobench.models import holding
+from winobench.models import snapshots
 from winobench.torch_pipelines import adapters, parts
 from winobench.torch_pipelines.adapters import LoRAFile
 from winobench.torch_pipelines.families import Family, family_of
@@ -203,7 +203,7 @@ def differences(pipeline: TorchParts) -> dict[str, tuple[float, float]]:
 
 
 def _jitted(network: Any, *inputs: Any) -> np.ndarray:
-    structure, params = holding.split(network)
+    structure, params = snapshots.split(network)
     return np.asarray(jax.jit(lambda params, *inputs: structure.module(params).run(*inputs))(params, *inputs))
 
 

@@ -59,7 +59,7 @@ class TorchPipeline(TorchParts):
     NETWORKS: ClassVar = {"network": TorchNetwork, "vae": TorchNetwork}
     TOKENIZERS: ClassVar = ()
     PARTS: ClassVar = {}
-    _is_held: ClassVar = False
+    _is_snapshot: ClassVar = False
     DENOISER: ClassVar = "network"
     SETTINGS: ClassVar = {
         "guidance_embedding": options.number(0, 100).or_none(),
@@ -165,11 +165,11 @@ class TorchPipeline(TorchParts):
         return cls(network, vae, texts, schedule, **settings)
 
     def _follow(self) -> None:
-        """Takes over changes of diffusers' pipeline. One that is held refuses them."""
+        """Takes over changes of diffusers' pipeline. A snapshot refuses them."""
         from winobench.torch_pipelines.texts import TextEncoding, read_state
 
         texts = self.texts
-        if self._is_held:
+        if self._is_snapshot:
             texts.check_unchanged()
             return
         pipe, family, before = texts.pipe, self.family, texts.state
@@ -195,24 +195,24 @@ class TorchPipeline(TorchParts):
         object.__setattr__(self, "texts", new)
         object.__setattr__(self, "schedule", schedule)
 
-    def _follow_unless_held(self) -> None:
-        # Programs of a held pipeline compare options themselves when they are traced.
-        if not self._is_held:
+    def _follow_unless_snapshot(self) -> None:
+        # Programs of a snapshot compare options themselves when they are traced.
+        if not self._is_snapshot:
             self._follow()
 
-    def held(self) -> Self:
-        """See `Pipeline`. A held pipeline refuses to continue once a part has changed that is diffusers' own."""
+    def snapshot(self) -> Self:
+        """See `Pipeline`. A snapshot refuses to continue once a part of diffusers has changed."""
         self._follow()
-        if self._is_held:
+        if self._is_snapshot:
             return self
-        there = super().held()
-        vars(there)["_is_held"] = True
-        return there
+        snapshot = super().snapshot()
+        vars(snapshot)["_is_snapshot"] = True
+        return snapshot
 
     @property
     def fingerprint(self) -> str:
         """See `Pipeline`."""
-        self._follow_unless_held()
+        self._follow_unless_snapshot()
         return super().fingerprint
 
     @classmethod
@@ -290,12 +290,12 @@ class TorchPipeline(TorchParts):
 
     def denoiser_function(self) -> tuple[Denoising, list[jax.Array]]:
         """See `Pipeline`."""
-        self._follow_unless_held()
+        self._follow_unless_snapshot()
         return super().denoiser_function()
 
     def image_function(self) -> tuple[ImageEncoding, list[jax.Array]]:
         """See `Pipeline`."""
-        self._follow_unless_held()
+        self._follow_unless_snapshot()
         return super().image_function()
 
     @staticmethod

@@ -26,7 +26,7 @@ from winobench import parallel
 from winobench.base import files
 from winobench.base.errors import InputError
 from winobench.base.texts import log_truncated
-from winobench.models import holding, states
+from winobench.models import snapshots, states
 from winobench.models.states import State
 from winobench.torch_pipelines import compiled
 from winobench.torch_pipelines.families import Family
@@ -326,7 +326,7 @@ def _one_row(mesh: Mesh | None) -> Mesh:
 
 
 def _placed(network: TorchNetwork, mesh: Mesh) -> list[jax.Array]:
-    return parallel.place_parameters(holding.split(network)[1], mesh)
+    return parallel.place_parameters(snapshots.split(network)[1], mesh)
 
 
 def _options(config: Any) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def _is_row_until(line: bytes, step: int) -> bool:
 
 def for_run(
     workdir: str | os.PathLike, *, project: str | None, config: Mapping[str, Any], log: Sequence[str] = ()
-) -> list[trackers.Patient]:
+) -> list[trackers.FailSafeTracker]:
     """The trackers that ``log`` names, and Weights & Biases with a ``project``.
 
     Without ``log``, TensorBoard, and Weights & Biases also with wandb installed and a ``WANDB_*`` variable set.
@@ -68,5 +68,7 @@ def for_run(
         )
     is_set = not log and is_installed and any(name.startswith("WANDB_") for name in os.environ)
     more = [trackers.WANDB] if (project is not None or is_set) and trackers.WANDB not in log else []
-    usual = trackers.Patient(trackers.TENSORBOARD, trackers.TensorBoard(pathlib.Path(workdir) / trackers.TENSORBOARD))
-    return [*([] if log else [usual]), *trackers.of_names([*log, *more], workdir, config, project=project)]
+    usual = trackers.FailSafeTracker(
+        trackers.TENSORBOARD, trackers.TensorBoard(pathlib.Path(workdir) / trackers.TENSORBOARD)
+    )
+    return [*([] if log else [usual]), *trackers.make_trackers([*log, *more], workdir, config, project=project)]

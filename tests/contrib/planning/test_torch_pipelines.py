@@ -5,7 +5,7 @@ import pytest
 
 from winobench import parallel
 from winobench.contrib.planning import abstract, scoring, torch_pipelines
-from winobench.models import holding
+from winobench.models import snapshots
 
 # Parameters and tables in billions, latents of 1,024 pixels, tokens and their width.
 SIZES = {
@@ -20,7 +20,7 @@ SIZES = {
 def test_released_sizes(name):
     pipeline = torch_pipelines.read_pipeline(name, "bfloat16")
     billions, latents, states = SIZES[name]
-    arrays = holding.split(pipeline.denoiser)[1]
+    arrays = snapshots.split(pipeline.denoiser)[1]
     assert sum(array.size for array in arrays) == pytest.approx(billions * 1e9, rel=5e-3)
     assert sum(array.base is None for array in arrays) == 0
     assert {array.dtype.name for array in arrays} <= {"bfloat16", "float32", "complex64"}
@@ -38,7 +38,7 @@ def test_few_blocks():
     pipeline = torch_pipelines.read_pipeline("qwen-image", "bfloat16")
     few = abstract.shallow(pipeline)
     assert [counts for counts, _ in few] == [(1,), (2,)]
-    sizes = [sum(array.size for array in holding.split(one.denoiser)[1]) for _, one in (*few, ((60,), pipeline))]
+    sizes = [sum(array.size for array in snapshots.split(one.denoiser)[1]) for _, one in (*few, ((60,), pipeline))]
     assert sizes[2] - sizes[0] == 59 * (sizes[1] - sizes[0]) > 0
     mesh = parallel.make_mesh(jax.devices()[:1])
     made = scoring.make_scoring(pipeline, mesh, batch=1, shallow=few)

@@ -71,10 +71,10 @@ def test_the_plan_has_what_the_scorer_has(folder):
     before, _ = scorer._loaded.tokens(scorer.question, [""])
     asked = Question(len(before), rows[0][0].shape[0] - 1)
     planned_scorer = vision_language.make_scorer(network, mesh, asked, batch_size=3)
-    assert planned_scorer.weights == memory.of_arrays(scorer._params)
+    assert planned_scorer.weights == memory.array_bytes(scorer._params)
     assert (planned_scorer.rows, planned_scorer.images.items) == (scorer._image_rows, scorer._image_encoder.batch_size)
     table = scorer._image_encoder.empty_table(2, np.zeros((SIZE, SIZE, 3), np.uint8))
-    assert planned_scorer.row == memory.of_arrays(table) // 2
+    assert planned_scorer.row == memory.array_bytes(table) // 2
     given = [leaf.shape for leaf in jax.tree.leaves(planned_scorer.pairs.lower().in_avals)]
     assert given[-1] == (2, 3)
     assert [shape[1:] for shape in given[len(scorer._params) : -1 - len(rows[0])]] == [

@@ -34,7 +34,7 @@ def folder(tmp_path_factory):
 def test_what_is_learned_helps_on_the_other_half(folder):
     run = reading.read_run(folder)
     learned = learned_weights.learn(run)
-    weights = timestep_weights.of_samples(learned.curve, run.tasks["words"].timesteps)
+    weights = timestep_weights.sample_weights(learned.curve, run.tasks["words"].timesteps)
     late = run.tasks["words"].timesteps >= 500
     assert weights[late].mean() > 5 * weights[~late].mean()
     rows = {(row.task, row.difference.name): row for row in learned.judged}

@@ -25,7 +25,7 @@ from winobench.data.images import ImageSource
 from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.schedules import Schedule
 from winobench.engine import layouts
-from winobench.models.holding import Holder
+from winobench.models.snapshots import HasSnapshots
 from winobench.runs.edits import Edit, EditWriter, edit_files
 from winobench.scorers import common, denoising, samples
 
@@ -39,7 +39,7 @@ _JUDGED_SAMPLES = 16
 _JUDGED_STREAM = 1
 
 
-class EditDistance(Holder):
+class EditDistance(HasSnapshots):
     """Scores images against texts by how little an image must be edited towards a text: minus the distance.
 
     A `winobench.scorers.base.Scorer`, which each call holds with its weights. Each edit's images are in ``edits`` of
@@ -80,7 +80,7 @@ class EditDistance(Holder):
         self.image_size = pipeline.check_image_size(image_size)
         self.mesh = common.mesh_for(pipeline.denoiser_function()[1], mesh)
         self._writer = EditWriter(folder, parallel.process_number())
-        self.held()
+        self.snapshot()
 
     def _place(self, pipeline: Pipeline) -> None:
         pipeline.check_image_size(self.image_size)
@@ -99,17 +99,17 @@ class EditDistance(Holder):
             "optimize": {"learning_rate": self._learning_rate, "timesteps": self._timesteps, **size},
             "denoise": {"strength": self._strength, "guidance_scale": self._guidance_scale, **drawn},
         }
-        held = self.held()
+        snapshot = self.snapshot()
         return {
             "scorer": "edit_distance",
             "version": VERSION,
-            "model": held.pipeline.fingerprint,
+            "model": snapshot.pipeline.fingerprint,
             "method": self._method,
             "num_steps": self._num_steps,
             **of_method[self._method],
             "seed": self._seed,
             "image_size": self.image_size,
-            "dtype": held._dtype,
+            "dtype": snapshot._dtype,
         }
 
     def score(self, images: Sequence[ImageSource], texts: Sequence[str]) -> np.ndarray:
@@ -128,7 +128,7 @@ class EditDistance(Holder):
 
         Yields (int ``[b]``, which of the pairs, float32 ``[b]``, minus the distances).
         """
-        return self.held()._edits(images, texts, common.checked_pairs(pairs, len(images), len(texts)))
+        return self.snapshot()._edits(images, texts, common.checked_pairs(pairs, len(images), len(texts)))
 
     def _edits(
         self, images: Sequence[ImageSource], texts: Sequence[str], pairs: np.ndarray

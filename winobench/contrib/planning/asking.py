@@ -173,7 +173,7 @@ def _duration(model: Model, found: Sequence[Batches], sharing: int, job: Job, de
         reading += runs * each.answering.seconds + (each.reading.seconds if each.reading else 0.0)
         writing += runs * each.turns(tokens) * each.rates(copies, tokens)["token"]
         programs += [program for program in (each.answering, each.reading) if program and program not in programs]
-    loading = memory.of_arrays(model.params) / job.assumed.storage_rate
+    loading = memory.array_bytes(model.params) / job.assumed.storage_rate
     compiling = sum(program.compile_seconds for program in programs)
     return Duration(devices, {"reading": reading, "writing": writing, "loading": loading, "compiling": compiling})
 

@@ -255,11 +255,11 @@ def make_generator(
 
     def bytes_of_rows(items: int) -> int:
         """Of noise, texts, latents and images on the first device, where the rows of all devices begin."""
-        before = 0 if mesh.size == 1 else mesh.size * memory.of_arrays(row)
-        return items * (before + memory.of_arrays((row, latents, image))) + memory.of_arrays(empty)
+        before = 0 if mesh.size == 1 else mesh.size * memory.array_bytes(row)
+        return items * (before + memory.array_bytes((row, latents, image))) + memory.array_bytes(empty)
 
     networks = {"denoiser": pipeline.denoiser_function()[1], "autoencoder": image_params, "text encoders": text_params}
-    weights = {name: memory.of_arrays(params) for name, params in networks.items()}
+    weights = {name: memory.array_bytes(params) for name, params in networks.items()}
     return Generator(weights, programs, bytes_of_rows, 2 if scale != 1 else 1, mesh.size, staged)
 
 

@@ -229,14 +229,14 @@ def make_scoring(
         states = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype), of_texts[1])
     parts = mesh.shape.get(parallel.MODEL_AXIS, 1)
     weights = {
-        "denoiser": memory.of_arrays(params) // parts,
-        "autoencoder": memory.of_arrays(image_params) // parts,
-        "text encoders": 0 if staged else memory.of_arrays(text_params) // parts,
+        "denoiser": memory.array_bytes(params) // parts,
+        "autoencoder": memory.array_bytes(image_params) // parts,
+        "text encoders": 0 if staged else memory.array_bytes(text_params) // parts,
     }
     # One row of the tables of latents and of text states, and as many rows as the scorer makes room for.
     room = pipeline_tables.TABLE_BYTES.on(mesh)
     rows = [(row, limits.table_rows(row, room)) for row in (latents, states)]
-    table_bytes = sum(count * memory.of_arrays(row) for row, count in rows)
+    table_bytes = sum(count * memory.array_bytes(row) for row, count in rows)
     resident = sum(weights.values()) + table_bytes
 
     def lowering(pipeline: Pipeline) -> Callable[[int], jax.stages.Lowered]:
@@ -257,7 +257,7 @@ def make_scoring(
         table_bytes,
         Program("denoising step", "pass", batch, lowering(pipeline), blocks, of_few),
         () if shallow else tuple(encoders),
-        memory.of_arrays(text_params) // parts if staged else 0,
+        memory.array_bytes(text_params) // parts if staged else 0,
     )
 
 

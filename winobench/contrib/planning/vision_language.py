@@ -291,7 +291,7 @@ def make_scorer(
         weights=bytes_there(network.params),
         rows=rows,
         row=sum(bytes_there(each) // rows for each in jax.tree.leaves(table)),
-        texts=text_rows * memory.of_arrays(text),
+        texts=text_rows * memory.array_bytes(text),
         copies=parallel.data_parallelism(mesh),
         sharing=mesh.size // parallel.data_parallelism(mesh),
         images=program("image encoder", IMAGE, pairs.images_at_once(rows, mesh), _lower_images),

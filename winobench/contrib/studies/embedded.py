@@ -435,7 +435,7 @@ def train_stage(
         num_steps=settings.num_steps,
         checkpoints=checkpoints,
         metrics_file=folder / "metrics.jsonl",
-        writers=trackers.of_names(log, folder, settings.to_dict(), name=name),
+        writers=trackers.make_trackers(log, folder, settings.to_dict(), name=name),
         name=folder.name,
         log_every=settings.log_every,
         checkpoint_every=settings.checkpoint_every,

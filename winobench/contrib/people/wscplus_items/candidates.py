@@ -10,7 +10,7 @@ from winobench.base.errors import InputError
 from winobench.contrib.people.wscplus_items import parsing
 from winobench.contrib.people.wscplus_items.items import TYPES, Item, Origin
 from winobench.contrib.people.wscplus_items.prompts import Prompt
-from winobench.models import holding
+from winobench.models import snapshots
 from winobench.runs import asking, endings, responses
 from winobench.runs import schema as schemas
 from winobench.runs.requests import Responder
@@ -80,7 +80,7 @@ def collect(
             f"model {model!r} writes no text (it answers {', '.join(sorted(responder.kinds))}): name a language model.",
             code="wrong-kind-of-model",
         )
-    responder = holding.hold(responder)
+    responder = snapshots.snapshot(responder)
     fingerprint = responder.fingerprint()
     keys = [responses.key(fingerprint, prompt.request) for prompt in prompts]
     known = asking.Answers()
