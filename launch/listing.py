@@ -185,6 +185,7 @@ def _details_of(task: Any, data_dir: str | None, marks: Sequence[str]) -> Callab
             lines.append(f"chance: {chance}")
         if marks:
             lines.append(f"groups: {', '.join(marks)}")
+        lines += [f"{field}: {text}" for field in ("paper", "licence", "url") if (text := getattr(task, field))]
         problem, count = task.ready(data_dir), task.count(data_dir)
         number = "" if count is None else f", {count:,} {'examples' if hasattr(task, 'shape') else 'questions'}"
         lines.append(f"data: {READY}{number}" if problem is None else f"data: {problem}")

@@ -370,6 +370,13 @@ def test_every_data_set_is_on_the_page_about_preparing():
     assert {name.split("_")[0] for name, task in winobench.TASKS.items() if task.source} == known
 
 
+def test_published_tasks_have_a_paper_and_a_page_and_licences_are_on_the_page_about_preparing():
+    page = (ROOT / "docs/howto/prepare_data.md").read_text()
+    for name, task in winobench.TASKS.items():
+        assert (task.source is None) == (task.paper is None) == (task.url is None), name
+        assert task.licence is None or task.licence in page, name
+
+
 def test_the_groups_are_those_of_the_table():
     rows = re.findall(r"^\| `@(\w+)` \| (.*) \|$", (ROOT / "docs/reference/tasks.md").read_text(), re.MULTILINE)
     assert dict(rows[: len(base.SKILLS)]) == base.SKILLS

@@ -74,6 +74,7 @@ def test_few_tasks_come_with_their_data_and_licence():
     assert "1 image x 37 texts, metric accuracy" in words
     assert "`winobench prepare --task=pets_photo_all" in words
     assert "download: images.tar.gz (0.8 GB, CC BY-SA 4.0)" in words
+    assert "paper: Parkhi et al. 2012 licence: CC BY-SA 4.0 url: https://www.robots.ox.ac.uk/~vgg/data/pets" in words
     assert out.endswith("1 task: 1 needs data\n")
     _, out, _ = launch("--list_tasks=clevr")
     assert out.startswith("clevr (version 1)\n")  # the task of this name, and then the others

@@ -1,4 +1,4 @@
-"""ARO's order tasks: which of five orders of its words describes a photograph (Yuksekgonul et al. 2023, section 2.2).
+"""ARO's order tasks: which of five orders of its words describes a photograph (section 2.2).
 
 Captions of COCO's test images (Karpathy's split) and of Flickr30K's validation images (the default of GDBench's code)
 stand against four perturbations: nouns and adjectives shuffled, all other words, words within trigrams, and trigrams.
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from winobench.data import published_order, word_order
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
-from winobench.tasks.coco_hardneg import COCO_FOLDER, COCO_IMAGES
+from winobench.tasks.coco_hardneg import COCO_FOLDER, COCO_IMAGES, REPOSITORY
 from winobench.tasks.flickr30k import (
     IMAGES,
     KARPATHY_FILE,
@@ -99,6 +99,8 @@ def _task(name: str, candidates: str):
         chance_by_question=True,
         skills=("order",),
         when_named=not is_ours,
+        paper="Yuksekgonul et al. 2023",
+        url=REPOSITORY,
         read=functools.partial(read, file=file, candidates=candidates),
         how_to_get=f"{file} {how_to_get}; {_PACKAGES[candidates]}",
         num_examples=num_examples,

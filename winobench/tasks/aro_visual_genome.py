@@ -1,4 +1,4 @@
-"""ARO's Visual Genome tasks: who does what to whom, and what has which attribute (Yuksekgonul et al. 2023).
+"""ARO's Visual Genome tasks: who does what to whom, and what has which attribute.
 
 The image is the part of an image that shows both things. Outside of the image's edge it is black, as in the published
 code. GDBench reports the accuracy over all rows (Table 1b). ARO reports means over relations and over pairs of
@@ -81,6 +81,8 @@ def _task(name: str, read, description: str, file: str, drive_id: str, num_examp
         metric="macro_accuracy",
         shape=(1, 2),
         skills=skills,
+        paper="Yuksekgonul et al. 2023",
+        url=_REPOSITORY,
         read=read,
         how_to_get=(
             f"{file} ({_DRIVE}{drive_id}) and the folder images, unpacked from {_IMAGES.to} ({_IMAGES.url}, 1 GB;"

@@ -93,6 +93,9 @@ class Task:
       prompt_of: an example's id -> what tells its prompt from others, for a task whose images people have rated. The
         row itself by default, as rows with equal texts may have been rated apart.
       skills: of `SKILLS`, which the task asks for; ``--config.tasks=@<skill>`` chooses by them.
+      paper: authors and year of the paper that published the data; None for data of winobench.
+      licence: the licence of the published files; None where their source states none.
+      url: the page of the published files.
     """
 
     name: str
@@ -114,6 +117,9 @@ class Task:
     prompt_of: Callable[[str], str] = str
     skills: tuple[str, ...] = ()
     chance_by_question: bool = False
+    paper: str | None = None
+    licence: str | None = None
+    url: str | None = None
 
     def __post_init__(self) -> None:
         unknown = set(self.skills) - SKILLS.keys()

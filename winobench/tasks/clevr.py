@@ -1,4 +1,4 @@
-"""GDBench's CLEVR task: which of two captions is true of an image? Seven sub-tasks (Krojer et al. 2023, section 4).
+"""GDBench's CLEVR task: which of two captions is true of an image? Seven sub-tasks (section 4 of the paper).
 
 The images are rendered by us, as the paper's authors rendered theirs, unless the published ones are prepared: 574
 images, each with two items in each of the seven files.
@@ -94,6 +94,8 @@ _FIELDS = dict(
     metric="accuracy",
     shape=(1, 2),
     skills=("recognition", "compositional", "attribute_binding", "spatial"),
+    paper="Krojer et al. 2023",
+    url=DIFFUSION_ITM,
 )
 
 

@@ -1,4 +1,4 @@
-"""COCO-Counterfactuals: two generated images and two captions that differ in a noun (Le et al. 2023)
+"""COCO-Counterfactuals: two generated images and two captions that differ in a noun
 
 Each pair begins with a caption of COCO. The authors publish no 2 x 2 score for them. The scores here are Winoground's.
 Their page does not state the number of pairs, so that none is checked.
@@ -15,6 +15,7 @@ from winobench.tasks.annotations import read_json_lines
 from winobench.tasks.published import published_task
 
 _HUB_ID = "Intel/COCO-Counterfactuals"
+_PAGE = f"https://huggingface.co/datasets/{_HUB_ID}"
 _LICENCE = "CC BY 4.0"
 
 
@@ -34,10 +35,12 @@ TASKS = (
         metric="winoground",
         shape=(2, 2),
         skills=("recognition",),
+        paper="Le et al. 2023",
+        licence=_LICENCE,
+        url=_PAGE,
         read=read,
         how_to_get=(
-            f"the folder data of https://huggingface.co/datasets/{_HUB_ID}, with examples.jsonl, and with images.zip"
-            f" unpacked to data/images ({_LICENCE})"
+            f"the folder data of {_PAGE}, with examples.jsonl, and with images.zip unpacked to data/images ({_LICENCE})"
         ),
         num_examples=None,
         downloads=(

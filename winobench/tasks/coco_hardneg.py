@@ -1,6 +1,6 @@
 """The validation sets of fine-tuning with hard negatives: COCO captions and images with one hard negative each.
 
-The 4,839 rows of NegCLIP's validation set (Yuksekgonul et al. 2023, section 4) hold a caption, its image, one to five
+The 4,839 rows of NegCLIP's validation set (section 4) hold a caption, its image, one to five
 captions with words exchanged, and the row numbers of three images that are neighbours under CLIP. The published code
 draws one of the negatives again each time. Here the number of the row decides. Six captions have no negative with other
 words: only capital letters or spaces differ. They stay, and are ties for a model that does not see capital letters.
@@ -97,6 +97,9 @@ def _task(name: str, read, description: str, shape: tuple[int, int], num_example
         description=description,
         shape=shape,
         skills=("compositional",),
+        paper="Yuksekgonul et al. 2023",
+        licence="MIT",
+        url=REPOSITORY,
         read=read,
         how_to_get=f"{_FILE} (from temp_data of {REPOSITORY}) and the folder val2014, unpacked from {COCO_IMAGES.url}",
         num_examples=num_examples,

@@ -1,4 +1,4 @@
-"""COLA: does a model bind attributes to objects? (Ray et al. 2023)
+"""COLA: does a model bind attributes to objects?
 
 Multiple objects: which of two captions with the same words belongs to which of two images. 210 pairs of images of GQA,
 that is of Visual Genome. The paper reports that both captions pick their image, here the image score, which is the
@@ -112,6 +112,9 @@ TASKS = (
         metric="winoground_image",
         shape=(2, 2),
         skills=("compositional", "attribute_binding"),
+        paper="Ray et al. 2023",
+        licence="MIT",
+        url=_REPOSITORY,
         read=read,
         how_to_get=(
             f"{_FILE} (from data of {_REPOSITORY}) and the folder images with the images at the addresses that"
@@ -127,6 +130,9 @@ TASKS = (
             metric="average_precision",
             shape=(2, 1),  # at least: as many images as are hard for the text
             skills=("compositional", "attribute_binding"),
+            paper="Ray et al. 2023",
+            licence="MIT",
+            url=_REPOSITORY,
             read=functools.partial(read_singles, source=source),
             how_to_get=(
                 f"{single_file(source)} (from data of {_REPOSITORY}, MIT licence) and the folder images with {images},"

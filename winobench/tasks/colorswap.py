@@ -1,19 +1,22 @@
-"""ColorSwap: two generated images and two captions in which colours are swapped (Burapacheep et al. 2024)
+"""ColorSwap: two generated images and two captions in which colours are swapped
 
 The 300 pairs of the test split.
 """
 
 from __future__ import annotations
 
-from winobench.tasks.hub_tables import PairTable, hub_folder, pair_task
+from winobench.tasks.hub_tables import PairTable, pair_task
 
 TASKS = (
     pair_task(
         "colorswap",
         "ColorSwap: which caption belongs to which of two images. Colours are swapped.",
-        hub_folder("stanfordnlp/colorswap", "MIT licence", first="accept the terms there first, then "),
         PairTable(("image_1", "image_2"), ("caption_1", "caption_2")),
         300,
         skills=("compositional", "attribute_binding"),
+        paper="Burapacheep et al. 2024",
+        licence="MIT",
+        url="https://huggingface.co/datasets/stanfordnlp/colorswap",
+        first="accept the terms there first, then ",
     ),
 )

@@ -1,4 +1,4 @@
-"""ConMe: questions about photographs that vision-language models get wrong, with two options each (Huang et al. 2024)
+"""ConMe: questions about photographs that vision-language models get wrong, with two options each
 
 In question form, for scorers that answer questions (`winobench.scorers.base`). A row has a photograph of COCO's
 val2017, a right option and a wrong one, which models wrote. ``conme_replace_*`` asks as published: the question lists
@@ -63,6 +63,9 @@ TASKS = tuple(
         asks_questions=True,
         when_named=True,
         skills=("compositional",),
+        paper="Huang et al. 2024",
+        licence="Apache 2.0",
+        url=_PAGE,
         read=functools.partial(read, part=part, form=form),
         how_to_get=(
             f"replace-{part}.csv (from {_PAGE}, Apache 2.0) and the folder val2017, unpacked from {COCO_IMAGES.url}"

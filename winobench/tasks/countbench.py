@@ -1,4 +1,4 @@
-"""CountBench: which number of things, from two to ten, is true of an image? (Paiss et al. 2023)
+"""CountBench: which number of things, from two to ten, is true of an image?
 
 The candidates are the caption with each of the nine numbers instead of its own. Of the 540 rows, those count whose
 image is in the table and whose caption spells out its number.
@@ -17,6 +17,7 @@ from winobench.tasks.published import published_task
 
 NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _HUB_ID = "nielsr/countbench"
+_PAGE = f"https://huggingface.co/datasets/{_HUB_ID}"
 _FILE = "data/train-00000-of-00001-cf54c241ba947306.parquet"
 
 
@@ -52,8 +53,10 @@ TASKS = (
         description="CountBench: which number from two to ten is true of an image.",
         shape=(1, len(NUMBERS)),
         skills=("counting",),
+        paper="Paiss et al. 2023",
+        url=_PAGE,
         read=read,
-        how_to_get=f"{_FILE} of https://huggingface.co/datasets/{_HUB_ID} (its page has the licence)",
+        how_to_get=f"{_FILE} of {_PAGE} (its page has the licence)",
         num_examples=None,
         downloads=(Download(_FILE, hub_id=_HUB_ID, filename=_FILE, note="images from the web under their terms"),),
     ),

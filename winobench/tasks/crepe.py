@@ -1,4 +1,4 @@
-"""CREPE: which of several captions is true of a part of an image of Visual Genome? (Ma et al. 2023)
+"""CREPE: which of several captions is true of a part of an image of Visual Genome?
 
 *Productivity* has captions of growing complexity, 4 to 12 (the example's group), against ones in which a word is
 replaced (``atom``), words are swapped (``swap``) or something is negated (``negate``). *Systematicity* has captions
@@ -96,6 +96,8 @@ def _task(kind: str):
         chance={} if is_productivity else {f"recall@{k}": None for k in (1, 3, 5, 10)},
         chance_by_question=True,
         skills=("compositional",),
+        paper="Ma et al. 2023",
+        url=_REPOSITORY,
         read=functools.partial(read, kind=kind),
         how_to_get=(
             f"the folder {archive}, unpacked from data/{archive}.zip of {_REPOSITORY} (no licence is stated), and"

@@ -1,4 +1,4 @@
-"""EqBen: neighbouring frames of videos and renderings with a minimal change (Wang et al. 2023)
+"""EqBen: neighbouring frames of videos and renderings with a minimal change
 
 ``eqbench_full_...`` is the whole test set by source. Its annotation has the four combinations of two captions and two
 images in separate rows, in random order, and ``private_info`` names the pair and the combination.
@@ -23,6 +23,7 @@ from winobench.tasks.annotations import Entry, read_json
 from winobench.tasks.hub_tables import write_png
 from winobench.tasks.published import published_task
 
+_REPOSITORY = "https://github.com/Wangt-CN/EqBen"
 _FILE = "all_select.json"
 _WHOLE_FILE = "ann_json_finegrained_random.json"
 _IMAGES, _LIGHT_IMAGES = "image", "image_jpg"
@@ -102,14 +103,14 @@ def _task(source: str, *, is_whole: bool):
         how_to_get = (
             f"{_WHOLE_FILE} (https://drive.google.com/file/d/1-CWEuZ5F0KQ4d94Y9rRtBsMIcqb8V7nm) and the images, in the"
             f" folder {_IMAGES} (https://drive.google.com/file/d/1e608uhd36ak_v7SnlMVaYcekBc4gBqzn, 100 GB) or, as"
-            f" JPEG, {_LIGHT_IMAGES} (23 GB, linked in the README of https://github.com/Wangt-CN/EqBen, Apache 2.0"
+            f" JPEG, {_LIGHT_IMAGES} (23 GB, linked in the README of {_REPOSITORY}, Apache 2.0"
             " licence)"
         )
     else:
         how_to_get = (
             f"{_FILE} and the folder images, of eqben_vllm in"
             " https://drive.google.com/file/d/11YUTf06uzRHtFV8rYi96z4vTPi8_GNEM (the subset for language models of"
-            " https://github.com/Wangt-CN/EqBen, Apache 2.0 licence)"
+            f" {_REPOSITORY}, Apache 2.0 licence)"
         )
     return published_task(
         name=f"eqbench_full_{source}" if is_whole else f"eqbench_{source}",
@@ -117,6 +118,9 @@ def _task(source: str, *, is_whole: bool):
         metric="winoground",
         shape=(2, 2),
         skills=skills,
+        paper="Wang et al. 2023",
+        licence="Apache 2.0",
+        url=_REPOSITORY,
         read=functools.partial(read_whole if is_whole else read, source=source),
         how_to_get=how_to_get,
         num_examples=count if is_whole else 20,

@@ -1,4 +1,4 @@
-"""GDBench's Flickr30K: find a caption's image, or an image's caption, among ten (Krojer et al. 2023, appendix G).
+"""GDBench's Flickr30K: find a caption's image, or an image's caption, among ten (appendix G).
 
 The candidates are those that CLIP RN50x64 ranks highest among the 1,014 images of the validation set and their 5,068
 different captions, the right one first. Image retrieval asks about every fifth caption, as the published code does: one
@@ -128,6 +128,8 @@ TASKS = (
         metric="recall",
         shape=(NUM_CANDIDATES, 1),
         skills=("retrieval",),
+        paper="Krojer et al. 2023",
+        url=DIFFUSION_ITM,
         source=source(""),
     ),
     published_task(
@@ -136,6 +138,8 @@ TASKS = (
         metric="recall",
         shape=(1, NUM_CANDIDATES),
         skills=("retrieval",),
+        paper="Krojer et al. 2023",
+        url=DIFFUSION_ITM,
         source=source("_text"),
     ),
 )

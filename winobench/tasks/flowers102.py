@@ -1,4 +1,4 @@
-"""Oxford 102 Flowers: which of 102 kinds of flowers a photograph shows (Nilsback and Zisserman 2008).
+"""Oxford 102 Flowers: which of 102 kinds of flowers a photograph shows.
 
 The 6,149 photographs of the test split, with the prompts of Diffusion Classifier.
 """
@@ -46,6 +46,8 @@ TASKS = (
         description="Oxford 102 Flowers: which of 102 kinds of flowers.",
         shape=(1, _NUM_CLASSES),
         skills=("classification",),
+        paper="Nilsback and Zisserman 2008",
+        url=_FILES,
         read=read,
         how_to_get=(
             f"the folder jpg, unpacked from 102flowers.tgz, imagelabels.mat and setid.mat of {_FILES}, and"

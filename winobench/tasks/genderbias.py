@@ -61,6 +61,8 @@ TASKS = (
                 for topic, (first, second) in PAIRS.items()
             )
         ),
+        paper="Krojer et al. 2023",
+        url=DIFFUSION_ITM,
         read=read,
         how_to_get=(
             "the folders suit-images, apron-images, briefcase-images, purse-images, beer-images and wine-images"

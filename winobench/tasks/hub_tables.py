@@ -33,22 +33,25 @@ class PairTable:
     only: tuple[str, str] | None = None  # (column, value) of the rows that are meant
 
 
-def hub_folder(hub_id: str, about: str = "its page has the licence", *, first: str = "") -> str:
-    """Where a data set's files are and how to get them, as a part of `PublishedData.how_to_get`."""
-    command = f"`hf download {hub_id} --repo-type=dataset --local-dir=DIR`"
-    return f"https://huggingface.co/datasets/{hub_id} ({first}{command}; {about})"
+def hub_folder(url: str, licence: str | None, first: str = "") -> str:
+    """The page of a data set of the hub and how to get its files, as a part of `PublishedData.how_to_get`."""
+    command = f"`hf download {url.split('datasets/')[1]} --repo-type=dataset --local-dir=DIR`"
+    return f"{url} ({first}{command}; {f'{licence} licence' if licence else 'its page has the licence'})"
 
 
-def pair_task(name: str, description: str, where: str, table: PairTable, num_examples: int, **fields) -> Task:
-    """A task in Winoground's form on the split ``test`` of a data set of the hub."""
+def pair_task(
+    name: str, description: str, table: PairTable, num_examples: int, *, url: str, first: str = "", **fields
+) -> Task:
+    """A task in Winoground's form on the split ``test`` of a data set of the hub. ``first``: before the download."""
     return published_task(
         name=name,
         description=description,
         metric="winoground",
         shape=(2, 2),
         read=functools.partial(read_pairs, table=table),
-        how_to_get=f"the Parquet files of {where}",
+        how_to_get=f"the Parquet files of {hub_folder(url, fields.get('licence'), first)}",
         num_examples=num_examples,
+        url=url,
         **fields,
     )
 

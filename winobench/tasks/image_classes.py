@@ -99,34 +99,37 @@ def _texts(task: str, classes: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(PROMPTS[task].format(name) for name in classes)
 
 
-def _task(name: str, about: str, num_classes: int, count: int, read: Callable, how_to_get: str, url: str, note: str):
+def _task(name: str, title: str, num_classes: int, count: int, read: Callable, folder: str, note: str, **about: str):
+    url = about["url"]
     return published_task(
         name=name,
         version=2,
-        description=f"{about}: which of {num_classes} classes.",
+        description=f"{title}: which of {num_classes} classes.",
         shape=(1, num_classes),
         skills=("classification",),
         read=read,
-        how_to_get=f"{how_to_get}, unpacked from {url}",
+        how_to_get=f"the folder {folder}, unpacked from {url}",
         num_examples=count,
         downloads=(Download(url.rsplit("/", 1)[1], url, unpack=True, note=note),),
+        **about,
     )
 
 
 TASKS = (
     _task(
-        *("cifar10", "CIFAR-10 (Krizhevsky 2009)", 10, 10_000, read_cifar10, f"the folder {_CIFAR}"),
-        "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-        "170 MB, no licence is stated",
+        *("cifar10", "CIFAR-10", 10, 10_000, read_cifar10, _CIFAR, "170 MB, no licence is stated"),
+        paper="Krizhevsky 2009",
+        url="https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
     ),
     _task(
-        *("stl10", "STL-10 (Coates et al. 2011)", 10, 8_000, read_stl10, f"the folder {_STL}"),
-        "http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
-        "2.6 GB, images of ImageNet under its terms",
+        *("stl10", "STL-10", 10, 8_000, read_stl10, _STL, "2.6 GB, images of ImageNet under its terms"),
+        paper="Coates et al. 2011",
+        url="http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
     ),
     _task(
-        *("fgvc_aircraft", "FGVC-Aircraft (Maji et al. 2013)", 100, 3_333, read_aircraft, f"the folder {_AIRCRAFT}"),
-        "https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft/archives/fgvc-aircraft-2013b.tar.gz",
-        "2.7 GB, for research only",
+        *("fgvc_aircraft", "FGVC-Aircraft", 100, 3_333, read_aircraft, _AIRCRAFT, "2.7 GB, for research only"),
+        paper="Maji et al. 2013",
+        licence="research only",
+        url="https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft/archives/fgvc-aircraft-2013b.tar.gz",
     ),
 )

@@ -1,4 +1,4 @@
-"""ImageCoDe: which of ten very similar images a description is of (Krojer et al. 2022). The validation set.
+"""ImageCoDe: which of ten very similar images a description is of. The validation set.
 
 The images of a set are photographs on one theme (``open-images``, 155 sets with 430 descriptions) or frames of one
 video (884 sets with 1,872 descriptions). They are two tasks here, and ``imagecode`` is both together. The published
@@ -42,6 +42,9 @@ def _task(name: str, static: bool | None, what: str, num_examples: int):
         metric="recall" if static else "accuracy",
         shape=(_NUM_IMAGES, 1),
         skills=("retrieval",),
+        paper="Krojer et al. 2022",
+        licence="AFL-3.0",
+        url=_ZENODO,
         read=functools.partial(read, static=static),
         how_to_get=(
             f"valid_data.json (from data/imagecode of {DIFFUSION_ITM}) and the folder image-sets, unpacked from"

@@ -1,4 +1,4 @@
-"""ImageNet: which of 1,000 classes a photograph of ILSVRC2012's validation set shows (Russakovsky et al. 2015).
+"""ImageNet: which of 1,000 classes a photograph of ILSVRC2012's validation set shows.
 
 Texts are the prompts of Diffusion Classifier, with the names of CLIP's authors. Two names belong to two classes each
 ("missile" and "sunglasses"): such a text is one candidate, which is right for both, so that there are 998. (The
@@ -24,6 +24,7 @@ _PROMPTS = class_prompts.download(
 _CLASSES = class_prompts.download(
     "diffusion/imagenet_class_index.json", "a1e7a966a1f601d39e4b43e119b3e7dd4a2ad3ea08cf69847cbaf021013767bc"
 )
+_PAGE = "https://www.image-net.org"
 _KAGGLE = "LOC_val_solution.csv"
 _DEVKIT = "ILSVRC2012_devkit_t12/data"
 _TRUTH = "ILSVRC2012_validation_ground_truth.txt"
@@ -113,11 +114,14 @@ TASKS = (
         description="ImageNet (ILSVRC2012, validation): which of 1,000 classes, of which two pairs have one name.",
         shape=(1, _NUM_TEXTS),
         skills=("classification",),
+        paper="Russakovsky et al. 2015",
+        licence="research only",
+        url=_PAGE,
         read=read,
         how_to_get=(
             f"{_PROMPTS.to} (from prompts of {class_prompts.REPOSITORY}), {_CLASSES.to} (from diffusion there), and"
             " the folder val of ILSVRC2012 with a folder for each class, or flat with"
-            f" {_KAGGLE} or {_DEVKIT} (https://www.image-net.org, under its terms: research only)"
+            f" {_KAGGLE} or {_DEVKIT} ({_PAGE}, under its terms: research only)"
         ),
         num_examples=_NUM_IMAGES,
         downloads=(_PROMPTS, _CLASSES),

@@ -1,4 +1,4 @@
-"""EvalMuse-40K: does a scorer rank generated images as people do, wholly and element by element? (Han et al. 2024)
+"""EvalMuse-40K: does a scorer rank generated images as people do, wholly and element by element?
 
 Prompts of DiffusionDB and synthetic ones (the groups of ``meta_evalmuse``), each with images of several models. Three
 people or more say from 1 to 5 how well an image fits its prompt, and whether it shows each element of the prompt.
@@ -73,6 +73,9 @@ def _task(name: str, description: str, metric: str, read: Callable, prompt_of: C
         shape=(10, 1),
         skills=("people",),
         prompt_of=prompt_of,
+        paper="Han et al. 2024",
+        licence="BSD 3-Clause",
+        url=_HUB,
         read=read,
         how_to_get=(
             f"train_list.json and the folder images, unpacked from images.zip, which its parts make together:"

@@ -1,4 +1,4 @@
-"""GenEval's study with people: does a scorer tell the images that fit their prompt? (Ghosh et al. 2023)
+"""GenEval's study with people: does a scorer tell the images that fit their prompt?
 
 100 of GenEval's prompts, each with four images by Stable Diffusion 2, by IF-XL, and found with CLIP (the groups): 1,200
 images with five answers each. A rating is the share of people who gave 4 of 4, "fully captures the meaning of the
@@ -112,6 +112,9 @@ TASKS = (
         shape=(NUM_PICTURES, 1),
         skills=("people",),
         prompt_of=lambda id: id.partition("/")[2],  # its number, without the source of the images
+        paper="Ghosh et al. 2023",
+        licence="MIT",
+        url=_REPOSITORY,
         read=read,
         how_to_get=(
             f"annotations_sdv2.csv, annotations_if-xl.csv and annotations_clip.csv (from annotations of"

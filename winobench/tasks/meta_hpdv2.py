@@ -1,4 +1,4 @@
-"""HPD v2's test set: does a scorer prefer the images that people prefer? (Wu et al. 2023)
+"""HPD v2's test set: does a scorer prefer the images that people prefer?
 
 400 prompts of DiffusionDB and COCO, each with nine or ten images: of nine models, and COCO's photograph where the
 prompt is a caption. Ten people ranked them. A rating is minus the rank of their average, 1 at best. Ranks of different
@@ -36,6 +36,9 @@ TASKS = (
         metric="preference_agreement",
         shape=(10, 1),
         skills=("people",),
+        paper="Wu et al. 2023",
+        licence="Apache 2.0",
+        url=_HUB,
         read=read,
         how_to_get=f"test.json and the folder test, unpacked from test.tar.gz (from {_HUB}, Apache 2.0)",
         num_examples=400,

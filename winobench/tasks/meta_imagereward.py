@@ -1,4 +1,4 @@
-"""ImageReward's test set: does a scorer prefer the images that people prefer? (Xu et al. 2023)
+"""ImageReward's test set: does a scorer prefer the images that people prefer?
 
 466 rows: a prompt by users of DiffusionDB, and four to nine images that people have ranked, ties included. A rating
 is minus the rank. 6,399 pairs of images of a row have different ranks. The paper states this number of comparisons.
@@ -43,6 +43,9 @@ TASKS = (
         metric="preference_agreement",
         shape=(9, 1),
         skills=("people",),
+        paper="Xu et al. 2023",
+        licence="Apache 2.0",
+        url=_REPOSITORY,
         read=read,
         how_to_get=f"test.json (from data of {_REPOSITORY}) and the folder test_images, unpacked from {_ARCHIVE}",
         num_examples=466,

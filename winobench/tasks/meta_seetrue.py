@@ -1,4 +1,4 @@
-"""SeeTRUE: do the images that show their text score higher than others? (Yarom et al. 2023)
+"""SeeTRUE: do the images that show their text score higher than others?
 
 The public rows: 602 texts with 8 to 17 images each, 6,930 in all. People have labelled whether an image shows its text.
 Groups are where texts are from, and the published code computes the area under the ROC curve of each group:
@@ -17,6 +17,7 @@ from winobench.tasks.people import answer
 from winobench.tasks.published import published_task
 
 _HUB_ID = "yonatanbitton/SeeTRUE"
+_PAGE = f"https://huggingface.co/datasets/{_HUB_ID}"
 _T2V = "https://raw.githubusercontent.com/linzhiqiu/t2v_metrics/6ecb74f92028f42c7e64546d3a71e98c8c73068f/datasets"
 _FILE = "SeeTRUE.csv"
 _SHA256 = "175c78dffe54724259ed8466f9e71fbda8aaa4f479b99a3a3530a2c89f763fd0"
@@ -45,9 +46,12 @@ TASKS = (
         metric="yes_no_agreement",
         shape=(_MOST_IMAGES, 1),
         skills=("people",),
+        paper="Yarom et al. 2023",
+        licence="CC BY 4.0",
+        url=_PAGE,
         read=read,
         how_to_get=(
-            f"{_FILE} and the folder images, unpacked from images.zip, of https://huggingface.co/datasets/{_HUB_ID}"
+            f"{_FILE} and the folder images, unpacked from images.zip, of {_PAGE}"
             " (accept the terms there first; CC BY 4.0)"
         ),
         num_examples=602,

@@ -1,4 +1,4 @@
-"""MMBias: groups of people with pleasant and unpleasant phrases (Janghorbani and de Melo 2023).
+"""MMBias: groups of people with pleasant and unpleasant phrases.
 
 Nine groups with some 250 photographs each, 60 pleasant and 60 unpleasant phrases, and the ten pairs of groups of Krojer
 et al. 2023, Tables 3 and 5. A positive effect size is a bias towards the first group of the pair. A data set without
@@ -117,6 +117,9 @@ TASKS = (
         association=Association(
             tuple(TargetPair(f"{first}-{second}", first, second, PLEASANT, UNPLEASANT) for first, second in PAIRS)
         ),
+        paper="Janghorbani and de Melo 2023",
+        licence="MIT",
+        url=_REPOSITORY,
         read=read,
         read_partial=functools.partial(read, partial=True),
         how_to_get=(

@@ -1,4 +1,4 @@
-"""MMVP-VLM: pairs of images that CLIP takes for the same, by visual pattern (Tong et al. 2024)
+"""MMVP-VLM: pairs of images that CLIP takes for the same, by visual pattern
 
 Nine patterns with 15 pairs each, so that an interval is some 0.2 to each side. The text is "a photo of" with the
 statement of ``Questions.csv``, as its authors and Self-Bench ask. The authors' number is the image score, which is the
@@ -16,6 +16,7 @@ from winobench.tasks.annotations import Entry, read_table
 from winobench.tasks.hub_tables import hub_folder
 from winobench.tasks.published import published_task
 
+_PAGE = "https://huggingface.co/datasets/MMVP/MMVP_VLM"
 _FILE, _IMAGES = "Questions.csv", "MLLM_VLM Images"
 _NUMBER, _TYPE, _STATEMENT = "Question ID", "Type", "Statement"
 
@@ -59,8 +60,10 @@ TASKS = tuple(
         metric="winoground_image",
         shape=(2, 2),
         skills=skills,
+        paper="Tong et al. 2024",
+        url=_PAGE,
         read=functools.partial(read, kind=kind),
-        how_to_get=f"{_FILE} and the folder '{_IMAGES}' of {hub_folder('MMVP/MMVP_VLM')}",
+        how_to_get=f"{_FILE} and the folder '{_IMAGES}' of {hub_folder(_PAGE, None)}",
         num_examples=15,
         shared_folder="mmvp",
     )

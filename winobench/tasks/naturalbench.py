@@ -1,4 +1,4 @@
-"""NaturalBench: two images, and two questions whose answers differ between them (Li et al. 2024)
+"""NaturalBench: two images, and two questions whose answers differ between them
 
 In question form, for scorers that answer questions (`winobench.scorers.base`). ``naturalbench`` is every question about
 every image, ``_questions`` a question about both images, ``_images`` both questions about an image, and ``_groups`` all
@@ -22,6 +22,7 @@ from winobench.tasks.hub_tables import read_rows, unpack
 from winobench.tasks.published import published_task
 
 _HUB_ID = "BaiqiL/NaturalBench"
+_PAGE = f"https://huggingface.co/datasets/{_HUB_ID}"
 _COLUMNS = (
     *("Question_0", "Question_1", "Image_0", "Image_1", "Question_Type"),
     *(f"Image_{image}_Question_{question}" for image in (0, 1) for question in (0, 1)),
@@ -102,9 +103,12 @@ def _in_question_form(form: str, what: str, metric: str, shape: tuple[int, int],
         asks_questions=True,
         when_named=True,
         skills=("compositional",),
+        paper="Li et al. 2024",
+        licence="Apache 2.0",
+        url=_PAGE,
         read=functools.partial(read, form=form),
         how_to_get=(
-            f"the files data/train-*.parquet of https://huggingface.co/datasets/{_HUB_ID}"
+            f"the files data/train-*.parquet of {_PAGE}"
             f" (`hf download {_HUB_ID} --repo-type=dataset --include='data/*' --local-dir=DIR`; Apache 2.0)"
         ),
         num_examples=per_row * _NUM_ROWS,
@@ -123,6 +127,9 @@ TASKS = (
         metric="winoground",
         shape=(2, 2),
         skills=("compositional",),
+        paper="Li et al. 2024",
+        licence="Apache 2.0",
+        url=_PAGE,
         read=read_retrieval,
         how_to_get=f"the folder {_RETRIEVAL}, unpacked from {_ARCHIVE} of {_HUB_ID} on the hub (Apache 2.0)",
         num_examples=None,

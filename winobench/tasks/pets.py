@@ -1,4 +1,4 @@
-"""Oxford-IIIT Pet: which of 37 breeds a photograph shows (Parkhi et al. 2012).
+"""Oxford-IIIT Pet: which of 37 breeds a photograph shows.
 
 ``pets`` and ``pets_photo`` are on the 3,669 images of the test split; ``pets_all`` and ``pets_photo_all`` on all 7,390
 photographs, as in the published code. ``pets_photo`` has that code's prompt, ``pets`` that of the paper's footnote 3.
@@ -83,6 +83,9 @@ def _task(name: str, prompt: str, split: str = "test"):
         description=f'Oxford-IIIT Pet: which of 37 breeds, {which}. The text is "{prompt.format("BREED")}".',
         shape=(1, _NUM_CLASSES),
         skills=("classification",),
+        paper="Parkhi et al. 2012",
+        licence="CC BY-SA 4.0",
+        url=_HOME,
         read=functools.partial(read, prompt=prompt, split=split),
         how_to_get=f"classes.txt (from data/pets of {DIFFUSION_ITM}) and {needed}, unpacked from {archives} of {_HOME}",
         num_examples=_NUM_IMAGES[split],

@@ -85,6 +85,7 @@ class TextTask:
       metrics: ``metrics(questions, answers) -> {metric: {"value", "low", "high", "chance", "n", "ties"}}``. The
         headline first, ``<group>/<metric>`` for groups. Proportions in [0, 1].
       pictured: which of a question's texts images may be drawn of; None where no protocol is about images.
+      paper, licence, url: as in `winobench.tasks.base.Task`.
     """
 
     name: str
@@ -98,3 +99,6 @@ class TextTask:
     metrics: Callable[[Sequence[TextQuestion], Sequence[Answer]], Mapping[str, Mapping[str, Any]]]
     count: Callable[[str | None], int | None] = lambda data_dir: None
     pictured: str | None = None
+    paper: str | None = None
+    licence: str | None = None
+    url: str | None = None

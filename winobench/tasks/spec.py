@@ -1,4 +1,4 @@
-"""SPEC: generated images that differ in size, position, existence or number of things (Peng et al. 2024)
+"""SPEC: generated images that differ in size, position, existence or number of things
 
 Six subsets, each from both sides: ``spec_<subset>_text`` asks which text is true of an image, ``spec_<subset>_image``
 of which image a text is true. The authors publish no number of questions, so that none is checked.
@@ -61,6 +61,8 @@ def _task(subset: str, side: str):
         description=f"SPEC: {question}; {differs}.",
         shape=(1, size) if side == "text" else (size, 1),
         skills=skills,
+        paper="Peng et al. 2024",
+        url=_PAGE,
         read=functools.partial(read, subset=subset, side=side),
         how_to_get=f"the folders of data.zip of {_PAGE} (its page has the licence)",
         num_examples=None,

@@ -1,4 +1,4 @@
-"""SugarCrepe: which of two captions is true of a photograph? (Hsieh et al. 2023)
+"""SugarCrepe: which of two captions is true of a photograph?
 
 The wrong caption adds, replaces or swaps an object, an attribute or a relation, and reads as fluently as the true one:
 seven sets with 7,511 rows. The photographs are COCO's of val2017. Rows are named by their keys in the published files;
@@ -57,6 +57,9 @@ TASKS = tuple(
         description=f"SugarCrepe: which of two captions is true. In the other one {wrong}.",
         shape=(1, 2),
         skills=("compositional", "attribute_binding") if (edit, what) == ("swap", "att") else ("compositional",),
+        paper="Hsieh et al. 2023",
+        licence="MIT",
+        url=REPOSITORY,
         read=functools.partial(read, name=f"{edit}_{what}"),
         how_to_get=(
             f"{edit}_{what}.json (from data of {REPOSITORY}) and the folder val2017, unpacked from {COCO_IMAGES.url}"

@@ -1,4 +1,4 @@
-"""SugarCrepe++: are two true captions both nearer to a photograph than a wrong one? (Dumpala et al. 2024)
+"""SugarCrepe++: are two true captions both nearer to a photograph than a wrong one?
 
 With the photograph, an example is right where both true captions score higher than the wrong one (the paper's ITT). The
 photographs are COCO's of val2017. Without it (TOT), a question is right where the two true captions are more similar to
@@ -28,6 +28,7 @@ from winobench.tasks.votes import counted, entry, is_right
 
 _REPOSITORY = "https://github.com/Sri-Harsha/scpp"
 _RAW = "https://raw.githubusercontent.com/Sri-Harsha/scpp/main/data"
+_ABOUT = {"paper": "Dumpala et al. 2024", "licence": "MIT", "url": _REPOSITORY}
 _FOLDER = "sugarcrepe_pp"
 
 SETS = {
@@ -57,6 +58,7 @@ TASKS = tuple(
         metric="all_true",
         shape=(1, 3),
         skills=("compositional",),
+        **_ABOUT,
         read=functools.partial(read, name=name),
         how_to_get=(
             f"{_FOLDER}/{name}.json (from data of {_REPOSITORY}) and the folder val2017, unpacked from"
@@ -149,7 +151,7 @@ def _text_task(name: str) -> TextTask:
 
     about = f"SugarCrepe++, texts alone: are two true captions more alike than a wrong one, in which {SETS[name][1]}?"
     task = f"sugarcrepe_pp_tot_{name}"
-    return TextTask(task, 1, about, PROTOCOLS, CHANCE, load, ready, fingerprint, metrics, count)
+    return TextTask(task, 1, about, PROTOCOLS, CHANCE, load, ready, fingerprint, metrics, count, **_ABOUT)
 
 
 TEXT_TASKS = tuple(map(_text_task, SETS))

@@ -1,4 +1,4 @@
-"""SugarCrepe as Self-Bench asks it (Jeong et al. 2025): its sets of attributes and of objects, merged by their keys.
+"""SugarCrepe as Self-Bench asks it: its sets of attributes and of objects, merged by their keys.
 
 Self-Bench's loader puts the rows of several of SugarCrepe's files into one table by their keys, which collide: the last
 file's row stays. So 788 of 2,146 rows on attributes are left and 2,062 of 3,959 on objects, and its published figures
@@ -42,6 +42,9 @@ def _task(what: str):
         shape=(1, 2),
         when_named=True,
         skills=("compositional",),
+        paper="Jeong et al. 2025",
+        licence="MIT",
+        url=sugarcrepe.REPOSITORY,
         read=functools.partial(read, what=what),
         how_to_get=(
             f"{files} (from data of {sugarcrepe.REPOSITORY}) and the folder val2017, unpacked from"

@@ -1,4 +1,4 @@
-"""SVO-Probes: which of two images fits a sentence. They differ in subject, verb or object (Hendricks et al. 2021).
+"""SVO-Probes: which of two images fits a sentence. They differ in subject, verb or object.
 
 The images are photographs on many web sites, listed in ``svo_probes.csv``. Many are gone, so numbers of examples and
 accuracies differ a little from user to user. `fetch` gets those that are left (`winobench.data.web_images`).
@@ -117,6 +117,9 @@ TASKS = tuple(
         description=f"SVO-Probes: which of two images fits a sentence. They differ in its {word}.",
         shape=(2, 1),
         skills=("recognition",),
+        paper="Hendricks et al. 2021",
+        licence="CC BY 4.0",
+        url="https://github.com/google-deepmind/svo_probes",
         read=functools.partial(read, part=part),
         how_to_get=(
             "svo.json and the folder images, both as winobench prepare makes them without --source from svo_probes.csv"

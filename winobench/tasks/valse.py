@@ -1,4 +1,4 @@
-"""VALSE: which of two sentences is true of an image, by linguistic phenomenon? (Parcalabescu et al. 2022)
+"""VALSE: which of two sentences is true of an image, by linguistic phenomenon?
 
 Eleven files. As published, those rows count in which at least two of three annotators chose the caption
 and not the foil. A row is named by its key.
@@ -59,6 +59,9 @@ TASKS = tuple(
         description=f"VALSE: which of two sentences is true; {differs}.",
         shape=(1, 2),
         skills=skills,
+        paper="Parcalabescu et al. 2022",
+        licence="MIT",
+        url=_REPOSITORY,
         read=functools.partial(read, file=file, images=images),
         how_to_get=(
             f"{file}.json (from data of {_REPOSITORY}) and the folder images/{images} with the images that it"

@@ -1,11 +1,11 @@
-"""VisMin: two images that differ in one respect, and their captions (Awal et al. 2024)
+"""VisMin: two images that differ in one respect, and their captions
 
 2,084 pairs: edited photographs of COCO's val2017, checked by people. Self-Bench's figures are the text score.
 """
 
 from __future__ import annotations
 
-from winobench.tasks.hub_tables import PairTable, hub_folder, pair_task
+from winobench.tasks.hub_tables import PairTable, pair_task
 
 CATEGORIES = {
     "object": (579, "one thing", ("recognition",)),
@@ -19,10 +19,11 @@ TASKS = tuple(
     pair_task(
         f"vismin_{category}",
         f"VisMin: which caption belongs to which of two images. They differ in {differs}.",
-        hub_folder("mair-lab/vismin-bench"),
         PairTable(("image_0", "image_1"), ("text_0", "text_1"), only=("category", category)),
         count,
         skills=skills,
+        paper="Awal et al. 2024",
+        url="https://huggingface.co/datasets/mair-lab/vismin-bench",
         shared_folder="vismin",
     )
     for category, (count, differs, skills) in CATEGORIES.items()

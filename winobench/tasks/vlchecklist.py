@@ -1,4 +1,4 @@
-"""VL-CheckList: which of two phrases is true of an image, by object, attribute and relation (Zhao et al. 2022)
+"""VL-CheckList: which of two phrases is true of an image, by object, attribute and relation
 
 A task has the rows of several sources of annotations, which are its groups. Phrases are asked as they are published,
 mechanically made and at times wrong ("specton the left ofor"). The authors state no number of rows by task, so that
@@ -76,6 +76,8 @@ TASKS = tuple(
         description=f"VL-CheckList: which of two phrases is true; {check.replace('_', ', ')}.",
         shape=(1, 2),
         skills=skills,
+        paper="Zhao et al. 2022",
+        url=_REPOSITORY,
         read=functools.partial(read, check=check),
         how_to_get=(
             f"the folder data of {_REPOSITORY} (no licence is stated) and the images in"

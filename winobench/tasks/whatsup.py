@@ -1,4 +1,4 @@
-"""What'sUp: where is one thing relative to another? (Kamath et al. 2023)
+"""What'sUp: where is one thing relative to another?
 
 ``whatsup_a`` and ``whatsup_b`` are photographs of two things in four arrangements, with one caption for each. As
 published there are three figures: of single images, of pairs of opposite arrangements (``_pairs``) and of all four
@@ -114,6 +114,9 @@ def _task(name: str, description: str, source: PublishedData, metric: str, shape
         shape=shape,
         images_compete=False,
         skills=("spatial",),
+        paper="Kamath et al. 2023",
+        licence="MIT",
+        url=_REPOSITORY,
         source=source,
     )
 

@@ -1,4 +1,4 @@
-"""Winoground: which of two captions with the same words belongs to which of two images (Thrush et al. 2022).
+"""Winoground: which of two captions with the same words belongs to which of two images.
 
 The 400 items are a gated data set on the Hugging Face hub; GDBench's ``data.json`` has the same rows. Sub-scores: by
 the collapsed tag (``Object``, ``Relation``, ``Both``), by each linguistic tag of the swap (``Adjective-Color``,
@@ -17,6 +17,7 @@ from winobench.tasks.annotations import DIFFUSION_ITM, Entry, read_json, read_js
 from winobench.tasks.published import published_task
 
 _HUB_ID = "facebook/winoground"
+_PAGE = f"https://huggingface.co/datasets/{_HUB_ID}"
 
 
 def read(folder: pathlib.Path) -> Iterator[Item]:
@@ -55,10 +56,12 @@ TASKS = (
         metric="winoground",
         shape=(2, 2),
         skills=("compositional",),
+        paper="Thrush et al. 2022",
+        url=_PAGE,
         read=read,
         how_to_get=(
             "examples.jsonl and the content of images.zip in the folder images, from data of"
-            f" https://huggingface.co/datasets/{_HUB_ID} (log in and accept the terms there first; data.json from"
+            f" {_PAGE} (log in and accept the terms there first; data.json from"
             f" data/winoground of {DIFFUSION_ITM} may stand for examples.jsonl)"
         ),
         num_examples=400,

@@ -1,4 +1,4 @@
-"""WinoViz: what does an object look like in the state that a sentence puts it in (Jin et al.)?
+"""WinoViz: what does an object look like in the state that a sentence puts it in?
 
 Two premises about an object in two states share two hypotheses about its look. A model chooses the one that is more
 likely to be true. ``individual`` counts questions, ``pair`` the pairs of which both questions are right.
@@ -323,7 +323,8 @@ def _task(version: str, *, is_ours: bool) -> TextTask:
     whose = "our own small set, not the paper's" if is_ours else "the items in the user's folder winoviz"
     name = f"winoviz_mini_{version}" if is_ours else f"winoviz_{version}"
     about = f"WinoViz, {version}: {_ABOUT[version]}; {whose}."
-    return TextTask(name, 1, about, PROTOCOLS, CHANCE, load, ready, fingerprint, metrics, count, pictured="premise")
+    of_set = {"pictured": "premise", "paper": None if is_ours else "Jin et al."}
+    return TextTask(name, 1, about, PROTOCOLS, CHANCE, load, ready, fingerprint, metrics, count, **of_set)
 
 
 TEXT_TASKS = tuple(_task(version, is_ours=is_ours) for is_ours in (False, True) for version in _ABOUT)

@@ -1,4 +1,4 @@
-"""WSC+: whom does the pronoun mean, the first candidate, the second, or can nobody tell (Zahraei and Emami 2024)?
+"""WSC+: whom does the pronoun mean, the first candidate, the second, or can nobody tell?
 
 Where a published result file lies next to the user's ``WSC+.csv`` (`winobench.data.wscplus`), the validation set is the
 700 questions that the paper's numbers are about, as they were asked. Otherwise it is the 699 rows that they were taken
@@ -6,8 +6,7 @@ from. The prompts are in ``assets/wscplus/prompts.json``. The generation protoco
 question into one user turn, as the recorded runs did. ``options`` is ours: the model reads three examples as a
 conversation, and the probabilities of the answers 0, 1 and 2 are compared.
 
-Source: P. S. Zahraei and A. Emami, "WSC+: Enhancing The Winograd Schema Challenge Using Tree-of-Experts", EACL 2024,
-arXiv 2401.17703.
+Source: P. S. Zahraei and A. Emami, "WSC+: Enhancing The Winograd Schema Challenge Using Tree-of-Experts", EACL 2024.
 """
 
 from __future__ import annotations
@@ -281,7 +280,8 @@ def _task(name: str, description: str, items: Callable[[str | None, int | None],
     def count(data_dir: str | None = None) -> int | None:
         return len(items(data_dir, None)) if _ready(data_dir) is None else None
 
-    return TextTask(name, 1, description, PROTOCOLS, CHANCE, load, _ready, fingerprint, metrics, count)
+    paper = "Zahraei and Emami 2024, arXiv:2401.17703"
+    return TextTask(name, 1, description, PROTOCOLS, CHANCE, load, _ready, fingerprint, metrics, count, paper=paper)
 
 
 TEXT_TASKS = (
