@@ -35,25 +35,20 @@ if TYPE_CHECKING:
 
 _CHUNK = 2**20
 _SECONDS_WITHOUT_DATA = 60.0
-_FIRST_WAIT, _LONGEST_WAIT = (
-    1.0,
-    60.0,
-)  # seconds before the second attempt, doubled from attempt to attempt, and at most
+_FIRST_WAIT = 1.0  # seconds before the second attempt, doubled from attempt to attempt
+_LONGEST_WAIT = 60.0
 # Statuses of servers that are busy, restarting or in trouble for a while.
 PASSING = (408, 425, 429, 500, 502, 503, 504)
 # Attempts at a host that has no name or no server. Mostly this machine is offline, or the address is wrong.
 _ATTEMPTS_TO_REACH = 3
-# Annotations as JSON shrink to a tenth, black images perhaps to a hundredth. What unpacks to more is a bomb.
+# Annotations as JSON shrink to a tenth, black images perhaps to a hundredth. An archive with more is a bomb.
 _LARGEST_RATIO, _UNPACKED_AT_LEAST, _MOST_FILES = 100, 2**30, 3_000_000
 # Endings of notes on downloads: the mark of an unpacked archive, and the parts of an unfinished file.
 _UNPACKED = ".unpacked"
 _NOTES = (_UNPACKED, ".part", ".part.json")
-# Errors of the system where a sound archive cannot be written: a full disk, no permission, or a limit of the process.
-_OF_THE_DISK = frozenset(
-    getattr(errno, name)
-    for name in ("ENOSPC", "EDQUOT", "EFBIG", "EACCES", "EPERM", "EROFS", "EIO", "EMFILE", "ENFILE", "ENOMEM")
-    if hasattr(errno, name)
-)
+# Errors of the system that keep a sound archive from being written: a full disk, no permission, or a limit.
+_DISK_ERROR_NAMES = ("ENOSPC", "EDQUOT", "EFBIG", "EACCES", "EPERM", "EROFS", "EIO", "EMFILE", "ENFILE", "ENOMEM")
+_DISK_ERRORS = frozenset(getattr(errno, name) for name in _DISK_ERROR_NAMES if hasattr(errno, name))
 
 
 def fetch(
@@ -65,7 +60,7 @@ def fetch(
     attempts: int = 8,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Downloads a file into a folder, and unpacks it if the download requires that. Does nothing where it is done.
+    """Downloads a file into a folder, and unpacks it if the download requires that. Does nothing for a finished file.
 
     No archive may hold a file by the name of one of the ``others``, which are downloads into the same folder.
     """
@@ -122,7 +117,7 @@ class _Part:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def recall(self) -> None:
-        """Takes up what an earlier process has left, if it is surely of the same file."""
+        """Continues the part of an earlier process, if it surely belongs to the same file."""
         try:
             notes = json_files.read_object(self._notes)
         except (OSError, ValueError):
@@ -199,16 +194,16 @@ def _check_content(path: pathlib.Path, download: Download, target: pathlib.Path 
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != download.sha256:
-        what = path if target is None else download.url
+        source = path if target is None else download.url
         raise InputError(
-            f"{what} is not the file that was published (SHA-256 {digest} instead of {download.sha256}): get the file"
+            f"{source} is not the file that was published (SHA-256 {digest} instead of {download.sha256}): get the file"
             f" by other means and put it at {target or path}",
             code="wrong-checksum",
         )
 
 
 def _check_address(url: str, target: pathlib.Path) -> None:
-    """Refuses an address that no web server has, at which no later attempt can help."""
+    """Refuses an address that no web server can have."""
     try:
         parts = urllib.parse.urlsplit(url)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
@@ -223,7 +218,7 @@ def _check_address(url: str, target: pathlib.Path) -> None:
 
 
 def _receive(part: _Part, display: Progress) -> None:
-    """Asks for what is missing of a file and appends it."""
+    """Requests the missing rest of a file, and appends it."""
     if part.total is not None and part.size == part.total:
         return
     request = urllib.request.Request(part.url, headers={"User-Agent": f"winobench/{__version__}"})
@@ -236,7 +231,7 @@ def _receive(part: _Part, display: Progress) -> None:
         with urllib.request.urlopen(request, timeout=_SECONDS_WITHOUT_DATA) as answer:
             target = part.path.with_suffix("")
             if answer.headers.get_content_type() == "text/html" and target.suffix.lower() not in (".html", ".htm"):
-                # As from sites that ask first or count downloads.
+                # Some sites request a confirmation first, or count downloads.
                 raise InputError(
                     f"{part.url} sent a page instead of the file, perhaps for too many downloads of it today: try again"
                     f" later, or open it in a browser and put the file at {target}",
@@ -251,7 +246,7 @@ def _receive(part: _Part, display: Progress) -> None:
                     display.advance(len(chunk))
     except urllib.error.HTTPError as error:
         if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            part.drop()  # the file there is shorter than what was here of another one
+            part.drop()  # the server has another, shorter file by now
             raise _Interrupted("the file has changed") from error
         if error.code in PASSING:
             raise _Interrupted(f"{error.code} {error.reason}", retry_after(error.headers["Retry-After"])) from error
@@ -271,7 +266,7 @@ def _receive(part: _Part, display: Progress) -> None:
 
 
 def _agree(part: _Part, answer: Any, offset: int) -> int:
-    """Where the answer begins. The part is cut or dropped to fit, and takes note of what the server states."""
+    """Returns the offset of the answer. The part is dropped unless it fits, and notes the server's statements."""
     headers = answer.headers
     length = headers["Content-Length"] or ""
     # A weak tag promises no equal bytes.
@@ -291,11 +286,11 @@ def _agree(part: _Part, answer: Any, offset: int) -> int:
     return offset
 
 
-def _check_space(folder: pathlib.Path, missing: int, what: str) -> None:
+def _check_space(folder: pathlib.Path, missing: int, name: str) -> None:
     free = shutil.disk_usage(folder).free
     if missing > free:
         raise InputError(
-            f"{what} needs {missing / 1e9:.1f} GB, but {folder} has {free / 1e9:.1f} GB left: make room, or name"
+            f"{name} needs {missing / 1e9:.1f} GB, but {folder} has {free / 1e9:.1f} GB left: make room, or name"
             " another folder with --data_dir",
             code="disk-full",
         )
@@ -315,47 +310,47 @@ def _from_hub(download: Download, target: pathlib.Path) -> pathlib.Path:
     """Fetches a file into the hub's cache. Returns its path there, and links it to ``target`` unless it is unpacked."""
     from huggingface_hub import errors
 
-    place = f"the hub data set {download.hub_id}"
+    name = f"the hub data set {download.hub_id}"
     page = f"https://huggingface.co/datasets/{download.hub_id}"
     try:
         path = hub.download(download.hub_id, download.filename, repo_type="dataset")
     except errors.GatedRepoError as error:
-        raise hub.refusal(error, place, page) from error
+        raise hub.refusal(error, name, page) from error
     except errors.RepositoryNotFoundError as error:
         raise InputError(
-            f"{place} does not exist or is private: see {page}, and log in with `hf auth login` or set the environment"
+            f"{name} does not exist or is private: see {page}, and log in with `hf auth login` or set the environment"
             " variable HF_TOKEN",
             code="no-such-repository",
         ) from error
     except errors.RemoteEntryNotFoundError as error:
-        raise InputError(f"{place} has no {download.filename} any more: see {page}", code="no-such-file") from error
+        raise InputError(f"{name} has no {download.filename} any more: see {page}", code="no-such-file") from error
     except Exception as error:
-        if refused := hub.refusal(error, place, page):
+        if refused := hub.refusal(error, name, page):
             raise refused from error
         if isinstance(error, errors.LocalEntryNotFoundError | ConnectionError):
             raise InputError(
-                f"{download.filename} of {place} cannot be downloaded, as the hub cannot be reached: check the"
+                f"{download.filename} of {name} cannot be downloaded, as the hub cannot be reached: check the"
                 " connection and the environment variable HF_HUB_OFFLINE",
                 code="hub-not-reached",
             ) from error
-        # Whatever else the transport or the disk of the cache has to say.
+        # Other faults of the transport or of the cache's disk.
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(
-            f"{download.filename} of {place} cannot be downloaded: {reason}", code="cannot-download"
+            f"{download.filename} of {name} cannot be downloaded: {reason}", code="cannot-download"
         ) from error
-    found = pathlib.Path(path).resolve()
+    cached = pathlib.Path(path).resolve()
     if not download.unpack:
         try:
-            target.symlink_to(found)
+            target.symlink_to(cached)
         except OSError:  # a file system without links
-            shutil.copyfile(found, target)
-    return found
+            shutil.copyfile(cached, target)
+    return cached
 
 
 def _unpack(archive: pathlib.Path, folder: pathlib.Path, reserved: Collection[str], *, is_own: bool) -> None:
-    """Unpacks a zip or tar archive. Nothing is written outside of the folder, and no more than there is room for.
+    """Unpacks folders and regular files of a zip or tar archive, inside the folder and within the space of the disk.
 
-    It makes folders and regular files alone. No member may have one of the ``reserved`` paths (`_folded`).
+    No member may have one of the ``reserved`` paths (`_folded`).
     """
     try:
         if zipfile.is_zipfile(archive):
@@ -365,9 +360,9 @@ def _unpack(archive: pathlib.Path, folder: pathlib.Path, reserved: Collection[st
                 for member in opened.infolist():
                     if stat.S_ISLNK(member.external_attr >> 16):
                         raise _no_file(archive, member.filename)
-                    # As zipfile writes it: without a drive, dots and a slash in front.
+                    # zipfile writes it without dots and a slash in front.
                     parts = [part for part in pathlib.PurePosixPath(member.filename).parts if part not in ("/", "..")]
-                    _check_place(archive, folder, "/".join(parts), reserved)
+                    _check_member(archive, folder, "/".join(parts), reserved)
                     opened.extract(member, folder)
         else:
             with tarfile.open(archive) as opened:
@@ -375,16 +370,16 @@ def _unpack(archive: pathlib.Path, folder: pathlib.Path, reserved: Collection[st
                     # The library's filter alone has let links of long paths through (CVE-2025-4517).
                     if not (member.isreg() or member.isdir()):
                         raise _no_file(archive, member.name)
-                    _check_place(archive, folder, member.name, reserved)
+                    _check_member(archive, folder, member.name, reserved)
                     opened.extract(member, folder, filter="data")
     except InputError:
         raise
-    except Exception as error:  # what the formats' readers raise depends on where an archive is damaged
-        if isinstance(error, OSError) and error.errno in _OF_THE_DISK:
+    except Exception as error:  # readers raise many kinds of errors for damaged archives
+        if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
             raise
         reason = " ".join(str(error).split()) or type(error).__name__
         if isinstance(error, RuntimeError | NotImplementedError | tarfile.CompressionError):
-            # A password or a method of compression that Python does not know: another copy would be no better.
+            # A password, or a method of compression that Python does not know. Another copy would have it, too.
             raise InputError(
                 f"the archive {archive} cannot be unpacked here ({reason}): unpack it with another program",
                 code="unsupported-archive",
@@ -409,7 +404,7 @@ def _folded(path: pathlib.Path) -> str:
     return os.path.normpath(path).casefold()
 
 
-def _check_place(archive: pathlib.Path, folder: pathlib.Path, name: str, reserved: Collection[str]) -> None:
+def _check_member(archive: pathlib.Path, folder: pathlib.Path, name: str, reserved: Collection[str]) -> None:
     """Refuses a member that would lie outside of the folder, or take the name of a download or of its notes."""
     path = pathlib.Path(os.path.normpath(folder / name))
     real = pathlib.Path(os.path.realpath(path.parent)) / path.name
@@ -437,7 +432,7 @@ def _fitting(opened: tarfile.TarFile, archive: pathlib.Path, folder: pathlib.Pat
     # The library takes a damaged header behind the first member for the archive's end, and reads no checksum then.
     opened.fileobj.seek(opened.offset)
     if opened.fileobj.read(tarfile.BLOCKSIZE).strip(b"\0"):
-        raise tarfile.ReadError("what follows its last file is not a file")
+        raise tarfile.ReadError("after its last file follows something else")
     while opened.fileobj.read(_CHUNK):
         pass
 
