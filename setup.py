@@ -40,6 +40,29 @@ DOCS = ["furo>=2025.9,<2027", "latex2mathml>=3.78,<4", "myst-nb>=1.4,<2", "sphin
 DOCS += ["sphinx-copybutton>=0.5.2,<1"]
 
 
+# Class of diffusers -> its family in the package winobench.contrib.families.
+TORCH_FAMILIES = {
+    "AuraFlowPipeline": "aura_flow:FAMILY",
+    "BriaFibo2Pipeline": "bria_fibo2:FAMILY",
+    "BriaFiboPipeline": "bria_fibo:FAMILY",
+    "CogView4Pipeline": "cog_view4:FAMILY",
+    "DreamLiteMobilePipeline": "dream_lite:FAMILY",
+    "DreamLitePipeline": "dream_lite:FAMILY",
+    "ErnieImagePipeline": "ernie_image:FAMILY",
+    "HiDreamImagePipeline": "hi_dream_image:FAMILY",
+    "HunyuanDiTPAGPipeline": "hunyuan_dit:WITH_PAG",
+    "HunyuanDiTPipeline": "hunyuan_dit:FAMILY",
+    "HunyuanImagePipeline": "hunyuan_image:FAMILY",
+    "Ideogram4Pipeline": "ideogram4:FAMILY",
+    "Kandinsky3Pipeline": "kandinsky3:FAMILY",
+    "Kandinsky5T2IPipeline": "kandinsky5:FAMILY",
+    "Lumina2Pipeline": "lumina2:FAMILY",
+    "NucleusMoEImagePipeline": "nucleus_image:FAMILY",
+    "ZImageOmniPipeline": "z_image:OMNI",
+    "ZImagePipeline": "z_image:FAMILY",
+}
+
+
 def read_version() -> str:
     """The version that the package states; read as text, because what it imports is not installed yet."""
     source = (ROOT / "winobench" / "base" / "version.py").read_text(encoding="utf-8")
@@ -91,7 +114,7 @@ setuptools.setup(
     ],
     entry_points={
         "console_scripts": ["winobench = winobench.__main__:main"],
-        # Contrib packages: command = package, recipe = module.
+        # Contrib packages: command = package, recipe = module, class of diffusers = family.
         "winobench.commands": [
             *("plan = winobench.contrib.planning", "cloud = winobench.contrib.planning"),
             "edit = winobench.contrib.editing",
@@ -101,6 +124,9 @@ setuptools.setup(
         "winobench.recipes": [
             *(f"{name} = winobench.contrib.studies.{name}" for name in ("clevr_tiny", "clevr_flow", "clevr_verifier")),
             "nli = winobench.contrib.nli.training",
+        ],
+        "winobench.torch_families": [
+            f"{name} = winobench.contrib.families.{family}" for name, family in TORCH_FAMILIES.items()
         ],
     },
     package_data={

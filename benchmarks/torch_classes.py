@@ -17,6 +17,7 @@ import pathlib
 import jax
 
 from benchmarks import machine, result_files
+from tests.contrib.families import tiny
 from tests.torch_pipelines import comparison
 from winobench.torch_pipelines import loading
 
@@ -30,7 +31,7 @@ def main() -> None:
     rows = []
     # Each is compiled anew: some classes are the same program.
     jax.config.update("jax_enable_compilation_cache", False)
-    for name, maker in comparison.makers():
+    for name, maker in [*comparison.makers(), *comparison.makers(tiny)]:
         if any(word in name.lower() for word in words):
             found = comparison.compare(maker)
             rows.append({"class": name, **{what: float(f"{value:.2g}") for what, value in found.items()}})

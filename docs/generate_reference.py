@@ -167,9 +167,9 @@ def diffusers_classes() -> Iterator[str]:
         "| class | route | images | prediction | latents | seconds |",
         "| --- | --- | --- | ---: | ---: | ---: |",
     )
-    for name in sorted(torch_families.FAMILIES):
+    for name in sorted(torch_families.names()):
         route = "native, torch" if name in families.FAMILIES else "torch"
-        images = "generates" if torch_families.FAMILIES[name].draws else ""
+        images = "generates" if torch_families.family_of(name).draws else ""
         row = measured[name]
         numbers = f"{row['prediction']:.1e} | {row['latents']:.1e} | {row['compiling']:.1f}"
         yield f"| `{name}` | {route} | {images} | {numbers} |"

@@ -10,6 +10,7 @@ import pytest
 
 from tests import launching
 from winobench.base import extensions
+from winobench.torch_pipelines import families as torch_families
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PACKAGES = sorted(path.parent.name for path in (ROOT / "winobench" / "contrib").glob("*/__init__.py"))
@@ -17,7 +18,10 @@ PACKAGES = sorted(path.parent.name for path in (ROOT / "winobench" / "contrib").
 
 def test_there_are_some_and_each_plugs_in():
     assert PACKAGES
-    added = [extensions.added(group).values() for group in (extensions.COMMANDS, extensions.RECIPES)]
+    added = [
+        extensions.added(group).values()
+        for group in (extensions.COMMANDS, extensions.RECIPES, extensions.TORCH_FAMILIES)
+    ]
     assert {value.split(".")[2] for values in added for value in values if ".contrib." in value} == {*PACKAGES}
 
 
@@ -37,26 +41,30 @@ def test_no_test_of_the_core_names_a_contrib_package():
 
 @pytest.mark.slow  # collects all tests of the core
 def test_the_core_works_without(tmp_path):
-    """A missing package takes its commands alone away. Without all packages, the tests of the core are collected."""
+    """A missing package takes its own commands and families away. Without all packages, the core is collected."""
     left_out = shutil.ignore_patterns(".git", ".venv*", "__pycache__", "runs", "*.egg-info", "_build", "_generated")
     copy = shutil.copytree(ROOT, tmp_path / "copy", ignore=left_out)
     environment = launching.environment() | {"PYTHONPATH": str(copy)}
 
     def call(*words):
-        words = [sys.executable, "-m", *words]
+        words = [sys.executable, *words]
         return subprocess.run(words, cwd=copy, env=environment, capture_output=True, text=True)
 
     for package in PACKAGES:
         folder = copy / "winobench" / "contrib" / package
         hidden = folder.rename(tmp_path / package)
         gone = [name for name, value in extensions.added(extensions.COMMANDS).items() if value.endswith(f".{package}")]
-        usage = call("winobench", "--help").stdout
+        usage = call("-m", "winobench", "--help").stdout
         assert "  eval " in usage
         assert not [name for name in gone if f"  {name} " in usage]
-        assert [call("winobench", name).returncode for name in gone] == [2] * len(gone)
+        assert [call("-m", "winobench", name).returncode for name in gone] == [2] * len(gone)
+        known = call("-c", "from winobench.torch_pipelines import families; print(*families.names())").stdout.split()
+        families = extensions.added(extensions.TORCH_FAMILIES)
+        lost = {name for name, value in families.items() if value.startswith(f"winobench.contrib.{package}.")}
+        assert {*known} == {*torch_families.names()} - lost
         hidden.rename(folder)
     shutil.rmtree(copy / "winobench" / "contrib")
     shutil.rmtree(copy / "tests" / "contrib")
-    assert call("winobench", "train", "--help").returncode == 0
-    collected = call("pytest", "--collect-only", "-q", "--ignore=tests/benchmarks", "tests")
+    assert call("-m", "winobench", "train", "--help").returncode == 0
+    collected = call("-m", "pytest", "--collect-only", "-q", "--ignore=tests/benchmarks", "tests")
     assert collected.returncode == 0, collected.stdout[-2000:]

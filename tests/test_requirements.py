@@ -10,6 +10,8 @@ import setuptools
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from winobench.base import extensions
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 
@@ -77,9 +79,12 @@ def test_every_requirement_has_an_upper_bound(setup_fields):
 @pytest.mark.parametrize("package", ["winobench", "launch", "configs"])
 def test_what_is_installed_imports_neither_diffusers_nor_torch(package):
     """Not late either, but for what converts single files: folders are read without them. What runs their code is one
-    folder, which is not imported without need (torch_pipelines/test_loading.py)."""
+    folder and the families that plug into it. They are not imported without need (torch_pipelines/test_loading.py)."""
     named = re.compile(r"^\s*(from|import)\b.*\b(diffusers|torch|torchvision)\b", re.MULTILINE)
-    for path in sorted({*(ROOT / package).rglob("*.py")} - {*(ROOT / package / "torch_pipelines").rglob("*.py")}):
+    values = extensions.added(extensions.TORCH_FAMILIES).values()
+    families = {ROOT / f"{value.partition(':')[0].replace('.', '/')}.py" for value in values}
+    torch = {*(ROOT / package / "torch_pipelines").rglob("*.py")} | families
+    for path in sorted({*(ROOT / package).rglob("*.py")} - torch):
         text = path.read_text()
         module = ast.parse(text if named.search(text) else "")
         for node in module.body if path.stem == "single_file" else ast.walk(module):

@@ -6,8 +6,10 @@ import types
 import pytest
 
 from launch import configuration
+from tests.expectations import raises
 from winobench import __main__ as command_line
 from winobench.base import extensions
+from winobench.torch_pipelines import families
 from winobench.training import recipes
 
 
@@ -67,3 +69,17 @@ def test_names_of_winobench_stay_its_own(install, monkeypatch):
     monkeypatch.setattr(configs, "__path__", [*configs.__path__, str(folder / "other" / "configs")])
     configuration.config_files.cache_clear()
     assert configuration.config_files()["gdbench"] == own
+
+
+def test_a_package_adds_classes_of_diffusers(install):
+    group = extensions.TORCH_FAMILIES
+    folder = install((group, "My", "mine:FAMILY"), (group, "SanaPipeline", "mine:FAMILY"), (group, "Bad", "bad:FAMILY"))
+    (folder / "mine.py").write_text("from winobench.torch_pipelines.families import Family\nFAMILY = Family(side=7)\n")
+    (folder / "bad.py").write_text("1 / 0\n")
+    assert {"My", "Bad"} == {*families.names()} - families.FAMILIES.keys()
+    assert families.family_of("My").side == 7
+    assert families.family_of("SanaPipeline").side == 1
+    with raises("broken-plug-in", "Bad", "ZeroDivisionError"):
+        families.family_of("Bad")
+    with raises("wrong-kind-of-model", "ZImagePipeline", "no installed package", group):
+        families.family_of("ZImagePipeline")

@@ -15,8 +15,8 @@ import torch
 
 from tests.torch_pipelines import tiny
 from winobench.models import snapshots
+from winobench.torch_pipelines import families
 from winobench.torch_pipelines.autoencoders import encoder_of
-from winobench.torch_pipelines.families import FAMILIES
 from winobench.torch_pipelines.pipeline import TorchPipeline
 
 TEXTS = ["a dog to the left of a cat", "two birds", ""]
@@ -24,20 +24,19 @@ STEPS = 3
 QUICK = ("SanaPipeline",)
 
 
-def makers():
-    """(class, module that makes a tiny one) of each class that is on the list and has a module."""
-    for module in pkgutil.iter_modules(tiny.__path__):
-        if module.name != "parts":
-            name = module.name.replace("_", "").lower()
-            for found in (one for one in FAMILIES if one.lower() == name):
-                yield found, importlib.import_module(f"{tiny.__name__}.{module.name}")
+def makers(package=tiny):
+    """(class, module that makes a tiny one) of each class that can be scored and has a module in this package."""
+    classes = {name.lower(): name for name in families.names()}
+    for module in pkgutil.iter_modules(package.__path__):
+        if (name := classes.get(module.name.replace("_", ""))) is not None:
+            yield name, importlib.import_module(f"{package.__name__}.{module.name}")
 
 
-def cases(names=None):
+def cases(names=None, package=tiny):
     """Parameters of tests: name and module. All but a few are slow."""
     return [
         pytest.param(name, maker, id=name, marks=() if name in QUICK else pytest.mark.slow)
-        for name, maker in makers()
+        for name, maker in makers(package)
         if names is None or name in names
     ]
 
@@ -45,7 +44,7 @@ def cases(names=None):
 def recorded(pipe, maker, texts, noise):
     """(sample, timestep, prediction, next sample) of each step of diffusers' own run, and what its decoder is given."""
     takes_rows = "latents" in inspect.signature(type(pipe).__call__).parameters
-    if len(texts) == 1 or (takes_rows and FAMILIES[type(pipe).__name__].together):
+    if len(texts) == 1 or (takes_rows and families.family_of(type(pipe).__name__).together):
         return _recorded_together(pipe, maker, texts, noise)
     alone = [_recorded_together(pipe, maker, [text], row) for text, row in zip(texts, noise[:, None], strict=True)]
 
@@ -58,7 +57,7 @@ def recorded(pipe, maker, texts, noise):
 
 def _recorded_together(pipe, maker, texts, noise):
     steps, decoded = [], []
-    vae = getattr(pipe, FAMILIES[type(pipe).__name__].autoencoder)
+    vae = getattr(pipe, families.family_of(type(pipe).__name__).autoencoder)
     step, decode = pipe.scheduler.step, vae.decode
 
     def recording_step(prediction, timestep, sample, **keywords):
@@ -74,7 +73,7 @@ def _recorded_together(pipe, maker, texts, noise):
         return decode(latents, *others, **keywords)
 
     of_call = inspect.signature(type(pipe).__call__).parameters
-    family = FAMILIES[type(pipe).__name__]
+    family = families.family_of(type(pipe).__name__)
     keywords = {family.guidance: 1.0, "output_type": "pt", **family.call, **maker.CALL}
     size = maker.IMAGE_SIZE
     latents = noise if family.pack is None else family.pack(pipe, noise)
@@ -112,7 +111,7 @@ def compare(maker):
     """What is compared -> the largest difference; ``compiling``: seconds of the prediction for three rows."""
     pipe = maker.make()
     pipe.set_progress_bar_config(disable=True)
-    family, size = FAMILIES[type(pipe).__name__], maker.IMAGE_SIZE
+    family, size = families.family_of(type(pipe).__name__), maker.IMAGE_SIZE
     with torch.no_grad():
         pixels = torch.rand((1, 3, size, size), generator=torch.Generator().manual_seed(0)) * 2 - 1
         vae = copy.deepcopy(getattr(pipe, family.autoencoder))

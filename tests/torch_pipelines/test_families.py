@@ -3,7 +3,7 @@
 import pytest
 
 from tests.torch_pipelines import comparison
-from winobench.torch_pipelines.families import FAMILIES
+from winobench.torch_pipelines.families import FAMILIES, family_of
 
 # Of the root mean square of what diffusers computes. Timesteps are float32 numbers up to 1,000.
 TOLERANCE, STEP_TOLERANCE = 1e-4, 2e-3
@@ -12,7 +12,7 @@ TOLERANCE, STEP_TOLERANCE = 1e-4, 2e-3
 @pytest.mark.parametrize(("name", "maker"), comparison.cases())
 def test_equals_diffusers(name, maker):
     found = comparison.compare(maker)
-    allowed = {"prediction": FAMILIES[name].rounding, "step": STEP_TOLERANCE, "latents": TOLERANCE}
+    allowed = {"prediction": family_of(name).rounding, "step": STEP_TOLERANCE, "latents": TOLERANCE}
     for what, most in {**allowed, "decoder": TOLERANCE}.items():
         assert found[what] <= most, what
 

@@ -12,15 +12,16 @@ import safetensors.torch
 import torch
 
 from tests.torch_pipelines.comparison import cases
+from tests.torch_pipelines.tiny import krea2_pipeline
 from winobench.torch_pipelines import adapters
-from winobench.torch_pipelines.families import FAMILIES
+from winobench.torch_pipelines.families import family_of
 
 TOLERANCE = 1e-4
 DIFFUSERS, KOHYA = ("lora_A.weight", "lora_B.weight"), ("lora_down.weight", "lora_up.weight")
 
 
-def with_loader():
-    return [case for case in cases() if hasattr(getattr(diffusers, case.values[0]), "load_lora_weights")]
+def with_loader(**keywords):
+    return [case for case in cases(**keywords) if hasattr(getattr(diffusers, case.values[0]), "load_lora_weights")]
 
 
 def layers(network):
@@ -74,7 +75,7 @@ def test_every_layer_has_its_strength(name, maker, form, tmp_path):
     before = {part: {key: one.clone() for key, one in net.state_dict().items()} for part, net in networks.items()}
     clips = [part for part, one in networks.items() if "CLIPText" in type(one).__name__]
     bare = form in ("ComfyUI", "peft")
-    tensors, products = adapted(pipe, [FAMILIES[name].denoiser, *([] if bare else clips)], stem, ends, alpha=alpha)
+    tensors, products = adapted(pipe, [family_of(name).denoiser, *([] if bare else clips)], stem, ends, alpha=alpha)
     path = tmp_path / "pytorch_lora_weights.safetensors"
     safetensors.torch.save_file(tensors, path, metadata)
     if form == "peft":
@@ -104,20 +105,17 @@ def test_a_strength_changes_the_identity(tmp_path):
 
 @torch.no_grad()
 @pytest.mark.slow
-def test_names_that_only_diffusers_knows(tmp_path):
-    """The original code's names of Krea 2 and Ideogram 4, with alphas that diffusers itself would not read."""
-    from tests.torch_pipelines.tiny import ideogram4_pipeline, krea2_pipeline
-
-    for maker, name, here in (
-        (krea2_pipeline, "blocks.0.attn.wq", "transformer_blocks.0.attn.to_q"),
-        (ideogram4_pipeline, "layers.0.attention.o", "layers.0.attention.to_out.0"),
-    ):
-        pipe = maker.make()
-        layer = layers(pipe.transformer)[here]
-        before = layer.weight.clone()
-        down, up = torch.randn(2, layer.in_features), torch.randn(layer.out_features, 2)
-        start, path = f"diffusion_model.{name}", tmp_path / "pytorch_lora_weights.safetensors"
-        tensors = {f"{start}.{end}": values for end, values in zip(DIFFUSERS, (down, up), strict=True)}
-        safetensors.torch.save_file(tensors | {f"{start}.alpha": torch.tensor(6.0)}, path)
-        adapters.fuse(pipe, adapters.read(path), 1.0)
-        torch.testing.assert_close(layer.weight - before, 3 * up @ down, rtol=1e-4, atol=1e-4)
+@pytest.mark.parametrize(
+    ("maker", "original", "name"), [(krea2_pipeline, "blocks.0.attn.wq", "transformer_blocks.0.attn.to_q")]
+)
+def test_names_that_only_diffusers_knows(maker, original, name, tmp_path):
+    """Names of the original code, with alphas that diffusers itself would not read."""
+    pipe = maker.make()
+    layer = layers(pipe.transformer)[name]
+    before = layer.weight.clone()
+    down, up = torch.randn(2, layer.in_features), torch.randn(layer.out_features, 2)
+    start, path = f"diffusion_model.{original}", tmp_path / "pytorch_lora_weights.safetensors"
+    tensors = {f"{start}.{end}": values for end, values in zip(DIFFUSERS, (down, up), strict=True)}
+    safetensors.torch.save_file(tensors | {f"{start}.alpha": torch.tensor(6.0)}, path)
+    adapters.fuse(pipe, adapters.read(path), 1.0)
+    torch.testing.assert_close(layer.weight - before, 3 * up @ down, rtol=1e-4, atol=1e-4)

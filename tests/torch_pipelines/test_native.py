@@ -7,7 +7,7 @@ import diffusers
 import numpy as np
 import pytest
 
-from tests import tiny_flux, tiny_sd3, tiny_sdxl, tiny_z_image
+from tests import tiny_flux, tiny_sd3, tiny_sdxl
 from winobench.diffusion import families
 from winobench.scorers.diffusion_itm import DiffusionITM
 from winobench.torch_pipelines.pipeline import TorchPipeline
@@ -19,7 +19,6 @@ WRITERS = {
     "sd3": tiny_sd3.write,
     "flux-dev": tiny_flux.write,
     "flux-schnell": functools.partial(tiny_flux.write, dev=False),
-    "z-image": tiny_z_image.write,
 }
 
 
@@ -28,7 +27,7 @@ def _cache(tmp_path, monkeypatch):
     monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path / "cache"))
 
 
-def _compare(folder: pathlib.Path):
+def compare(folder: pathlib.Path):
     native = families.load_pipeline(str(folder))
     assert not isinstance(native, TorchPipeline)
     by_torch = TorchPipeline.from_diffusers(diffusers.DiffusionPipeline.from_pretrained(folder, local_files_only=True))
@@ -42,14 +41,14 @@ def _compare(folder: pathlib.Path):
 @pytest.mark.slow
 @pytest.mark.usefixtures("single_device")
 def test_stable_diffusion_equals_the_native_family(tiny_pipeline):
-    _compare(tiny_pipeline)
+    compare(tiny_pipeline)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("single_device")
 @pytest.mark.parametrize("kind", WRITERS)
 def test_equals_the_native_family(kind, tmp_path):
-    _compare(WRITERS[kind](tmp_path / "model"))
+    compare(WRITERS[kind](tmp_path / "model"))
 
 
 def test_timesteps_of_a_folder_are_read_by_both_routes():

@@ -8,7 +8,7 @@ from diffusers.pipelines.auto_pipeline import AUTO_TEXT2IMAGE_PIPELINES_MAPPING
 
 from winobench.base.errors import InputError
 from winobench.torch_pipelines import refusals
-from winobench.torch_pipelines.families import FAMILIES, family_of
+from winobench.torch_pipelines.families import family_of, names
 
 
 def _with_texts():
@@ -24,13 +24,13 @@ def _with_texts():
 
 
 def test_every_class_is_scored_or_refused():
-    unknown = {name for name in _with_texts() if name not in FAMILIES and refusals.reason(name) is None}
+    unknown = {name for name in _with_texts() if name not in names() and refusals.reason(name) is None}
     assert unknown == set()
 
 
 def test_scored_and_refused_classes_are_of_diffusers():
-    assert FAMILIES.keys() & refusals.REFUSED.keys() == set()
-    assert {name for name in (*FAMILIES, *refusals.REFUSED) if not hasattr(diffusers, name)} == set()
+    assert {*names()} & refusals.REFUSED.keys() == set()
+    assert {name for name in (*names(), *refusals.REFUSED) if not hasattr(diffusers, name)} == set()
 
 
 @pytest.mark.parametrize(

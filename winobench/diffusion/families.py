@@ -115,12 +115,13 @@ def family_of(source: Source, backend: str = AUTO) -> type[AnyPipeline]:
     torch_families = importlib.import_module("winobench.torch_pipelines.families")
     if isinstance(kind, list):
         torch_families.refuse_code(path, "pipeline", kind)
-    is_known = kind in torch_families.FAMILIES or torch_families.refusals.reason(str(kind)) is not None
+    by_torch = torch_families.names()
+    is_known = kind in by_torch or torch_families.refusals.reason(str(kind)) is not None
     if backend == TORCH or (backend == AUTO and is_known):
         with sources.blame(path):
             torch_families.family_of(str(kind))
         return _imported(_TORCH)
-    if kind in torch_families.FAMILIES:
+    if kind in by_torch:
         raise InputError(
             f"{path} describes a {kind}, which runs by torch alone: this needs a family that is written in Flax, one of"
             f" {', '.join(FAMILIES)}",
@@ -135,7 +136,7 @@ def family_of(source: Source, backend: str = AUTO) -> type[AnyPipeline]:
             f" {fitting[0]}: write that as its _class_name if it is one",
             code="wrong-kind-of-model",
         )
-    known = sorted({*FAMILIES, *torch_families.FAMILIES})
+    known = sorted({*FAMILIES, *by_torch})
     raise InputError(
         f"{path} describes a {kind or 'pipeline'}, whose parts are those of no family that can be used: name one of"
         f" {', '.join(known)}",

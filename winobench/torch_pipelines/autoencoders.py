@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from winobench.base.errors import InputError
-from winobench.torch_pipelines import changes
-from winobench.torch_pipelines.families import Family
+from winobench.torch_pipelines.families import Family, normalized_squares
 from winobench.torch_pipelines.network import TorchConfig, TorchNetwork
 
 
@@ -73,7 +72,7 @@ class Encoder(NamedTuple):
 ENCODERS: dict[str, Encoder] = {
     "AutoencoderDC": Encoder(lambda vae, images: vae.encode(images).latent, _shifted),
     "AutoencoderKL": Encoder(_mean, _shifted),
-    "AutoencoderKLFlux2": Encoder(_mean, changes.normalized_squares),
+    "AutoencoderKLFlux2": Encoder(_mean, normalized_squares),
     "AutoencoderKLHunyuanImage": Encoder(_mean, _shifted),
     "AutoencoderKLQwenImage": Encoder(_mean_of_frame, _standardised),
     "AutoencoderKLWan": Encoder(_mean_of_frame, _standardised),

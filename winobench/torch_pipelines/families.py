@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from winobench.base import options
+from winobench.base import extensions, options, registry
 from winobench.base.errors import InputError
-from winobench.torch_pipelines import adaptations, changes, refusals
+from winobench.torch_pipelines import refusals
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,24 +97,106 @@ def padded_with_mask(results: tuple[Any, ...], tokens: int) -> tuple[Any, ...]:
     return torch.nn.functional.pad(states, (0, 0, 0, missing)), torch.nn.functional.pad(mask, (0, missing))
 
 
+def padded(states: Any, tokens: int) -> Any:
+    """States [n, length, ...] or a mask [n, length], with zeros up to ``tokens``."""
+    import torch
+
+    missing = tokens - states.shape[1]
+    if missing < 0:
+        raise InputError(f"a text has {states.shape[1]} tokens, but at most {tokens} can be used", code="too-long")
+    return torch.nn.functional.pad(states, (0, 0) * (states.ndim - 2) + (0, missing))
+
+
+def limit_of(name: str) -> Callable[[Any, int], contextlib.AbstractContextManager[None]]:
+    """A context that gives an attribute of the pipeline the most tokens of a text."""
+
+    def limit(pipe: Any, tokens: int) -> contextlib.AbstractContextManager[None]:
+        from winobench.torch_pipelines.bridge import replaced
+
+        return replaced(pipe, name, tokens)
+
+    return limit
+
+
+def fixed_shift(schedule: Any, shift: float) -> Any:
+    """The schedule with one shift for all image sizes, if its shift depends on the size."""
+    return dataclasses.replace(schedule, base_shift=shift, max_shift=shift)
+
+
+def without_shift(vae: Any, latents: Any) -> Any:
+    """Scales latents for pipelines that leave out ``shift_factor``."""
+    return latents * vae.config.scaling_factor
+
+
+def normalized_squares(vae: Any, latents: Any, epsilon: float | None = None) -> Any:
+    n, c, h, w = latents.shape
+    mean, variance = (one.view(1, c, 1, 2, 1, 2) for one in (vae.bn.running_mean, vae.bn.running_var))
+    deviation = (variance + (vae.config.batch_norm_eps if epsilon is None else epsilon)).sqrt()
+    return ((latents.view(n, c, h // 2, 2, w // 2, 2) - mean) / deviation).view(n, c, h, w)
+
+
+def from_squares(pipe: Any, prediction: Any, height: int, width: int) -> Any:
+    """Rows of squares [n, s, 4 c], or [n, 4 c, h / 2, w / 2], as [n, c, h, w]."""
+    if prediction.ndim == 3:
+        side = 2 * pipe.vae_scale_factor
+        prediction = prediction.transpose(1, 2).unflatten(2, (height // side, width // side))
+    return pipe._unpatchify_latents(prediction)
+
+
+SQUARES_AS_CHANNELS: dict[str, Any] = {
+    "pack": lambda pipe, latents: pipe._patchify_latents(latents),
+    "unpack": from_squares,
+    "side": 2,
+}
+# No guidance by perturbed attention.
+_PAG = {"pag_scale": 0.0}
+
+
+def with_pag(family: Family) -> Family:
+    """The family of a class with perturbed attention."""
+    return dataclasses.replace(family, call={**family.call, **_PAG})
+
+
+# The families that JAX traces as they are -----------------------------------------------------------------------
+
+
+def _krea2_schedule(pipe: Any, schedule: Any) -> Any:
+    """The distilled model has one shift for all sizes."""
+    return fixed_shift(schedule, 1.15) if pipe.config.is_distilled else schedule
+
+
+class _Always:
+    """Greater than any number."""
+
+    def __gt__(self, other: Any) -> bool:
+        return True
+
+
+def _lumina_fill(results: tuple[Any, ...], tokens: int) -> tuple[Any, ...]:
+    states, mask, *others = results
+    return padded(states, tokens), padded(mask, tokens), *others
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """Times [n], for a loop that reads its time as a single number."""
+
+    times: Any
+
+    def float(self) -> _Rows:
+        return self
+
+    def view(self, *shape: int) -> Any:
+        return self.times
+
+    def __truediv__(self, divisor: Any) -> _Rows:
+        return _Rows(self.times / divisor)
+
+
 _SQUARES: dict[str, Any] = {"pack": pack_squares, "unpack": unpack_squares, "side": 2}
 # The native family's default guidance.
 _FLUX = Family(
     **_SQUARES, constants=(2,), call={"guidance_scale": 0.0}, guidance="true_cfg_scale", embedded="guidance_scale"
-)
-_DREAM_LITE = Family(
-    denoiser="unet",
-    encode={"mode": "generate", "dtype": None},
-    prompts=changes.dream_lite_prompts,
-    fill=padded_with_mask,
-    during=changes.dream_lite,
-)
-_HUNYUAN_DIT = Family(
-    call={"use_resolution_binning": False},
-    further=({"text_encoder_index": 1},),
-    tokens=None,
-    side=2,
-    during=adaptations.times_in_lists,
 )
 _KOLORS = Family(encodes_by_forward=False, denoiser="unet", tokens=None)
 # Cleaning of texts would depend on the installed packages.
@@ -126,137 +207,19 @@ _PIXART = Family(
     # Web addresses and the like stay in a text.
 )
 _SANA = Family(call={"use_resolution_binning": False})
-_Z_IMAGE = Family(
-    draws=False,
-    call={"guidance_scale": 0.0},
-    fill=changes.z_image_fill,
-    restore=lambda results: (list(results[0]), []),
-    side=2,
-    size=1024,
-    during=changes.z_image,
-)
-# No guidance by perturbed attention.
-_PAG = {"pag_scale": 0.0}
-
-
-def _with_pag(family: Family) -> Family:
-    return dataclasses.replace(family, call={**family.call, **_PAG})
-
 
 FAMILIES: dict[str, Family] = {
-    "AuraFlowPipeline": Family(constants=(1,), side=2, during=adaptations.times_in_lists),
-    "BriaFibo2Pipeline": Family(
-        draws=False,
-        encode={"max_sequence_length": 256},
-        prompts=changes.fibo2_prompts,
-        fill=changes.fibo2_fill,
-        limit=changes.limit_of("tokenizer_max_length"),
-        side=2,
-        during=changes.fibo2,
-    ),
-    "BriaFiboPipeline": Family(
-        encode={"max_sequence_length": 256},
-        fill=changes.fibo_fill,
-        restore=changes.fibo_restore,
-        pack=changes.as_rows,
-        unpack=changes.from_rows,
-        together=False,
-        during=changes.fibo,
-    ),
     "BriaPipeline": Family(**_SQUARES, constants=(2,), pixels=lambda pipe: pipe.vae_scale_factor // 2, size=1024),
     "ChromaPipeline": Family(**_SQUARES, constants=(1,)),
     "CogView3PlusPipeline": Family(side=2),
-    "CogView4Pipeline": Family(
-        fill=adaptations.cogview4_fill,
-        side=2,
-        together=False,
-        schedule=adaptations.cogview4_schedule,
-        during=adaptations.cogview4_mask,
-    ),
-    "DreamLiteMobilePipeline": _DREAM_LITE,
-    "DreamLitePipeline": _DREAM_LITE,
-    "ErnieImagePipeline": Family(
-        **changes.SQUARES_AS_CHANNELS,
-        call={"use_pe": False},
-        encode={"max_sequence_length": 512},
-        fill=changes.ernie_fill,
-        limit=changes.ernie_limit,
-        pixels=lambda pipe: pipe.vae_scale_factor // 2,
-        size=1024,
-        without=("pe", "pe_tokenizer"),
-        scale=changes.ernie_scale,
-        times=lambda times: types.SimpleNamespace(item=lambda: times),
-        during=changes.ernie,
-    ),
-    "Flux2KleinKVPipeline": Family(**changes.SQUARES_AS_CHANNELS, constants=(1,), guidance=None),
-    "Flux2KleinPipeline": Family(**changes.SQUARES_AS_CHANNELS, constants=(1,)),
+    "Flux2KleinKVPipeline": Family(**SQUARES_AS_CHANNELS, constants=(1,), guidance=None),
+    "Flux2KleinPipeline": Family(**SQUARES_AS_CHANNELS, constants=(1,)),
     "Flux2Pipeline": Family(
-        **changes.SQUARES_AS_CHANNELS, constants=(1,), call={"guidance_scale": 4.0}, embedded="guidance_scale"
+        **SQUARES_AS_CHANNELS, constants=(1,), call={"guidance_scale": 4.0}, embedded="guidance_scale"
     ),
-    "FluxKontextPipeline": dataclasses.replace(_FLUX, during=changes.flux_kontext),
+    "FluxKontextPipeline": _FLUX,
     "FluxPipeline": _FLUX,
-    "HiDreamImagePipeline": Family(
-        draws=False,
-        side=2,
-        fill=changes.hidream_layers,
-        restore=changes.hidream_layers,
-        schedule=changes.hidream_schedule,
-        during=changes.hidream,
-    ),
-    "HunyuanDiTPAGPipeline": _with_pag(_HUNYUAN_DIT),
-    "HunyuanDiTPipeline": _HUNYUAN_DIT,
-    "HunyuanImagePipeline": Family(
-        draws=False,
-        call={"distilled_guidance_scale": 3.25},
-        tokens=None,
-        guidance="distilled_guidance_scale",
-        embedded="distilled_guidance_scale",
-        without=("guider", "ocr_guider"),
-        schedule=changes.hunyuan_image_schedule,
-        during=changes.hunyuan_image,
-    ),
-    "Ideogram4Pipeline": Family(
-        encodes_by_forward=False,
-        draws=False,
-        call={"guidance_scale": 1.0, "guidance_schedule": None, "max_sequence_length": 256},
-        encode={"grid_h": 1, "grid_w": 1, "max_sequence_length": 256},
-        fill=changes.ideogram_fill,
-        limit=changes.ideogram_limit,
-        restore=changes.ideogram_restore,
-        pack=changes.ideogram_pack,
-        unpack=changes.ideogram_unpack,
-        side=2,
-        size=2048,
-        without=("unconditional_transformer", "prompt_enhancer_head"),
-        scale=changes.ideogram_scale,
-        rounding=1e-3,  # the network multiplies the last bit of a time by 10,000
-        during=changes.ideogram,
-    ),
-    "Kandinsky3Pipeline": Family(
-        denoiser="unet",
-        autoencoder="movq",
-        tokens=None,
-        side=8,
-        pixels=lambda pipe: 8,
-        together=False,
-        size=1024,
-        during=changes.kandinsky3,
-    ),
-    "Kandinsky5T2IPipeline": Family(
-        fill=changes.kandinsky5_fill,
-        restore=changes.kandinsky5_restore,
-        pack=lambda pipe, latents: latents.permute(0, 2, 3, 1)[:, None],
-        unpack=lambda pipe, prediction, height, width: prediction[:, 0].permute(0, 3, 1, 2),
-        side=2,
-        pixels=lambda pipe: pipe.vae_scale_factor_spatial,
-        together=False,
-        size=1024,
-        scale=changes.without_shift,
-        times=changes.kandinsky5_times,
-        rounding=5e-3,  # to 8 bits, of rotated queries and keys
-        during=changes.kandinsky5,
-    ),
-    "KolorsPAGPipeline": _with_pag(_KOLORS),
+    "KolorsPAGPipeline": with_pag(_KOLORS),
     "KolorsPipeline": _KOLORS,
     "Krea2Pipeline": Family(
         call={"guidance_scale": 0.0},
@@ -264,7 +227,7 @@ FAMILIES: dict[str, Family] = {
         unpack=lambda pipe, prediction, height, width: pipe._unpack_latents(prediction, height, width)[:, :, 0],
         side=2,
         size=1024,
-        schedule=changes.krea2_schedule,
+        schedule=_krea2_schedule,
     ),
     "LatentConsistencyModelPipeline": Family(
         denoiser="unet", call={"guidance_scale": 8.5}, tokens=None, embedded="guidance_scale"
@@ -276,37 +239,22 @@ FAMILIES: dict[str, Family] = {
         tokens=None,
         without=("text_processor",),
     ),
-    "Lumina2Pipeline": Family(draws=False, side=2, schedule=changes.lumina2_schedule, during=changes.lumina2),
     "LuminaPipeline": Family(
-        call={"clean_caption": False, "scaling_watershed": changes.Always()},
+        call={"clean_caption": False, "scaling_watershed": _Always()},
         encode={"clean_caption": False, "max_sequence_length": 256},
-        fill=changes.lumina_fill,
-        limit=changes.limit_of("max_sequence_length"),
+        fill=_lumina_fill,
+        limit=limit_of("max_sequence_length"),
         side=2,
         together=False,
-        scale=changes.without_shift,
-    ),
-    "NucleusMoEImagePipeline": Family(
-        draws=False,
-        encode={"max_sequence_length": 1024},
-        fill=padded_with_mask,
-        pack=lambda pipe, latents: pipe._pack_latents(latents, *latents.shape, pipe.transformer.config.patch_size),
-        unpack=lambda pipe, prediction, height, width: pipe._unpack_latents(
-            prediction, height, width, pipe.transformer.config.patch_size, pipe.vae_scale_factor
-        )[:, :, 0],
-        side=2,
-        together=False,
-        during=changes.nucleus,
+        scale=without_shift,
     ),
     "OvisImagePipeline": Family(**_SQUARES, constants=(2,)),
     "PixArtAlphaPipeline": _PIXART,
-    "PixArtSigmaPAGPipeline": _with_pag(_PIXART),
+    "PixArtSigmaPAGPipeline": with_pag(_PIXART),
     "PixArtSigmaPipeline": _PIXART,
-    "PRXPipeline": Family(
-        call={"use_resolution_binning": False}, tokens="tokenizer_max_length", side=2, times=adaptations.Rows
-    ),
+    "PRXPipeline": Family(call={"use_resolution_binning": False}, tokens="tokenizer_max_length", side=2, times=_Rows),
     "QwenImagePipeline": Family(**_SQUARES, fill=padded_with_mask, guidance="true_cfg_scale"),
-    "SanaPAGPipeline": _with_pag(_SANA),
+    "SanaPAGPipeline": with_pag(_SANA),
     "SanaPipeline": _SANA,
     "StableDiffusion3PAGPipeline": Family(call=_PAG, side=2),
     "StableDiffusion3Pipeline": Family(side=2),
@@ -314,12 +262,16 @@ FAMILIES: dict[str, Family] = {
     "StableDiffusionPipeline": Family(denoiser="unet", tokens=None),
     "StableDiffusionXLPAGPipeline": Family(denoiser="unet", call=_PAG, tokens=None),
     "StableDiffusionXLPipeline": Family(denoiser="unet", tokens=None),
-    "ZImageOmniPipeline": dataclasses.replace(
-        _Z_IMAGE, restore=lambda results: ([[text] for text in results[0]], []), without=("siglip", "siglip_processor")
-    ),
-    "ZImagePipeline": _Z_IMAGE,
 }
-"""``_class_name`` of ``model_index.json`` -> the family. Tests found all these classes equal to diffusers."""
+"""``_class_name`` of ``model_index.json`` -> the family. Tests found all these classes equal to diffusers.
+
+Classes that JAX can trace only with changes come from other packages, by entry points.
+"""
+
+
+def names() -> list[str]:
+    """The classes that can be scored, also by packages that plug in."""
+    return sorted({*FAMILIES, *extensions.added(extensions.TORCH_FAMILIES)}, key=str.lower)
 
 
 def refuse_code(path: object, part: str, names: Sequence[Any]) -> NoReturn:
@@ -335,6 +287,9 @@ def family_of(name: str) -> Family:
     """The family of a pipeline class of diffusers."""
     if name in FAMILIES:
         return FAMILIES[name]
+    if (value := extensions.added(extensions.TORCH_FAMILIES).get(name)) is not None:
+        with registry.foreign_code(f"the entry point {name!r} ({value})"):
+            return extensions.load(value)
     reason = refusals.reason(name) or "it is not among the classes that were found equal to diffusers"
     raise InputError(
         f"{name} of diffusers cannot be used: {reason}. docs/reference/diffusers_classes.md lists the classes that can",

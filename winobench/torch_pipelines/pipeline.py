@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 class TorchPipeline(TorchParts):
     """A text-to-image pipeline of diffusers whose torch modules run under JAX, by torchax. Experimental.
 
-    `winobench.torch_pipelines.families.FAMILIES` has the supported classes. The extra ``winobench[torch]`` installs the
+    `winobench.torch_pipelines.families.names` lists the supported classes. The extra ``winobench[torch]`` installs the
     packages.
 
     Attributes:
@@ -140,7 +140,7 @@ class TorchPipeline(TorchParts):
         """Wraps a pipeline of diffusers, which loses the weights of its denoiser and autoencoder.
 
         Args:
-          pipe: on the host, of a class in `winobench.torch_pipelines.families.FAMILIES`.
+          pipe: on the host, of a class in `winobench.torch_pipelines.families.names`.
           **settings: of ``SETTINGS``.
 
         Raises:

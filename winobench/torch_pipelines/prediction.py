@@ -92,6 +92,7 @@ def predict(
         "num_inference_steps": 1,
         "output_type": "latent",
         **({} if family.guidance is None else {family.guidance: 1.0}),
+        **({"max_area": height * width} if "max_area" in taken else {}),
         **family.call,
         **{name: value for name, value in call.items() if name in taken},
     }

@@ -76,6 +76,12 @@ _KINDS = (
         "|CycleDiffusion|Cloze|Marigold|PaintByExample|RePaint",
         _IMAGE,
     ),
+    (
+        "^(AuraFlow|BriaFibo2?|CogView4|DreamLite(Mobile)?|ErnieImage|HiDreamImage|Hunyuan(Image|DiT(PAG)?)|Ideogram4"
+        "|Kandinsky(3|5T2I)|Lumina2|NucleusMoEImage|ZImage(Omni)?)Pipeline$",
+        "JAX runs it only with changes to its code, and no installed package adds them by the entry point"
+        " winobench.torch_families",
+    ),
 )
 
 

@@ -2,7 +2,7 @@
 
 import diffusers
 
-from tests.torch_pipelines.tiny import hunyuan_di_t_pipeline
+from tests.contrib.families.tiny import hunyuan_di_t_pipeline
 
 IMAGE_SIZE = hunyuan_di_t_pipeline.IMAGE_SIZE
 CALL = {**hunyuan_di_t_pipeline.CALL, "pag_scale": 0.0}

@@ -1,4 +1,4 @@
-"""Changes for a few families: shapes that do not depend on texts, one time for each row, other noise levels."""
+"""CogView4: a mask for padded texts, and its own noise levels."""
 
 from __future__ import annotations
 
@@ -15,60 +15,25 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from winobench.diffusion.flow_schedule import FlowSchedule
+from winobench.torch_pipelines.families import Family
 
-# CogView4 pads texts to a multiple of this many tokens.
-_COGVIEW4_MULTIPLE = 16
-
-
-@contextlib.contextmanager
-def times_in_lists(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
-    """Gives each row its time, in loops that make a tensor from a list of one time or of equal times."""
-    import torch
-
-    from winobench.torch_pipelines.bridge import replaced
-
-    make = torch.tensor
-
-    def tensor(data: Any, *others: Any, **keywords: Any) -> Any:
-        of_rows = isinstance(data, list) and isinstance(data[0], torch.Tensor) and data[0].ndim == 1
-        return data[0] if of_rows else make(data, *others, **keywords)
-
-    with replaced(torch, "tensor", tensor):
-        yield
+# The pipeline pads texts to a multiple of this many tokens.
+_MULTIPLE = 16
 
 
-@dataclasses.dataclass(frozen=True)
-class Rows:
-    """Times [n], for a loop that reads its time as a single number."""
-
-    times: Any
-
-    def float(self) -> Rows:
-        return self
-
-    def view(self, *shape: int) -> Any:
-        return self.times
-
-    def __truediv__(self, divisor: Any) -> Rows:
-        return Rows(self.times / divisor)
-
-
-# CogView4 -----------------------------------------------------------------------------------------------------------
-
-
-def cogview4_fill(results: tuple[Any, ...], tokens: int) -> tuple[Any, ...]:
+def fill(results: tuple[Any, ...], tokens: int) -> tuple[Any, ...]:
     """States [n, length, width] -> states padded to the most tokens, and a mask of the text's tokens."""
-    import torch
+    from winobench.torch_pipelines.bridge import torch
 
     states, _ = results
-    missing = math.ceil(tokens / _COGVIEW4_MULTIPLE) * _COGVIEW4_MULTIPLE - states.shape[1]
+    missing = math.ceil(tokens / _MULTIPLE) * _MULTIPLE - states.shape[1]
     mask = torch.ones(states.shape[:2], dtype=torch.long)
     return torch.nn.functional.pad(states, (0, 0, 0, missing)), torch.nn.functional.pad(mask, (0, missing))
 
 
 @contextlib.contextmanager
-def cogview4_mask(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
-    """Masks the padding of `cogview4_fill` in attention. The network itself takes no mask."""
+def changes(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]:
+    """Masks the padding of `fill` in attention. The network itself takes no mask."""
     from diffusers.models.transformers import transformer_cogview4
     from torch.nn import functional
 
@@ -105,5 +70,8 @@ class CogView4Schedule(FlowSchedule):
         return self.num_train_timesteps * levels / (factor - (factor - 1) * levels)
 
 
-def cogview4_schedule(pipe: Any, schedule: FlowSchedule) -> FlowSchedule:
+def own_schedule(pipe: Any, schedule: FlowSchedule) -> FlowSchedule:
     return CogView4Schedule(**vars(schedule))
+
+
+FAMILY = Family(fill=fill, side=2, together=False, schedule=own_schedule, during=changes)

@@ -1,6 +1,6 @@
 """A small random DreamLite-mobile: DreamLite without guidance."""
 
-from tests.torch_pipelines.tiny import dream_lite_pipeline
+from tests.contrib.families.tiny import dream_lite_pipeline
 
 IMAGE_SIZE = dream_lite_pipeline.IMAGE_SIZE
 CALL = {}

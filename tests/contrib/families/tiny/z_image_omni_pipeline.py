@@ -1,6 +1,6 @@
 """A small random Z-Image-Omni, without images."""
 
-from tests.torch_pipelines.tiny import z_image_pipeline
+from tests.contrib.families.tiny import z_image_pipeline
 
 IMAGE_SIZE = z_image_pipeline.IMAGE_SIZE
 CALL = {"guidance_scale": 0.0}
