@@ -356,14 +356,7 @@ def benchmark(
         adapters = make_adapters(folder)
         if dtype != "float32":
             log("first steps in float32")
-            part = {name: values[:_CHECKED_ROWS] for name, values in batch.items()}
-            reference = _numbers(Ours(folder, "float32", device, _CHECKED_ROWS, adapters).step(part))
-            peer = TorchPeer(folder, "float32", device, adapters)
-            for name, way in variants(compile=False).items():
-                peer.reset()
-                values = _numbers(peer.step(peer.prepare(part), **way, draws=first_draws(part)))
-                check_agreement(name, values, reference)
-            del peer
+            _check_in_float32(folder, device, adapters, batch)
         ours = Ours(folder, dtype, device, size.batch_size, adapters)
         peer = TorchPeer(folder, dtype, device, adapters)
 
@@ -402,17 +395,11 @@ def benchmark(
             results.append(measure(name))
             log(f"round {number + 1} of {rounds}, {name}: {results[-1]:.3f} s a step")
 
-    results = {}
-    for name, times in seconds.items():
-        rates = [size.batch_size / each for each in times]
-        results[name] = {
-            "images_per_second": statistics.median(rates),
-            "lowest_and_highest": [round(min(rates), 4), round(max(rates), 4)],
-            "seconds_a_step": statistics.median(times),
-            "seconds_a_step_of_each_round": [round(each, 4) for each in times],
-            "compile_seconds": round(max(0.0, first_seconds[name] - statistics.median(times)), 1),
-            "loss_difference": difference(first[name], first[_OURS]),
-        }
+    results = {
+        name: _result(times, size.batch_size, first_seconds[name])
+        | {"loss_difference": difference(first[name], first[_OURS])}
+        for name, times in seconds.items()
+    }
     return {
         "size": size.unet.description,
         "work": f"{size.batch_size} images a step, each with a hard text; adapters of rank {LORA.rank} on"
@@ -425,6 +412,29 @@ def benchmark(
         "steps_a_round": steps,
         "devices": ours.num_devices,
         "results": results,
+    }
+
+
+def _check_in_float32(folder: pathlib.Path, device: str, adapters: Any, batch: Mapping[str, np.ndarray]) -> None:
+    """Raises RuntimeError if the contenders' first steps differ in float32."""
+    part = {name: values[:_CHECKED_ROWS] for name, values in batch.items()}
+    reference = _numbers(Ours(folder, "float32", device, _CHECKED_ROWS, adapters).step(part))
+    peer = TorchPeer(folder, "float32", device, adapters)
+    for name, way in variants(compile=False).items():
+        peer.reset()
+        values = _numbers(peer.step(peer.prepare(part), **way, draws=first_draws(part)))
+        check_agreement(name, values, reference)
+
+
+def _result(times: Sequence[float], batch_size: int, first_seconds: float) -> dict[str, Any]:
+    """A contender's figures from the seconds of a step in each round."""
+    rates = [batch_size / seconds for seconds in times]
+    return {
+        "images_per_second": statistics.median(rates),
+        "lowest_and_highest": [round(min(rates), 4), round(max(rates), 4)],
+        "seconds_a_step": statistics.median(times),
+        "seconds_a_step_of_each_round": [round(seconds, 4) for seconds in times],
+        "compile_seconds": round(max(0.0, first_seconds - statistics.median(times)), 1),
     }
 
 

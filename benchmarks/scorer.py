@@ -431,22 +431,14 @@ def benchmark(size: Size, device: str, rounds: int, log: Callable[[str], None] =
                 timings[style][name].append(run(style))
                 log(f"{style}, round {number + 1} of {rounds}, {name}: {timings[style][name][-1].seconds:.2f} s")
 
-    def results(style: str) -> dict[str, Any]:
-        of_style = timings[style]
-        reference = of_style["torch, batched"][0].scores
-        return {
-            name: {
-                "passes": of[0].passes,
-                "passes_per_second": statistics.median(r.passes / r.denoising_seconds for r in of),
-                "seconds": statistics.median(r.seconds for r in of),
-                "seconds_of_each_round": [round(r.seconds, 3) for r in of],
-                "batch_size": batch_sizes[style, name],
-                "compile_seconds": round(compiling[style, name], 1),
-                "largest_score_difference": float(np.abs(of[0].scores - reference).max() / np.abs(reference).max()),
-            }
-            for name, of in of_style.items()
+    results = {
+        style: {
+            name: _result(of_contender, of_style["torch, batched"][0].scores)
+            | {"batch_size": batch_sizes[style, name], "compile_seconds": round(compiling[style, name], 1)}
+            for name, of_contender in of_style.items()
         }
-
+        for style, of_style in timings.items()
+    }
     return {
         "size": size.description,
         "work": {
@@ -461,7 +453,18 @@ def benchmark(size: Size, device: str, rounds: int, log: Callable[[str], None] =
         "load_average": [load_before, machine.load_average()],
         "rounds": rounds,
         "devices": scorer.mesh.size,
-        "results": {style: results(style) for style in works},
+        "results": results,
+    }
+
+
+def _result(timings: Sequence[Timing], reference: np.ndarray) -> dict[str, Any]:
+    """A contender's figures over all rounds, next to the reference's scores."""
+    return {
+        "passes": timings[0].passes,
+        "passes_per_second": statistics.median(timing.passes / timing.denoising_seconds for timing in timings),
+        "seconds": statistics.median(timing.seconds for timing in timings),
+        "seconds_of_each_round": [round(timing.seconds, 3) for timing in timings],
+        "largest_score_difference": float(np.abs(timings[0].scores - reference).max() / np.abs(reference).max()),
     }
 
 

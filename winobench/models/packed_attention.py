@@ -127,82 +127,111 @@ def turned_by(scale: jax.Array | None, turns: tuple[jax.Array, jax.Array] | None
 
 
 def _kernel(factor, size, blocks, epsilon, has_turns, *refs):
-    """Scores are [keys, queries]. Each head's sum of weights is a row of its product with the values.
+    """Attends from a block of queries to all keys, head by head and chunk by chunk. Scores are [keys, queries].
 
-    The products of the next keys, or the next head, are next to the exponentials of these.
+                 queries
+               +---------+  scores of a chunk of keys: two buffers, so that the product for the next chunk
+      k_own  x |  q_own  |  (or the next head) runs next to the exponentials of this one
+               +---------+
+                    |  weights = exp2(scores - largest score so far)
+               +---------+
+      v_own  x | weights |  is added to `sums` [size + 8, queries]: values, and behind them eight rows of ones,
+               +---------+  which give each query's sum of weights
+
+    `k_own` and `v_own` hold all streams' keys and values by head. The first block of queries fills them.
     """
     from jax.experimental import pallas as pl
-    from jax.experimental.pallas import tpu as pltpu
 
     count, block = len(blocks.padded), blocks.keys
     q_ref, *refs = refs
     streams, refs = [refs[2 * n : 2 * n + 2] for n in range(count)], refs[2 * count :]
     q_turn, *k_turns = refs[: count + 1] if has_turns else [None] * (count + 1)
     ends_ref, out_ref, q_own, k_own, v_own, scores, sums = refs[(count + 1) * has_turns :]
-    heads, keys, _ = k_own.shape
-    chunks = keys // block
-    of_head = [slice(head * size, (head + 1) * size) for head in range(heads)]
-    row = pl.program_id(0)
-
-    def prepared(x, turn):
-        if epsilon is not None:
-            x = x * jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + epsilon)
-        if turn is None:
-            return x
-        y = x * turn[:, :size]
-        if turn.shape[1] > size:
-            is_even = jax.lax.broadcasted_iota(jnp.int32, x.shape, 1) % 2 == 0
-            y += jnp.where(is_even, pltpu.roll(x, size - 1, 1), pltpu.roll(x, 1, 1)) * turn[:, size:]
-        return y
-
-    def turn_of(ref, at):
-        return None if ref is None else ref[0] if ref.shape[1] == 1 else ref[0, at]
-
-    def take(stream, offset, chunk):
-        (k_ref, v_ref), turn_ref = streams[stream], k_turns[stream]
-        start = pl.multiple_of(chunk * block, block)
-        at, into = pl.ds(start, block), pl.ds(pl.multiple_of(start + offset, block), block)
-
-        def kept(shape, axis):
-            return jax.lax.broadcasted_iota(jnp.int32, shape, axis) + start < ends_ref[stream, row]
-
-        # Padding has the scores of the first key, which leaves the maximum alone, and no weight.
-        k, v = (ref[0, at].astype(jnp.float32) for ref in (k_ref, v_ref))
-        first = k_ref[0, :_SUBLANES].astype(jnp.float32)
-        turn, first_turn = turn_of(turn_ref, at), turn_of(turn_ref, pl.ds(0, _SUBLANES))
-        v = jnp.where(kept(v.shape, 0), v, 0).T
-        ones = jnp.where(kept((_SUBLANES, block), 1), 1.0, 0.0)
-        for head, own in enumerate(of_head):
-            found = prepared(k[:, own], turn)
-            found = jnp.where(kept(found.shape, 0), found, prepared(first[:, own], first_turn)[:1])
-            k_own[head, into] = found.astype(k_own.dtype)
-            v_own[head, :, into] = jnp.concatenate([v[own], ones], axis=0).astype(v_own.dtype)
+    heads = k_own.shape[0]
+    row, prepare = pl.program_id(0), functools.partial(_prepared, size, epsilon)
 
     @pl.when(pl.program_id(2) == 0)
     def _():
         for stream, padded in enumerate(blocks.padded):
-            offset = sum(blocks.padded[:stream])
-            jax.lax.fori_loop(
-                0, padded // block, lambda chunk, _, stream=stream, offset=offset: take(stream, offset, chunk), None
+            take = functools.partial(
+                _take_keys, block, prepare, ends_ref, (stream, row), (*streams[stream], k_turns[stream]), (k_own, v_own)
             )
+            offset = sum(blocks.padded[:stream])
+            jax.lax.fori_loop(0, padded // block, lambda chunk, _, take=take, offset=offset: take(offset, chunk), None)
 
-    q, turn = q_ref[0].astype(jnp.float32), turn_of(q_turn, slice(None))
-    for head, own in enumerate(of_head):
-        q_own[head] = prepared(q[:, own], turn).astype(q_own.dtype)
+    q, turn = q_ref[0].astype(jnp.float32), _turn(q_turn, slice(None))
+    for head in range(heads):
+        q_own[head] = prepare(q[:, head * size : (head + 1) * size], turn).astype(q_own.dtype)
     sums[...] = jnp.zeros_like(sums)
+    _sum_weighted_values(factor, block, q_own, k_own, v_own, scores, sums)
+    out = jnp.concatenate([sums[head, :size] / sums[head, size : size + 1] for head in range(heads)], axis=0)
+    out_ref[0] = out.T.astype(out_ref.dtype)
 
-    def of(unit):
+
+def _prepared(size, epsilon, x, turn):
+    """A head's queries or keys, normed and rotated."""
+    from jax.experimental.pallas import tpu as pltpu
+
+    if epsilon is not None:
+        x = x * jax.lax.rsqrt(jnp.mean(x * x, axis=1, keepdims=True) + epsilon)
+    if turn is None:
+        return x
+    y = x * turn[:, :size]
+    if turn.shape[1] > size:
+        is_even = jax.lax.broadcasted_iota(jnp.int32, x.shape, 1) % 2 == 0
+        y += jnp.where(is_even, pltpu.roll(x, size - 1, 1), pltpu.roll(x, 1, 1)) * turn[:, size:]
+    return y
+
+
+def _turn(ref, at):
+    return None if ref is None else ref[0] if ref.shape[1] == 1 else ref[0, at]
+
+
+def _take_keys(block, prepare, ends_ref, end, refs, own, offset, chunk):
+    """Copies a chunk of a stream's keys and values to `k_own` and `v_own`."""
+    from jax.experimental import pallas as pl
+
+    (k_ref, v_ref, turn_ref), (k_own, v_own) = refs, own
+    heads, _, size = k_own.shape
+    start = pl.multiple_of(chunk * block, block)
+    at, into = pl.ds(start, block), pl.ds(pl.multiple_of(start + offset, block), block)
+
+    def kept(shape, axis):
+        return jax.lax.broadcasted_iota(jnp.int32, shape, axis) + start < ends_ref[end]
+
+    # Padding has the scores of the first key, which leaves the maximum alone, and no weight.
+    k, v = (ref[0, at].astype(jnp.float32) for ref in (k_ref, v_ref))
+    first = k_ref[0, :_SUBLANES].astype(jnp.float32)
+    turn, first_turn = _turn(turn_ref, at), _turn(turn_ref, pl.ds(0, _SUBLANES))
+    v = jnp.where(kept(v.shape, 0), v, 0).T
+    ones = jnp.where(kept((_SUBLANES, block), 1), 1.0, 0.0)
+    for head in range(heads):
+        features = slice(head * size, (head + 1) * size)
+        keys = prepare(k[:, features], turn)
+        keys = jnp.where(kept(keys.shape, 0), keys, prepare(first[:, features], first_turn)[:1])
+        k_own[head, into] = keys.astype(k_own.dtype)
+        v_own[head, :, into] = jnp.concatenate([v[features], ones], axis=0).astype(v_own.dtype)
+
+
+def _sum_weighted_values(factor, block, q_own, k_own, v_own, scores, sums):
+    """Adds up `sums` over all units: a unit is a chunk of keys of a head."""
+    from jax.experimental import pallas as pl
+
+    heads, keys, _ = k_own.shape
+    chunks = keys // block
+
+    def parts(unit):
         head, chunk = jax.lax.div(unit, chunks), jax.lax.rem(unit, chunks)
         return head, chunk, pl.ds(pl.multiple_of(chunk * block, block), block)
 
     def score(unit, buffer):
-        head, _, at = of(unit)
-        found = _product(k_own[head, at], q_own[head], 1)
-        scores[buffer] = found
-        return jnp.max(found, axis=0, keepdims=True)
+        head, _, at = parts(unit)
+        products = _product(k_own[head, at], q_own[head], 1)
+        scores[buffer] = products
+        return jnp.max(products, axis=0, keepdims=True)
 
     def add(unit, buffer, largest, before):
-        head, chunk, at = of(unit)
+        head, chunk, at = parts(unit)
         before = jnp.where(chunk == 0, _LOWEST, before)
         now = jnp.maximum(before, largest)
         weights = jnp.exp2((scores[buffer] - now) * factor).astype(v_own.dtype)
@@ -226,8 +255,6 @@ def _kernel(factor, size, blocks, epsilon, has_turns, *refs):
     before = add(2 * turns, 0, largest, before)
     if units % 2 == 0:
         add(units - 1, 1, following, before)
-    out = jnp.concatenate([sums[head, :size] / sums[head, size : size + 1] for head in range(heads)], axis=0)
-    out_ref[0] = out.T.astype(out_ref.dtype)
 
 
 def _product(a, b, axis):

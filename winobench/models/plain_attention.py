@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -78,28 +79,35 @@ def _by_keys(query: jax.Array, key: jax.Array, value: jax.Array, scale: float | 
     return result.swapaxes(-1, -2), (highest + jnp.log(total))[..., None]
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(6, 7, 8))
-def _attend_and_forget(query, key, value, mask, first, lengths, is_causal, scale, by_keys):
+class _Form(NamedTuple):
+    is_causal: bool
+    scale: float | None
+    by_keys: bool
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _attend_and_forget(form, query, key, value, mask, first, lengths):
     """`attend` whose gradient computes the scores again, and neither their maximum, their sum nor the result."""
-    return _forward(query, key, value, mask, first, lengths, is_causal, scale, by_keys)[0]
+    return _forward(form, query, key, value, mask, first, lengths)[0]
 
 
-def _forward(query, key, value, mask, first, lengths, is_causal, scale, by_keys):
-    if by_keys:
-        result, total = _by_keys(query, key, value, scale)
+def _forward(form, query, key, value, mask, first, lengths):
+    if form.by_keys:
+        result, total = _by_keys(query, key, value, form.scale)
     else:
-        scores = _masked(_products(query, key, scale), mask, first, lengths, is_causal)
+        scores = _masked(_products(query, key, form.scale), mask, first, lengths, form.is_causal)
         result, total = _weighted(scores, value)
     return result.astype(query.dtype), (query, key, value, mask, first, lengths, result, total)
 
 
-def _backward(is_causal, scale, by_keys, kept, gradient):
+def _backward(form, kept, gradient):
+    is_causal, scale, by_keys = form
     query, key, value, mask, first, lengths, result, total = kept
     if query.ndim == 2:
         # XLA's products for the gradient are faster in batches, also of one.
         *rest, gradient = jax.tree.map(lambda x: x[None], (query, key, value, mask, lengths, result, total, gradient))
         batch = (*rest[:4], first, *rest[4:])
-        gradients = _backward(is_causal, scale, by_keys, batch, gradient)
+        gradients = _backward(form, batch, gradient)
         return jax.tree.map(lambda x: x[0], gradients)
     scores, unmasked = jax.vjp(
         lambda *arrays: _masked(*arrays, first, lengths, is_causal), _products(query, key, scale), mask
@@ -167,7 +175,7 @@ def attend_in_parts(
             if mask is not None:
                 rows = jax.lax.dynamic_slice_in_dim(mask, first, part, axis=2) if mask.shape[2] > 1 else mask
                 own = rows[numbers // heads % mask.shape[0], numbers % heads % mask.shape[1]]
-            return _attend_and_forget(query, key, value, own, first, ends, is_causal, scale, by_keys)
+            return _attend_and_forget(_Form(is_causal, scale, by_keys), query, key, value, own, first, ends)
 
         return jax.lax.map(one_part, (parts, starts))
 
