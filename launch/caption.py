@@ -70,7 +70,7 @@ def main(words: list[str]) -> None:
     print(f"{there:,} texts about {len(images):,} images, {found['asked']:,} of them written now")
     if found["tokens"] is not None and there:
         cost = "" if found["cost"] is None else f"; ${found['cost']:,.4f}"
-        print(f"{found['tokens'][0]:,} tokens read, {found['tokens'][1]:,} written{cost}")
+        print(f"{found['tokens']['input'] or 0:,} tokens read, {found['tokens']['output'] or 0:,} written{cost}")
     print(f"{found['path']}, and the same as a table: {found['path'].with_suffix('.csv')}")
     if found["failed"]:
         from winobench.runs import endings

@@ -181,8 +181,8 @@ def _evaluate_model(
             log=_LOG.value,
         ),
     )
-    if hasattr(scorer, "spent"):
-        print(f"{model.name}: {scorer.spent()}")
+    if spent := getattr(scorer, "spent", None):
+        print(f"{model.name}: {spent()}")
     return results
 
 

@@ -176,8 +176,9 @@ def _details_of(task: Any, data_dir: str | None, marks: Sequence[str]) -> Callab
 
     def details() -> list[str]:
         lines = [task.description]
-        if hasattr(task, "shape"):
-            images, texts = (_counted(count, noun) for count, noun in zip(task.shape, ("image", "text"), strict=True))
+        shape = getattr(task, "shape", None)
+        if shape is not None:
+            images, texts = (_counted(count, noun) for count, noun in zip(shape, ("image", "text"), strict=True))
             lines.append(f"{images} x {texts}, metric {task.metric}")
         if chance := ", ".join(
             f"{name} {100 * level:.3g}%" for name, level in task.chance.items() if level is not None
@@ -187,7 +188,7 @@ def _details_of(task: Any, data_dir: str | None, marks: Sequence[str]) -> Callab
             lines.append(f"groups: {', '.join(marks)}")
         lines += [f"{field}: {text}" for field in ("paper", "licence", "url") if (text := getattr(task, field))]
         problem, count = task.ready(data_dir), task.count(data_dir)
-        number = "" if count is None else f", {count:,} {'examples' if hasattr(task, 'shape') else 'questions'}"
+        number = "" if count is None else f", {count:,} {'questions' if shape is None else 'examples'}"
         lines.append(f"data: {READY}{number}" if problem is None else f"data: {problem}")
         source = getattr(task, "source", None)
         for file in source.downloads if source is not None else ():

@@ -136,9 +136,8 @@ def test_a_blocked_vote_blocks_the_question(server, picture, tmp_path):
     key = responses.key(model.fingerprint(), request)
     server.script = ["ok", "refusal", "ok"]
     server.answer = lambda _: "Yes"
-    found = asking.Answers()
-    with responses.ResponseStore(tmp_path / "responses") as store:
-        asking.ask(model, store, {key: request}, found, progress=False)
+    with asking.Session(tmp_path / "responses", progress=False) as session:
+        found = session.ask(model, {key: request})
     assert (set(found.failed), found.blocked, found.read.keys() & {key}) == ({key}, {key}, set())
 
 
@@ -414,10 +413,8 @@ def test_votes_are_kept_one_by_one(server, picture, tmp_path):
     wanted = {responses.key(model.fingerprint(), request): request}
 
     def asked():
-        with responses.ResponseStore(tmp_path / "responses") as store:
-            found = asking.Answers()
-            asking.ask(model, store, wanted, found, progress=False)
-            return found
+        with asking.Session(tmp_path / "responses", progress=False) as session:
+            return session.ask(model, wanted)
 
     first = asked()
     assert (list(first.failed), first.asked) == (list(wanted), 4)

@@ -87,9 +87,8 @@ def picture(tmp_path):
 
 def asked(model, request, folder):
     key = responses.key(model.fingerprint(), request)
-    answers = asking.Answers()
-    with responses.ResponseStore(folder) as store:
-        asking.ask(model, store, {key: request}, answers, progress=False)
+    with asking.Session(folder, progress=False) as session:
+        answers = session.ask(model, {key: request})
     assert not answers.failed
     return answers.read[key]
 

@@ -118,10 +118,10 @@ def test_what_is_not_finite_is_a_failed_call(folder, tmp_path):
     model, tokenizer = encoder_layouts.load_bert(folder)
     model.classifier.bias.set_value(jnp.full_like(model.classifier.bias[...], jnp.nan))
     encoder = NliEncoder(model, tokenizer, mesh=parallel.make_mesh(jax.devices()[:1]))
-    key, answers = responses.key(encoder.fingerprint(), REQUESTS[0]), asking.Answers()
-    with responses.ResponseStore(tmp_path / "responses") as store:
-        asking.ask(encoder, store, {key: REQUESTS[0]}, answers, progress=False)
-        assert key not in store
+    key = responses.key(encoder.fingerprint(), REQUESTS[0])
+    with asking.Session(tmp_path / "responses", progress=False) as session:
+        answers = session.ask(encoder, {key: REQUESTS[0]})
+        assert key not in session.store
     assert answers.failed[key].startswith("not_finite: the logits are not finite numbers: [[nan")
     assert not answers.read
 

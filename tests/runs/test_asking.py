@@ -44,9 +44,8 @@ def test_parts_in_common(tmp_path, broken, failed):
     voter = Voter(broken)
     wanted = {responses.key(voter.fingerprint(), request_for(text)): request_for(text) for text in ("ab", "bc", "cd")}
     texts = {key: request.turns[0].text for key, request in wanted.items()}
-    answers = asking.Answers()
-    with responses.ResponseStore(tmp_path / "run" / "responses") as store:
-        asking.ask(voter, store, wanted, answers, progress=False)
+    with asking.Session(tmp_path / "run" / "responses", progress=False) as session:
+        answers = session.ask(voter, wanted)
     assert sorted(voter.asked) == ["a", "b", "c", "d"]
     assert {texts[key]: reason for key, reason in answers.failed.items()} == dict.fromkeys(
         failed.split(), f"server: {broken}"
@@ -59,5 +58,5 @@ def test_parts_in_common(tmp_path, broken, failed):
 def test_answers_of_another_form_are_refused(tmp_path, answers):
     voter = Voter()
     voter.ask = lambda requests: iter(answers)
-    with responses.ResponseStore(tmp_path / "run" / "responses") as store, raises("bad-response", "Voter.ask"):
-        asking.ask(voter, store, {"a" * 64: request_for("a")}, asking.Answers(), progress=False)
+    with asking.Session(tmp_path / "run" / "responses") as session, raises("bad-response", "Voter.ask"):
+        session.ask(voter, {"a" * 64: request_for("a")})

@@ -23,6 +23,11 @@ _KEEPING = {-8: 1, -4: 0, -1: -1}
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
+def num_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def host_bytes() -> int:
     """Bytes of memory that this process can have at most: the machine's, its container's, or its own limit."""
     limits = []

@@ -68,7 +68,7 @@ def check_texts(texts: Iterable[Any], *, longest: int = LONGEST_CAPTION, togethe
 def checked_list(name: str, values: Any) -> list[Any]:
     """A list of at least one. Raises InputError, with the argument's name, for anything but a sequence."""
     is_one_image = getattr(values, "ndim", None) == 3
-    if isinstance(values, str | bytes | os.PathLike | Mapping) or is_one_image or not hasattr(values, "__iter__"):
+    if isinstance(values, str | bytes | os.PathLike | Mapping) or is_one_image or not isinstance(values, Iterable):
         raise InputError(
             f"{name} is a {type(values).__name__}, but it must be a list, even of one: put it in [ ]", code="wrong-type"
         )

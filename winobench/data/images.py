@@ -95,7 +95,7 @@ class ImageProblem(ValueError):
 
 def open_image(source: Any) -> Image.Image:
     """Opens and decodes an `ImageSource` by the rules of this module."""
-    if isinstance(source, Image.Image) or hasattr(source, "content_hash"):
+    if isinstance(source, Image.Image) or getattr(source, "content_hash", None):
         try:
             with _problems():
                 image = source if isinstance(source, Image.Image) else source.open()

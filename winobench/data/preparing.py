@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from winobench.base import files as whole_files
-from winobench.base import json_files
+from winobench.base import json_files, memory
 from winobench.base.errors import InputError
 from winobench.base.version import __version__
 from winobench.data import images as image_files
@@ -139,7 +139,7 @@ def _make_shards(
     _remove_all_but(prepared.set_folder(folder, prepared.IMAGES), entries)
     on_start(sum(len(job.images) for job in jobs), sum(len(job.images) for job in jobs if job.path.name in entries))
     left = [job for job in jobs if job.path.name not in entries]
-    for job, entry in _work_off(left, workers or _num_cores()):
+    for job, entry in _work_off(left, workers or memory.num_cores()):
         journal.add(job, entry)
         entries[job.path.name] = entry
         on_progress(len(job.images))
@@ -234,10 +234,6 @@ def _follow_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def _num_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _write_images(job: _Job) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from winobench import metrics, parallel
@@ -84,98 +84,144 @@ def evaluate(
     chosen = choose_tasks(tasks, settings.data_dir)
     contracts.check_questions(chosen, scorer)
     options.text().or_none().check("model", recording.model)
-    is_sampled = not isinstance(scorer, base.WithoutSamples)
-    sampling, settings = _settled(of_runs.checked(sampling)), of_runs.checked(settings)
-    cases = {sampling.mode, *([of_runs.SAMPLES] if is_sampled else [])}
-    for part in (sampling, settings):
-        of_runs.check_cases(options.declared(part), vars(part), cases)
-    _check_race(scorer, chosen, sampling)
-    own, threshold = contracts.fingerprint(scorer), contracts.match_threshold(scorer)
-    fingerprint = _common_fingerprint(own, sampling.timesteps)
-    # In this order a folder's refusal names what differs: causes before what follows from them.
-    asked = {**of_runs.described(settings), "sampling": of_runs.described(sampling, cases)}
-    arguments = {"tasks": [task.name for task in chosen], "data_dir": settings.data_dir, **asked}
-    config = contracts.json_values(arguments if recording.config is None else recording.config, "config")
+    run = _Evaluation(scorer, chosen, _settled(of_runs.checked(sampling)), of_runs.checked(settings), recording)
+    return run.finished(workdir) or run.carry_out(workdir, started)
 
-    data_of = functools.cache(lambda number: chosen[number].data_fingerprint(settings.data_dir, settings.limit))
 
-    def identity_of(usable: Sequence[Task]) -> dict[str, Any]:
-        numbers = {task.name: number for number, task in enumerate(chosen)}
-        tasks = {task.name: {"version": task.version, "data": data_of(numbers[task.name])} for task in usable}
-        return {**asked, "scorer": fingerprint, "tasks": tasks}
+class _Evaluation:
+    """One run: its scorer, tasks and options, its identity and its description."""
 
-    def describe(identity: Mapping[str, Any], usable: Sequence[Task], **planned: Any) -> dict[str, Any]:
+    def __init__(
+        self,
+        scorer: base.SampledScorer,
+        tasks: Sequence[Task],
+        sampling: Sampling,
+        settings: Scoring,
+        recording: Recording,
+    ):
+        self.scorer, self.tasks = scorer, tasks
+        self.sampling, self.settings, self.recording = sampling, settings, recording
+        self._is_sampled = not isinstance(scorer, base.WithoutSamples)
+        cases = {sampling.mode, *([of_runs.SAMPLES] if self._is_sampled else [])}
+        for part in (sampling, settings):
+            of_runs.check_cases(options.declared(part), vars(part), cases)
+        _check_race(scorer, tasks, sampling)
+        self._own, self._threshold = contracts.fingerprint(scorer), contracts.match_threshold(scorer)
+        self._fingerprint = _common_fingerprint(self._own, sampling.timesteps)
+        self._described = {**of_runs.described(settings), "sampling": of_runs.described(sampling, cases)}
+        usual = {"tasks": [task.name for task in tasks], "data_dir": settings.data_dir, **self._described}
+        self._config = contracts.json_values(usual if recording.config is None else recording.config, "config")
+        where = settings.data_dir, settings.limit
+        self._data_of = functools.cache(lambda number: tasks[number].data_fingerprint(*where))
+
+    def identity(self, usable: Sequence[Task]) -> dict[str, Any]:
+        """All that can change a number. In this order a folder's refusal names what differs: causes first."""
+        numbers = {task.name: number for number, task in enumerate(self.tasks)}
+        tasks = {task.name: {"version": task.version, "data": self._data_of(numbers[task.name])} for task in usable}
+        return {**self._described, "scorer": self._fingerprint, "tasks": tasks}
+
+    def describe(self, identity: Mapping[str, Any], usable: Sequence[Task], **planned: Any) -> dict[str, Any]:
+        """The content of ``config.json``."""
+        seeds = {"samples": self.sampling.seed}
         return lifecycle.described(
             identity,
-            kind=type(scorer).__name__,
-            model=recording.model,
-            config=config,
-            versions=lifecycle.versions_of(identity, on_this_machine=True, seeds={"samples": sampling.seed}),
+            kind=type(self.scorer).__name__,
+            model=self.recording.model,
+            config=self._config,
+            versions=lifecycle.versions_of(identity, on_this_machine=True, seeds=seeds),
             **planned,
-            metrics={task.name: _metric_of(task, threshold) for task in usable},
+            metrics={task.name: _metric_of(task, self._threshold) for task in usable},
         )
 
-    if (found := _finished(chosen, identity_of, describe, workdir, recording)) is not None:
-        return found
-    failed: dict[str, InputError] = {}
-    normalize = settings.normalize if is_sampled else "none"
-    plans = {"data_dir": settings.data_dir, "limit": settings.limit, "normalize": normalize, "failed": failed}
-    groups = sample_groups.make_groups(scorer, fingerprint, chosen, sampling, **plans)
-    if not groups:
-        raise lifecycle.unusable(failed)
-    for group in groups if sampling.mode == of_runs.FIXED else ():  # a race checks more itself
-        for task in group.tasks:
-            if task.has_answers:
-                contracts.check_metric(task, group.plan.questions[task.name])
-    usable = [task for task in chosen if task.name not in failed]
-    identity, rounds = identity_of(usable), [_described(group, is_sampled) for group in groups]
-    description = describe(identity, usable, total=sum(group.errors.size for group in groups), rounds=rounds)
-    with contextlib.closing(lifecycle.folder_for(workdir, recording.name, identity)) as folder:
-        parallel.broadcast_from_host0(lambda: folder.open(description, overwrite=recording.overwrite))
-        if hasattr(scorer, "set_cache_folder"):
-            scorer.set_cache_folder(folder.path, reuse=recording.reuse)
-        with lifecycle.watched(recording, folder, description, "passes") as watch:
-            how = {"reuse": recording.reuse, "progress": recording.progress, "watch": watch}
-            work = runner.Runner(scorer, groups, folder, description["versions"], own, **how)
-            results = _score_and_summarise(work, usable, failed, description, started)
-            lifecycle.report_results(watch, results)
-    return {**results, "workdir": str(folder.path)}
+    def finished(self, workdir: str | os.PathLike[str] | None) -> dict[str, Any] | None:
+        """The results of a run that has nothing left to do, which need no plan. None of any other run."""
+        identity = folder = None
+        tasks, recording = self.tasks, self.recording
+        # The code of metrics that are not winobench's may have changed.
+        is_own = all(not task.has_answers or metrics.METRICS.is_own(task.metric) for task in tasks)
+        if not recording.overwrite and is_own:
+            with contextlib.suppress(InputError):  # planning reports a task with broken data
+                identity = self.identity(tasks)
+                folder = lifecycle.folder_for(workdir, recording.name, identity)
 
+        def look() -> dict[str, Any] | None:
+            if folder is None or not folder.results_path.exists():
+                return None
+            return lifecycle.finished(folder, self.describe(identity, tasks), is_recorded)
 
-def _finished(
-    chosen: Sequence[Task],
-    identity_of: Callable[[Sequence[Task]], dict[str, Any]],
-    describe: Callable[[Mapping[str, Any], Sequence[Task]], dict[str, Any]],
-    workdir: str | os.PathLike[str] | None,
-    recording: Recording,
-) -> dict[str, Any] | None:
-    """The results of a run that has nothing left to do, which need no plan; None of any other run."""
-    identity = folder = None
-    # The code of metrics that are not winobench's may have changed.
-    if not recording.overwrite and all(not one.has_answers or metrics.METRICS.is_own(one.metric) for one in chosen):
-        with contextlib.suppress(InputError):  # a task with broken data says so when it is planned
-            identity = identity_of(chosen)
-            folder = lifecycle.folder_for(workdir, recording.name, identity)
+        def is_recorded(results: dict[str, Any]) -> bool:
+            for task in results["tasks"]:
+                parquet_files.metadata(folder.gallery_path / f"{task}.parquet")
+            return error_parts.num_recorded(folder.errors_path) >= results["passes"]
 
-    def look() -> dict[str, Any] | None:
-        if folder is None or not folder.results_path.exists():
+        results = parallel.broadcast_from_host0(look)
+        if results is None:
             return None
-        return lifecycle.finished(folder, describe(identity, chosen), is_recorded)
+        runner.check_alike(identity)
+        if recording.progress and parallel.is_main_process():
+            progress_bars.say(f"finished before: all {results['passes']:,} errors are recorded in {folder.path}")
+        with lifecycle.watched(recording, folder, self.describe(identity, tasks), "passes") as watch:
+            lifecycle.report_results(watch, results)
+        return {**results, "computed_passes": 0, "workdir": str(folder.path)}
 
-    def is_recorded(results: dict[str, Any]) -> bool:
-        for task in results["tasks"]:
-            parquet_files.metadata(folder.gallery_path / f"{task}.parquet")
-        return error_parts.num_recorded(folder.errors_path) >= results["passes"]
+    def carry_out(self, workdir: str | os.PathLike[str] | None, started: float) -> dict[str, Any]:
+        """Plans, computes and records missing errors, and writes the results."""
+        groups, failed = self._plan()
+        usable = [task for task in self.tasks if task.name not in failed]
+        identity, rounds = self.identity(usable), [_described(group, self._is_sampled) for group in groups]
+        total, recording = sum(group.errors.size for group in groups), self.recording
+        description = self.describe(identity, usable, total=total, rounds=rounds)
+        with contextlib.closing(lifecycle.folder_for(workdir, recording.name, identity)) as folder:
+            parallel.broadcast_from_host0(lambda: folder.open(description, overwrite=recording.overwrite))
+            if isinstance(self.scorer, base.WithoutSamples):
+                self.scorer.set_cache_folder(folder.path, reuse=recording.reuse)
+            with lifecycle.watched(recording, folder, description, "passes") as watch:
+                how = {"reuse": recording.reuse, "progress": recording.progress, "watch": watch}
+                work = runner.Runner(self.scorer, groups, folder, description["versions"], self._own, **how)
+                results = self._score(work, usable, failed, description, started)
+                lifecycle.report_results(watch, results)
+        return {**results, "workdir": str(folder.path)}
 
-    results = parallel.broadcast_from_host0(look)
-    if results is None:
-        return None
-    runner.check_alike(identity)
-    if recording.progress and parallel.is_main_process():
-        progress_bars.say(f"finished before: all {results['passes']:,} errors are recorded in {folder.path}")
-    with lifecycle.watched(recording, folder, describe(identity, chosen), "passes") as watch:
-        lifecycle.report_results(watch, results)
-    return {**results, "computed_passes": 0, "workdir": str(folder.path)}
+    def _plan(self) -> tuple[list[SampleGroup], dict[str, InputError]]:
+        """The tasks in groups of the same samples, and the errors of tasks whose data cannot be used."""
+        settings, sampling = self.settings, self.sampling
+        failed: dict[str, InputError] = {}
+        normalize = settings.normalize if self._is_sampled else "none"
+        plans = {"data_dir": settings.data_dir, "limit": settings.limit, "normalize": normalize, "failed": failed}
+        groups = sample_groups.make_groups(self.scorer, self._fingerprint, self.tasks, sampling, **plans)
+        if not groups:
+            raise lifecycle.unusable(failed)
+        for group in groups if sampling.mode == of_runs.FIXED else ():  # a race checks more itself
+            for task in group.tasks:
+                if task.has_answers:
+                    contracts.check_metric(task, group.plan.questions[task.name])
+        return groups, failed
+
+    def _score(
+        self,
+        work: runner.Runner,
+        usable: Sequence[Task],
+        failed: dict[str, InputError],
+        description: dict[str, Any],
+        started: float,
+    ) -> dict[str, Any]:
+        """Records missing errors in an open folder, and returns the results."""
+        folder = work.folder
+        with lifecycle.recording(folder, description, folder.has_records):
+            if work.progress:
+                lifecycle.report_devices(work.scorer, folder.path)
+            runner.check_alike(description["identity"], folder.config_path)
+            _learn_timesteps(work, description)
+            seconds_before = work.find_missing()
+            parts = work.score_missing()
+
+            def finish() -> dict[str, Any]:
+                work.collect(parts)
+                seconds = seconds_before + time.monotonic() - started
+                about = {"config": description["config"], "versions": work.versions}
+                return _summarise(folder, work.groups, usable, failed, about, seconds, self._threshold)
+
+            return parallel.broadcast_from_host0(finish)
 
 
 def _check_race(scorer: base.SampledScorer, tasks: Sequence[Task], sampling: Sampling) -> None:
@@ -190,33 +236,6 @@ def _check_race(scorer: base.SampledScorer, tasks: Sequence[Task], sampling: Sam
     if parallel.is_multihost(getattr(scorer, "mesh", None)):
         raise InputError(runner.RACE_OVER_PROCESSES, code="several-processes")
     race.check(tasks)
-
-
-def _score_and_summarise(
-    work: runner.Runner,
-    usable: Sequence[Task],
-    failed: dict[str, InputError],
-    description: dict[str, Any],
-    started: float,
-) -> dict[str, Any]:
-    """What needs an open folder: scores what is missing, records it, and returns the results."""
-    folder = work.folder
-    with lifecycle.recording(folder, description, folder.has_records):
-        if work.progress:
-            lifecycle.report_devices(work.scorer, folder.path)
-        runner.check_alike(description["identity"], folder.config_path)
-        _learn_timesteps(work, description)
-        seconds_before = work.find_missing()
-        parts = work.score_missing()
-
-        def finish() -> dict[str, Any]:
-            work.collect(parts)
-            seconds = seconds_before + time.monotonic() - started
-            about = {"config": description["config"], "versions": work.versions}
-            threshold = contracts.match_threshold(work.scorer)
-            return _summarise(folder, work.groups, usable, failed, about, seconds, threshold)
-
-        return parallel.broadcast_from_host0(finish)
 
 
 def _settled(sampling: Sampling) -> Sampling:
@@ -236,7 +255,7 @@ def _learn_timesteps(work: runner.Runner, description: dict[str, Any]) -> None:
     for group in work.groups:
         if group.alpha is not None:
             work.learn_timesteps(group)
-            description["rounds"] = [_described(each, True) for each in work.groups]
+            description["rounds"] = [_described(changed, True) for changed in work.groups]
             if parallel.is_main_process():
                 work.folder.describe(description)
 
@@ -252,7 +271,7 @@ def choose_tasks(
     """
     known = TASKS if known is None else known
     kind = TextTask.__name__ if known is TEXT_TASKS else Task.__name__
-    if isinstance(tasks, Mapping | bytes) or not hasattr(tasks, "__iter__"):
+    if isinstance(tasks, Mapping | bytes) or not isinstance(tasks, Iterable):
         raise InputError(
             f"tasks is {options.quote(tasks)}, but it must be a list of names or {kind} objects, or {READY!r}.",
             code="wrong-type",

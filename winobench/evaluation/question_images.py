@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pyarrow as pa
 
@@ -12,7 +11,7 @@ from winobench.base import files
 from winobench.base.errors import InputError
 from winobench.evaluation import gallery
 from winobench.models import snapshots
-from winobench.runs import asking, endings, responses
+from winobench.runs import asking, responses
 from winobench.runs.requests import Picture, PictureText, Request, Responder
 from winobench.tasks.questions import TextQuestion, TextTask
 
@@ -53,14 +52,12 @@ class Captions:
         """The captions' keys in a run's store."""
         return tuple(responses.key(self.fingerprint, request) for request in self.requests(question))
 
-    def write(
-        self, questions: Sequence[TextQuestion], store: responses.ResponseStore, answers: asking.Answers, **how: Any
-    ) -> None:
+    def write(self, questions: Sequence[TextQuestion], session: asking.Session) -> None:
         """Asks for captions that neither the store nor the runs next to it have. Incomplete ones fail."""
         for question in questions:
             self.wanted |= dict(zip(self.keys(question), self.requests(question), strict=True))
-        asking.ask(self.captioner, store, self.wanted, answers, label="captions", **how)
-        answers.failed |= endings.incomplete(self.wanted, answers.read)
+        session.ask(self.captioner, self.wanted, "captions")
+        session.answers.failed |= session.missing(self.wanted)
 
     def added(self, question: TextQuestion, answers: asking.Answers) -> TextQuestion:
         """The question with its captions in one line each, None for each that has failed."""

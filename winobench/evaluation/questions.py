@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -35,15 +35,13 @@ from winobench.runs.requests import (
     Request,
     Responder,
     Response,
+    ability,
     check_request,
     check_responder,
 )
 from winobench.runs.settings import Asking, Recording
 from winobench.tasks import TEXT_TASKS
 from winobench.tasks.questions import Answer, Protocol, TextQuestion, TextTask
-
-# Of models whose responses cost time but no money: how much of it a crash of the machine may take.
-_SECONDS_BETWEEN_SYNCS = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,9 +76,8 @@ def evaluate_questions(
     cannot be read. A task without any finished answer has no numbers.
 
     Args:
-      responder: answers. See `winobench.runs.requests.Responder`. It may also have ``cost(response)``, in dollars
-        or None, and ``bind(questions)`` with (id, requests) of all questions of the tasks. Or a
-        `winobench.runs.requests.LazyResponder`, which a finished run does not load.
+      responder: answers. See `winobench.runs.requests.Responder`. Or a `winobench.runs.requests.LazyResponder`, which a
+        finished run does not load.
       tasks: names, `TextTask` objects, or ``"ready"`` for every known text task whose data are there.
       workdir: the run's folder; ``runs/<name>-<hash of all that can change a number>`` by default.
       settings: the data, and the protocol.
@@ -109,188 +106,167 @@ def evaluate_questions(
     trackers.read(recording.log)
     _check_arguments(responder, workdir, settings)
     settings = of_runs.checked(settings)
-    protocol, data_dir, limit, config = settings.protocol, settings.data_dir, settings.limit, recording.config
-    chosen = choose_tasks(tasks, data_dir, TEXT_TASKS)
-    has = protocols.Available(pictures is not None, captioner is not None)
-    chosen_protocols = {task.name: protocols.choose(task, protocol, responder.kinds, has) for task in chosen}
-    if not any(one.needs == "captions" for one in chosen_protocols.values()):
-        captioner = None
-    if config is None:
-        config = dict(tasks=[task.name for task in chosen], protocol=protocol, data_dir=data_dir, limit=limit)
-    everybody = [responder, *([] if captioner is None else [captioner])]
-    # Hosted and recorded models compute nothing here.
-    is_here = not all(hasattr(one, "cost") or hasattr(one, "bind") for one in everybody)
-    states = [one.files if isinstance(one, LazyResponder) else None for one in everybody]
-    shown = {text: [one.sha256 for one in some] for text, some in (pictures or {}).items()}
+    chosen = choose_tasks(tasks, settings.data_dir, TEXT_TASKS)
+    run = _Evaluation(responder, captioner, chosen, settings, recording, pictures)
+    return run.finished(workdir) or run.carry_out(workdir, started)
 
-    def describe(identity: Mapping[str, Any], **planned: Any) -> dict[str, Any]:
+
+class _Evaluation:
+    """One run: its models, tasks and options, its identity and its description. Only `carry_out` loads models."""
+
+    def __init__(
+        self,
+        responder: Responder | LazyResponder,
+        captioner: Responder | LazyResponder | None,
+        tasks: Sequence[TextTask],
+        settings: Asking,
+        recording: Recording,
+        pictures: Mapping[str, Sequence[Picture]] | None,
+    ):
+        has = protocols.Available(pictures is not None, captioner is not None)
+        self.tasks, self.settings, self.recording, self.pictures = tasks, settings, recording, pictures
+        self.protocols = {task.name: protocols.choose(task, settings.protocol, responder.kinds, has) for task in tasks}
+        # By their names in the identity.
+        self.models = {"scorer": responder}
+        if captioner is not None and any(protocol.needs == "captions" for protocol in self.protocols.values()):
+            self.models["captioner"] = captioner
+        # Hosted and recorded models compute nothing here.
+        self._is_here = not all(ability(model, "cost") or ability(model, "bind") for model in self.models.values())
+        self._files = [model.files if isinstance(model, LazyResponder) else None for model in self.models.values()]
+        where = settings.data_dir, settings.limit
+        usual = {"tasks": [task.name for task in tasks], "protocol": settings.protocol}
+        usual |= {"data_dir": settings.data_dir, "limit": settings.limit}
+        self.config = usual if recording.config is None else recording.config
+        self._by_name = {task.name: task for task in tasks}
+        self._data_of = functools.cache(lambda name: self._by_name[name].data_fingerprint(*where))
+
+    def identity(self, models: Mapping[str, Mapping[str, Any]], prompts: Mapping[str, str]) -> dict[str, Any]:
+        """All that can change a number, from the models' fingerprints and a digest of each task's prompts.
+
+        In this order a folder's refusal names what differs: causes first.
+        """
+        tasks = {
+            name: {"version": self._by_name[name].version, "data": self._data_of(name), "prompts": digest}
+            for name, digest in prompts.items()
+        }
+        chosen = {name: self.protocols[name].name for name in prompts}
+        scorer = models["scorer"]
+        return {**of_runs.described(self.settings), "protocol": chosen, "scorer": scorer, "tasks": tasks, **models}
+
+    def describe(self, identity: Mapping[str, Any], **planned: Any) -> dict[str, Any]:
+        shown = {text: [picture.sha256 for picture in some] for text, some in (self.pictures or {}).items()}
         return lifecycle.described(
             identity,
-            kind=type(responder).__name__,
-            model=recording.model,
-            config=config,
-            versions=lifecycle.versions_of(identity, on_this_machine=is_here),
+            kind=type(self.models["scorer"]).__name__,
+            model=self.recording.model,
+            config=self.config,
+            versions=lifecycle.versions_of(identity, on_this_machine=self._is_here),
             **planned,
-            pictures=None if pictures is None else files.digest(shown),
-            files=states,
+            pictures=None if self.pictures is None else files.digest(shown),
+            files=self._files,
         )
 
-    asked = _Asked(settings, chosen, chosen_protocols, responder, captioner)
-    if (found := _finished(asked, describe, workdir, recording)) is not None:
-        return found
-    responder, captions = snapshots.snapshot(_loaded(responder)), None
-    fingerprint = dict(responder.fingerprint())
-    if captioner is not None:
-        captioner = _loaded(captioner)
-        captions = question_images.Captions(captioner)
-    failed: dict[str, InputError] = {}
-    workloads = []
-    for task in chosen:
-        try:
-            questions = list(contracts.load(task, data_dir, limit))
-            workloads.append(
-                _prepare(task, chosen_protocols[task.name], questions, fingerprint, pictures or {}, captions)
-            )
-        except InputError as error:
-            failed[task.name] = error
-    if not workloads:
-        raise lifecycle.unusable(failed)
-    _bind(responder, workloads, data_dir, limit)
-    identity = _identity(settings, workloads, fingerprint, captions)
-    description = describe(identity, total=len({key for one in workloads for keys in one.keys for key in keys}))
-    everybody = [responder, *([] if captioner is None else [captioner])]
-    paid = any(hasattr(one, "cost") for one in everybody)
-    folder = lifecycle.folder_for(workdir, recording.name, identity, records.RESPONSES)
-    folder.open(description, overwrite=recording.overwrite)
-    store = responses.ResponseStore(folder.records_path, seconds_between_syncs=0.0 if paid else _SECONDS_BETWEEN_SYNCS)
-    answers = asking.Answers()
-    with (
-        contextlib.closing(folder),
-        lifecycle.recording(folder, description, lambda: bool(len(store) or answers.failed)),
-        contextlib.closing(store),
-        lifecycle.watched(recording, folder, description, "requests") as watch,
-    ):
-        if recording.progress:
-            lifecycle.report_devices(responder, folder.path)
-        store.open()
-        how = {"reuse": recording.reuse, "progress": recording.progress, "watch": watch}
-        workloads, asked_of = _ask(responder, captions, workloads, fingerprint, store, answers, **how)
-        results = _results(workloads, answers, folder, failed, identity["protocol"])
-        requests = sum(len(wanted) for _, wanted in asked_of)
-        results |= {"config": config, "versions": description["versions"]}
-        results |= {"requests": requests, "asked": answers.asked}
-        results["seconds"] = round(answers.seconds + time.monotonic() - started, 3)
-        results |= _spent(asked_of, answers)
-        records.write_json(folder.results_path, results)
-        lifecycle.report_results(watch, results)
-        description["recorded"] = len(store)
-    return {**results, "workdir": str(folder.path)}
+    def finished(self, workdir: str | os.PathLike[str] | None) -> dict[str, Any] | None:
+        """The results of a run that has nothing left to ask, which need no model and no plan. None of any other run."""
+        is_known = None not in [
+            path
+            for path, model in zip(self._files, self.models.values(), strict=True)
+            if isinstance(model, LazyResponder)
+        ]
+        # The code of tasks that are not winobench's may have changed.
+        codes = [code for task in self.tasks for code in (task.load, task.metrics)]
+        is_own = all(code.__module__.startswith("winobench.") for code in codes)
+        recording = self.recording
+        if recording.overwrite or not is_known or not is_own:
+            return None
+        for folder in lifecycle.folders_named(workdir, recording.name, records.RESPONSES):
+            try:
+                description = self.describe(self._identity_like(json_files.load(folder.config_path)["identity"]))
+            except (OSError, ValueError, LookupError, TypeError):  # planning reports it
+                continue
+            results = lifecycle.finished(folder, description, functools.partial(self._is_recorded, folder))
+            if results is None:
+                continue
+            if recording.progress:
+                total = results["requests"]
+                progress_bars.say(f"finished before: all {total:,} responses are recorded in {folder.path}")
+            with lifecycle.watched(recording, folder, description, "requests") as watch:
+                lifecycle.report_results(watch, results)
+            return {**results, "asked": 0, "workdir": str(folder.path)}
+        return None
 
-
-def _loaded(responder: Responder | LazyResponder) -> Responder:
-    return responder.load() if isinstance(responder, LazyResponder) else responder
-
-
-@dataclasses.dataclass(frozen=True)
-class _Asked:
-    """A run, as far as it is known before a model is loaded."""
-
-    settings: Asking
-    tasks: Sequence[TextTask]
-    protocols: Mapping[str, Protocol]
-    responder: Responder | LazyResponder
-    captioner: Responder | LazyResponder | None
-
-    @functools.cached_property
-    def _data(self) -> dict[str, str]:
-        return {task.name: task.data_fingerprint(self.settings.data_dir, self.settings.limit) for task in self.tasks}
-
-    def identity_like(self, there: Mapping[str, Any]) -> dict[str, Any]:
-        """The run's identity. A finished run's gives the parts that only loading or planning shows.
+    def _identity_like(self, recorded: Mapping[str, Any]) -> dict[str, Any]:
+        """This run's identity. A recorded one gives the parts that only loading or planning shows.
 
         They follow from the rest: models from their files, and prompts from data, images, models and version.
         """
-
-        def fingerprint(responder: Responder | LazyResponder, name: str) -> Mapping[str, Any]:
-            return there[name] if isinstance(responder, LazyResponder) else snapshots.snapshot(responder).fingerprint()
-
-        return {
-            **of_runs.described(self.settings),
-            "protocol": {name: protocol.name for name, protocol in self.protocols.items()},
-            "scorer": fingerprint(self.responder, "scorer"),
-            "tasks": {
-                task.name: {
-                    "version": task.version,
-                    "data": self._data[task.name],
-                    "prompts": there["tasks"][task.name]["prompts"],
-                }
-                for task in self.tasks
-            },
-            **({} if self.captioner is None else {"captioner": fingerprint(self.captioner, "captioner")}),
+        models = {
+            name: recorded[name] if isinstance(model, LazyResponder) else snapshots.snapshot(model).fingerprint()
+            for name, model in self.models.items()
         }
+        return self.identity(models, {task.name: recorded["tasks"][task.name]["prompts"] for task in self.tasks})
 
+    def _is_recorded(self, folder: records.RunFolder, results: Mapping[str, Any]) -> bool:
+        """Whether no call has failed or brought an incomplete answer, and the folder has all responses and images."""
+        if results["failed_calls"] or any(of[end] for of in results["endings"].values() for end in ENDINGS[1:]):
+            return False
+        for name, protocol in self.protocols.items():
+            if protocol.needs:
+                parquet_files.metadata(folder.gallery_path / f"{name}.parquet")
+        return responses.num_recorded(folder.records_path) >= json_files.load(folder.config_path)["recorded"]
 
-def _finished(
-    asked: _Asked,
-    describe: Callable[[Mapping[str, Any]], dict[str, Any]],
-    workdir: str | os.PathLike[str] | None,
-    recording: Recording,
-) -> dict[str, Any] | None:
-    """The results of a run that has nothing left to ask, which need no model and no plan; None of any other run."""
-    models = [asked.responder, *([] if asked.captioner is None else [asked.captioner])]
-    is_known = all(not isinstance(one, LazyResponder) or one.files is not None for one in models)
-    # The code of tasks that are not winobench's may have changed.
-    is_own = all(of.__module__.startswith("winobench.") for task in asked.tasks for of in (task.load, task.metrics))
-    if recording.overwrite or not is_known or not is_own:
-        return None
-    for folder in lifecycle.folders_named(workdir, recording.name, records.RESPONSES):
-        try:
-            description = describe(asked.identity_like(json_files.load(folder.config_path)["identity"]))
-        except (OSError, ValueError, LookupError, TypeError):  # planning reports it
-            continue
-        results = lifecycle.finished(folder, description, functools.partial(_is_recorded, asked, folder))
-        if results is None:
-            continue
-        if recording.progress:
-            total = results["requests"]
-            progress_bars.say(f"finished before: all {total:,} responses are recorded in {folder.path}")
-        with lifecycle.watched(recording, folder, description, "requests") as watch:
-            lifecycle.report_results(watch, results)
-        return {**results, "asked": 0, "workdir": str(folder.path)}
-    return None
+    def carry_out(self, workdir: str | os.PathLike[str] | None, started: float) -> dict[str, Any]:
+        """Plans, requests missing answers, and writes the results."""
+        for name, model in self.models.items():
+            self.models[name] = snapshots.snapshot(model.load() if isinstance(model, LazyResponder) else model)
+        fingerprints = {name: dict(model.fingerprint()) for name, model in self.models.items()}
+        captioner = self.models.get("captioner")
+        captions = None if captioner is None else question_images.Captions(captioner)
+        workloads, failed = self._plan(fingerprints["scorer"], captions)
+        prompts = {workload.task.name: records.digest([list(keys) for keys in workload.keys]) for workload in workloads}
+        identity = self.identity(fingerprints, prompts)
+        total = len({key for workload in workloads for keys in workload.keys for key in keys})
+        description = self.describe(identity, total=total)
+        recording = self.recording
+        folder = lifecycle.folder_for(workdir, recording.name, identity, records.RESPONSES)
+        folder.open(description, overwrite=recording.overwrite)
+        session = asking.Session(folder.records_path, reuse=recording.reuse, progress=recording.progress)
+        with (
+            contextlib.closing(folder),
+            lifecycle.recording(folder, description, lambda: bool(len(session.store) or session.answers.failed)),
+            lifecycle.watched(recording, folder, description, "requests") as session.watch,
+            session,
+        ):
+            if recording.progress:
+                lifecycle.report_devices(self.models["scorer"], folder.path)
+            workloads = _ask(self.models["scorer"], captions, workloads, fingerprints["scorer"], session)
+            results = _results(workloads, session.answers, folder, failed, identity["protocol"])
+            results |= {"config": self.config, "versions": description["versions"]}
+            results |= {"requests": session.num_requests, "asked": session.answers.asked}
+            results["seconds"] = round(session.answers.seconds + time.monotonic() - started, 3)
+            spent = session.spent()
+            results |= {**spent, "cost": spent["cost"] and round(spent["cost"], 6)}
+            records.write_json(folder.results_path, results)
+            lifecycle.report_results(session.watch, results)
+            description["recorded"] = len(session.store)
+        return {**results, "workdir": str(folder.path)}
 
-
-def _is_recorded(asked: _Asked, folder: records.RunFolder, results: Mapping[str, Any]) -> bool:
-    """Whether no call has failed or brought an incomplete answer, and the folder has all responses and images."""
-    if results["failed_calls"] or any(of[end] for of in results["endings"].values() for end in ENDINGS[1:]):
-        return False
-    for name, protocol in asked.protocols.items():
-        if protocol.needs:
-            parquet_files.metadata(folder.gallery_path / f"{name}.parquet")
-    return responses.num_recorded(folder.records_path) >= json_files.load(folder.config_path)["recorded"]
-
-
-def _identity(
-    settings: Asking,
-    workloads: Sequence[_Workload],
-    fingerprint: Mapping[str, Any],
-    captions: question_images.Captions | None,
-) -> dict[str, Any]:
-    """All that can change a number. In this order a folder's refusal names what differs: causes first."""
-    return {
-        **of_runs.described(settings),
-        "protocol": {one.task.name: one.protocol.name for one in workloads},
-        "scorer": fingerprint,
-        "tasks": {
-            one.task.name: {
-                "version": one.task.version,
-                "data": one.task.data_fingerprint(settings.data_dir, settings.limit),
-                "prompts": records.digest([list(keys) for keys in one.keys]),
-            }
-            for one in workloads
-        },
-        **({} if captions is None else {"captioner": captions.fingerprint}),
-    }
+    def _plan(
+        self, fingerprint: Mapping[str, Any], captions: question_images.Captions | None
+    ) -> tuple[list[_Workload], dict[str, InputError]]:
+        """The tasks' requests, and the errors of tasks whose data cannot be used."""
+        workloads, failed = [], {}
+        for task in self.tasks:
+            try:
+                questions = list(contracts.load(task, self.settings.data_dir, self.settings.limit))
+                protocol = self.protocols[task.name]
+                workloads.append(_prepare(task, protocol, questions, fingerprint, self.pictures or {}, captions))
+            except InputError as error:
+                failed[task.name] = error
+        if not workloads:
+            raise lifecycle.unusable(failed)
+        _bind(self.models["scorer"], workloads, self.settings.data_dir, self.settings.limit)
+        return workloads, failed
 
 
 def _ask(
@@ -298,58 +274,56 @@ def _ask(
     captions: question_images.Captions | None,
     workloads: list[_Workload],
     fingerprint: Mapping[str, Any],
-    store: responses.ResponseStore,
-    answers: asking.Answers,
-    **how: Any,
-) -> tuple[list[_Workload], list[tuple[Responder, Mapping[str, Request]]]]:
-    """Writes captions where needed, and asks. Returns the tasks with captions, and what each responder answers."""
-    asked_of: list[tuple[Responder, Mapping[str, Request]]] = []
+    session: asking.Session,
+) -> list[_Workload]:
+    """Writes captions where needed, and asks. Returns the tasks with captions."""
     if captions is not None:
-        captions.write([question for one in workloads for question in one.questions], store, answers, **how)
-        workloads = [_with_captions(one, captions, fingerprint, answers) for one in workloads]
-        asked_of.append((captions.captioner, captions.wanted))
+        captions.write([question for workload in workloads for question in workload.questions], session)
+        workloads = [_with_captions(workload, captions, fingerprint, session.answers) for workload in workloads]
     written = {} if captions is None else captions.wanted
     wanted = {
         key: request
-        for one in workloads
-        for keys, requests in zip(one.keys, one.requests, strict=True)
+        for workload in workloads
+        for keys, requests in zip(workload.keys, workload.requests, strict=True)
         for key, request in zip(keys, requests, strict=True)
         if key not in written
     }
-    asking.ask(responder, store, wanted, answers, **how)
-    return workloads, [(responder, wanted), *asked_of]
+    session.ask(responder, wanted)
+    return workloads
 
 
 def _with_captions(
-    one: _Workload, captions: question_images.Captions, fingerprint: Mapping[str, Any], answers: asking.Answers
+    workload: _Workload, captions: question_images.Captions, fingerprint: Mapping[str, Any], answers: asking.Answers
 ) -> _Workload:
     """A task with its captions. Requests of a question that lacks one stay those for captions, and so it fails."""
-    if one.protocol.needs != "captions":
-        return one
-    questions = [captions.added(question, answers) for question in one.questions]
+    if workload.protocol.needs != "captions":
+        return workload
+    questions = [captions.added(question, answers) for question in workload.questions]
     requests, keys = [], []
     for question in questions:
         is_whole = None not in question.captions
-        some = tuple(one.protocol.requests(question)) if is_whole else captions.requests(question)
-        requests.append(some)
-        keys.append(tuple(responses.key(fingerprint if is_whole else captions.fingerprint, each) for each in some))
-    return dataclasses.replace(one, questions=questions, requests=requests, keys=keys)
+        own = tuple(workload.protocol.requests(question)) if is_whole else captions.requests(question)
+        requests.append(own)
+        asked = fingerprint if is_whole else captions.fingerprint
+        keys.append(tuple(responses.key(asked, request) for request in own))
+    return dataclasses.replace(workload, questions=questions, requests=requests, keys=keys)
 
 
 def _bind(responder: Responder, workloads: Sequence[_Workload], data_dir: str | None, limit: int | None) -> None:
     """Gives a responder that has ``bind`` all questions, also where a limit keeps most of them from being asked."""
-    if not hasattr(responder, "bind"):
+    bind = ability(responder, "bind")
+    if bind is None:
         return
-    if any(one.protocol.needs for one in workloads):
+    if any(workload.protocol.needs for workload in workloads):
         raise InputError(
             "recorded answers are about questions without images: name a model, or a protocol without images",
             code="kind-not-answered",
         )
-    responder.bind(
+    bind(
         [
-            (question.id, tuple(one.protocol.requests(question)))
-            for one in workloads
-            for question in (one.questions if limit is None else one.task.load(data_dir, None))
+            (question.id, tuple(workload.protocol.requests(question)))
+            for workload in workloads
+            for question in (workload.questions if limit is None else workload.task.load(data_dir, None))
         ]
     )
 
@@ -520,19 +494,3 @@ def is_correct(question: TextQuestion, answer: Answer) -> bool | None:
     if answer.status == FAILED:
         return None
     return answer.status == ANSWERED and answer.choice == question.answer and not answer.tie
-
-
-def _spent(asked_of: Sequence[tuple[Responder, Mapping[str, Request]]], answers: asking.Answers) -> dict[str, Any]:
-    """Tokens and cost of the responses that the numbers rest on."""
-    read = [(one, answers.read[key]) for one, wanted in asked_of for key in wanted if key in answers.read]
-    tokens = {}
-    for name in ("input", "output"):
-        counts = [count for _, answer in read if (count := getattr(answer, f"{name}_tokens")) is not None]
-        tokens[name] = sum(counts) if counts else None
-    costs = [responder.cost(answer) for responder, answer in read if hasattr(responder, "cost")]
-    # A sum with parts missing would look like the whole.
-    is_known = any(hasattr(responder, "cost") for responder, _ in asked_of) and None not in costs
-    return {
-        "tokens": None if set(tokens.values()) == {None} else tokens,
-        "cost": round(sum(costs), 6) if is_known else None,
-    }

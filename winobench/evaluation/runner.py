@@ -255,9 +255,10 @@ class Runner:
 
     def _session(self, group: SampleGroup) -> Session | _EachCall:
         """Takes triples of the plan. Those of a scorer that has sessions keep what they have encoded."""
-        if not hasattr(self.scorer, "session"):
+        session = getattr(self.scorer, "session", None)
+        if session is None:
             return _EachCall(self.scorer, group)
-        return self.scorer.session(group.plan.images, group.plan.texts, **group.sampling)
+        return session(group.plan.images, group.plan.texts, **group.sampling)
 
     def _iter_errors(self, group: SampleGroup) -> IterErrors:
         """What scores triples in one session, which begins with the first of them: it takes a device's memory."""

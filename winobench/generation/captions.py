@@ -20,7 +20,7 @@ from winobench.base.errors import InputError
 from winobench.base.texts import check_texts
 from winobench.data import images as image_files
 from winobench.models import snapshots
-from winobench.runs import asking, endings, image_runs, records, responses
+from winobench.runs import asking, image_runs, records, responses
 from winobench.runs.requests import FINISHED, Picture, PictureText, Responder, Response
 
 CAPTIONS = "captions"
@@ -28,7 +28,6 @@ CAPTIONS = "captions"
 
 # What files of images are called in folders.
 _ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".ppm", ".pgm")
-_SECONDS_BETWEEN_SYNCS = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,8 +59,7 @@ def write(
     """Writes a text about each image.
 
     Returns "texts": one an image, None where it is missing; "asked": calls made; "failed": {file: why}; "blocked": how
-    many of them would fail again; "tokens" (read, written) and "cost" in dollars, None where not known; "path" of the
-    JSONL file.
+    many of them would fail again; "tokens" and "cost", as `asking.spent`; "path" of the JSONL file.
     """
     if PictureText.kind not in responder.kinds:
         raise InputError(
@@ -78,22 +76,21 @@ def write(
     wanted = dict(zip(keys, requests, strict=True))
     about = {"model": model, "question": question}
     _check_folder(pathlib.Path(folder), about)
-    answers = asking.Answers()
-    lines = _Lines(pathlib.Path(folder) / f"{CAPTIONS}.jsonl", about, images, keys, answers.read)
-    seconds = 0.0 if hasattr(responder, "cost") else _SECONDS_BETWEEN_SYNCS
-    with responses.ResponseStore(pathlib.Path(folder) / records.RESPONSES, seconds_between_syncs=seconds) as store:
+    with asking.Session(pathlib.Path(folder) / records.RESPONSES, progress=progress) as session:
+        answers = session.answers
+        lines = _Lines(pathlib.Path(folder) / f"{CAPTIONS}.jsonl", about, images, keys, answers.read)
         with files.writing(lines.path.parent):
             lines.path.touch()  # before anything is paid
-        asking.ask(responder, store, wanted, answers, progress=progress, label="writing", received=lines.add)
+        session.ask(responder, wanted, "writing", lines.add)
     lines.end()
-    read, failed = answers.read, answers.failed | endings.incomplete(wanted, answers.read, can_be_longer=True)
+    failed = session.missing(wanted, can_be_longer=True)
     return {
-        "texts": [read[key].text if key in read and key not in failed else None for key in keys],
+        "texts": [answers.read[key].text if key in answers.read and key not in failed else None for key in keys],
         "asked": answers.asked,
         "failed": {wanted[key].picture.path: reason for key, reason in failed.items()},
         "blocked": len(answers.blocked),
         "path": lines.path,
-        **_spent(responder, list(read.values())),
+        **session.spent(),
     }
 
 
@@ -165,13 +162,6 @@ class _Lines:
 
 def _line(entry: Mapping[str, Any]) -> str:
     return json.dumps(entry, ensure_ascii=False) + "\n"
-
-
-def _spent(responder: Responder, answers: Sequence[Response]) -> dict[str, Any]:
-    counts = [[getattr(answer, name) for answer in answers] for name in ("input_tokens", "output_tokens")]
-    tokens = None if any(None in some for some in counts) else tuple(map(sum, counts))
-    costs = [responder.cost(answer) for answer in answers] if hasattr(responder, "cost") else [None]
-    return {"tokens": tokens, "cost": None if None in costs else sum(costs)}
 
 
 def _at(place: str) -> Iterator[ImageFile]:

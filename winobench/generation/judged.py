@@ -23,7 +23,6 @@ from winobench.runs.image_runs import Pictures
 from winobench.runs.judgements import Judgement
 from winobench.runs.requests import Picture, PictureMatch, Request, Responder, Response, check_responder
 
-_SECONDS_BETWEEN_SYNCS = 2.0
 _LONGEST_LABEL = 200  # letters. The folder's name has the rubric, too
 
 
@@ -76,7 +75,7 @@ def judge_pictures(
     wanted: dict[str, Request] = {}
     asked = [_ask_about(run, record, chosen, kind, fingerprint, wanted) for record in fitting]
     received = _answers(responder, folder, wanted, progress)
-    asked, missing = _answered(asked, endings.lasting(wanted, received))
+    asked, missing = _answered(asked, endings.lasting(wanted, received.read, received.blocked))
     if not asked:
         raise _no_answers(name, len(fitting), missing, received)
     is_published = kind == chosen.kinds[0] and chosen.is_published(name)
@@ -236,14 +235,10 @@ def _answers(
     responder: Responder, folder: pathlib.Path, wanted: Mapping[str, Request], progress: bool
 ) -> asking.Answers:
     """All answers, those that are recorded already and the others. Each is on disk before it is used."""
-    answers = asking.Answers()
-    paid = hasattr(responder, "cost")
-    seconds = 0.0 if paid else _SECONDS_BETWEEN_SYNCS
-    with responses.ResponseStore(folder / records.RESPONSES, seconds_between_syncs=seconds) as store:
-        asking.ask(responder, store, wanted, answers, progress=progress, label="judging")
-    lasting = endings.lasting(wanted, answers)
-    failed = answers.failed | endings.incomplete(wanted, answers.read)
-    if passing := [reason for key, reason in failed.items() if key not in lasting]:
+    with asking.Session(folder / records.RESPONSES, progress=progress) as session:
+        answers = session.ask(responder, wanted, "judging")
+    lasting = endings.lasting(wanted, answers.read, answers.blocked)
+    if passing := [reason for key, reason in session.missing(wanted).items() if key not in lasting]:
         raise InputError(
             f"{len(passing):,} of {len(wanted):,} questions about images got no answer (first: {passing[0]}):"
             f" {endings.again(len(passing), 0)}",

@@ -92,7 +92,7 @@ class State:
 
     def read(self, name: str, thing: Any) -> None:
         """Adds a network, a tokenizer, a scheduler or another object."""
-        if hasattr(thing, "named_modules"):
+        if _is_module(thing):
             self._read_module(name, thing)
         elif hasattr(thing, "special_tokens_map"):
             self._read_tokenizer(name, thing)
@@ -151,10 +151,10 @@ class State:
         if hasattr(value, "__qualname__"):  # a class or a function
             return f"{value.__module__}.{value.__qualname__}", id(value)
         package = type(value).__module__.partition(".")[0]
-        if package in ("tokenizers", "torch") and not hasattr(value, "named_modules"):
+        if package in ("tokenizers", "torch") and not _is_module(value):
             return repr(value), None
         name = type(value).__qualname__
-        if package not in _PACKAGES or not hasattr(value, "__dict__") or hasattr(value, "named_modules"):
+        if package not in _PACKAGES or not hasattr(value, "__dict__") or _is_module(value):
             return name, id(value)
         if id(value) in self._seen:
             return name, None
@@ -169,6 +169,10 @@ class State:
         entries = [self._entry(value) for value in values]
         marks = [mark for _, mark in entries if mark is not None]
         return (*names, *(value for value, _ in entries)), tuple(marks) or None
+
+
+def _is_module(value: Any) -> bool:
+    return hasattr(value, "named_modules")
 
 
 def _is_tensor(value: Any) -> bool:

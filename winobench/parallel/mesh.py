@@ -39,9 +39,8 @@ def one_device_per_core(limit: int = 8) -> None:
     """
     if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
         return
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with contextlib.suppress(RuntimeError):  # JAX has started.
-        jax.config.update("jax_num_cpu_devices", min(cores, limit))
+        jax.config.update("jax_num_cpu_devices", min(memory.num_cores(), limit))
 
 
 def is_multihost(mesh: Mesh | None) -> bool:

@@ -68,8 +68,8 @@ def parameter_bytes(params: Sequence[Any]) -> int:
 def bytes_a_token(config: Any, dtype: str, mesh: Mesh) -> int:
     """Memory for the keys and values of a token on each device."""
     size = jnp.dtype(dtype).itemsize
-    if hasattr(config, "num_decoder_layers"):  # attention to the encoder's states is cached as well
-        return 2 * size * 2 * config.num_decoder_layers * config.num_heads * config.d_kv
+    if layers := getattr(config, "num_decoder_layers", None):  # attention to the encoder's states is cached as well
+        return 2 * size * 2 * layers * config.num_heads * config.d_kv
     whole = 2 * size * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
     return -(-whole // mesh.shape.get(parallel.MODEL_AXIS, 1))
 

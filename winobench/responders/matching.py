@@ -59,9 +59,10 @@ class Matcher:
         check_kinds("a scorer of images", requests, self.kinds)
         at_once = _SAMPLED_AT_ONCE if self._is_sampled else _AT_ONCE
         session = whole = None
-        if requests and self._is_sampled and hasattr(self.scorer, "session"):
+        open_session = getattr(self.scorer, "session", None) if self._is_sampled else None
+        if requests and open_session is not None:
             whole = _tables(requests)
-            session = self.scorer.session(whole.images, whole.texts, **self._options())
+            session = open_session(whole.images, whole.texts, **self._options())
         for start in range(0, len(requests), at_once):
             part = range(start, min(start + at_once, len(requests)))
             if session is not None:

@@ -28,7 +28,7 @@ from winobench.data import images as image_files
 from winobench.data import question_texts
 from winobench.responders import hosted
 from winobench.runs import asking, endings, records, responses
-from winobench.runs.requests import Picture, PictureOptions, Request, Responder, Response, check_responder
+from winobench.runs.requests import Picture, PictureOptions, Responder, Response, check_responder
 from winobench.scorers import common
 
 # Raised whenever a score that is computed here could change.
@@ -94,7 +94,7 @@ class HostedVQAScore:
         self._reuse = True
         name = f"{FOLDER}-{records.digest(self.fingerprint())[:12]}"
         self._folder = pathlib.Path(caches.folder()) / name if folder is None else pathlib.Path(folder)
-        self._spent: dict[str, Any] = {"calls": 0, "input": 0, "output": 0, "cost": 0.0}
+        self._answers: list[asking.Answers] = []
 
     @classmethod
     def from_pretrained(
@@ -138,9 +138,12 @@ class HostedVQAScore:
 
     def spent(self) -> str:
         """Calls, tokens and cost of this scorer so far, in one line."""
-        spent = self._spent
+        spent = asking.spent([(self._responder, [one for answers in self._answers for one in answers.received])])
+        tokens = spent["tokens"] or {}
+        read, written = (tokens.get(name) or 0 for name in ("input", "output"))
         cost = "" if spent["cost"] is None else f"; ${spent['cost']:,.4f}"
-        return f"{spent['calls']:,} calls; {spent['input']:,} tokens read, {spent['output']:,} written{cost}"
+        calls = sum(answers.asked for answers in self._answers)
+        return f"{calls:,} calls; {read:,} tokens read, {written:,} written{cost}"
 
     def score(self, images: Sequence[Any], texts: Sequence[str]) -> np.ndarray:
         """Scores every text for every image, float32 [num_images, num_texts]. Otherwise as `iter_scores`."""
@@ -197,37 +200,27 @@ class HostedVQAScore:
         fingerprint = self._responder.fingerprint()
         size = _PAIRS_A_CALL * getattr(self._responder, "concurrency", 1)
         picture = functools.cache(lambda number: self._picture(images[number]))
-        failed: dict[str, str] = {}
-        blocked: set[str] = set()
-        process = parallel.process_number()
-        with responses.ResponseStore(self._folder, process) as store:
+        session = asking.Session(self._folder, parallel.process_number(), reuse=self._reuse, progress=False)
+        answers = session.answers
+        self._answers.append(answers)
+        with session:
             for start in range(0, len(pairs), size):
                 part = pairs[start : start + size].tolist()
                 requests = [PictureOptions(picture(image), *asked[text][:2]) for image, text in part]
                 keys = [responses.key(fingerprint, request) for request in requests]
-                answers = self._answers(store, dict(zip(keys, requests, strict=True)))
-                failed |= answers.failed
-                blocked |= answers.blocked
-                rows = [row for row, key in enumerate(keys) if key not in failed]
+                wanted = dict(zip(keys, requests, strict=True))
+                session.ask(self._responder, wanted)
+                answers.failed |= session.missing(wanted)
+                rows = [row for row, key in enumerate(keys) if key not in answers.failed]
                 scores = [self._score_of(answers.read[keys[row]], asked[part[row][1]][2]) for row in rows]
                 if rows:
                     yield start + np.asarray(rows), np.asarray(scores, np.float32)
-        if failed:
+        if failed := answers.failed:
             raise InputError(
                 f"{len(failed):,} questions got no answer (first: {next(iter(failed.values()))}):"
-                f" {endings.again(len(failed), len(blocked))}",
+                f" {endings.again(len(failed), len(answers.blocked))}",
                 code="calls-failed",
             )
-
-    def _answers(self, store: responses.ResponseStore, wanted: Mapping[str, Request]) -> asking.Answers:
-        """Asks for what is missing. Incomplete answers have failed."""
-        answers, before = asking.Answers(), set(store.keys())
-        try:
-            asking.ask(self._responder, store, wanted, answers, reuse=self._reuse, progress=False)
-        finally:
-            self._count(answers, store, before)
-        answers.failed |= endings.incomplete(wanted, answers.read)
-        return answers
 
     def _score_of(self, response: Response, own: int) -> float:
         if self.kind == "probability":
@@ -254,16 +247,3 @@ class HostedVQAScore:
                 with files.atomic_path(path) as unfinished:
                     pathlib.Path(unfinished).write_bytes(content.getvalue())
         return Picture(str(path), sha256)
-
-    def _count(self, answers: asking.Answers, store: responses.ResponseStore, before: set[str]) -> None:
-        """Adds up tokens and cost of calls. Answers that were there, or come from other runs, cost nothing."""
-        spent = self._spent
-        spent["calls"] += answers.asked
-        for key in set(store.keys()) - before:
-            if key not in answers.read or store.get(key).origin is not None:
-                continue
-            response = answers.read[key]
-            spent["input"] += response.input_tokens or 0
-            spent["output"] += response.output_tokens or 0
-            cost = self._responder.cost(response) if hasattr(self._responder, "cost") else None
-            spent["cost"] = None if None in (spent["cost"], cost) else spent["cost"] + cost

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from winobench.base import answer_texts, json_files, options
 from winobench.base import progress as progress_bars
 from winobench.base.errors import InputError
-from winobench.runs import responses
-from winobench.runs.requests import BLOCKED, FINISHED, PictureText, Raw, Request, Responder, Response
+from winobench.runs import endings, responses
+from winobench.runs.requests import BLOCKED, FINISHED, PictureText, Raw, Request, Responder, Response, ability
 
 if TYPE_CHECKING:
     from winobench.base.trackers import RunReporter
+
+# How much answers that cost time, but no money, may lose in a crash of the machine.
+_SECONDS_BETWEEN_SYNCS = 2.0
 
 
 @dataclasses.dataclass
@@ -26,139 +30,202 @@ class Answers:
     failed: dict[str, str] = dataclasses.field(default_factory=dict)  # why a call failed, of those made now
     blocked: set[str] = dataclasses.field(default_factory=set)  # failed calls that would fail again
     asked: int = 0  # number of calls made now
+    received: list[Response] = dataclasses.field(default_factory=list)  # of calls made now
     seconds: float = 0.0  # that the run's own answers took when an earlier call of it asked for them
 
 
-def ask(
-    responder: Responder,
-    store: responses.ResponseStore,
-    wanted: Mapping[str, Request],
-    answers: Answers,
-    *,
-    reuse: bool = True,
-    progress: bool = True,
-    label: str = "asking",
-    received: Callable[[str, Response], None] | None = None,
-    watch: RunReporter | None = None,
-) -> None:
-    """Reads the store, takes answers of the runs next to it, and asks for the rest, incomplete answers included.
+class Session:
+    """The answers of one run: their store, calls that failed, and the cost.
 
-    A responder may have ``parts(request)``, the requests that make up one, and ``combine(request, responses)``.
+    Attributes:
+      store: the answers on disk. ``open`` or a ``with`` statement opens it.
+      answers: the answers so far.
+      calls: (responder, requests by their keys) of each call of `ask`.
+      watch: gets the progress.
     """
-    if parts := _parts(responder, wanted):
-        calls = {key: request for key, request in wanted.items() if key not in parts}
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        process: int = 0,
+        *,
+        reuse: bool = True,
+        progress: bool = True,
+        watch: RunReporter | None = None,
+    ):
+        """``process``: this process's number, where several write into the folder. ``reuse``: answers of other runs."""
+        self.store = responses.ResponseStore(folder, process)
+        self.answers = Answers()
+        self.calls: list[tuple[Responder, Mapping[str, Request]]] = []
+        self.watch = watch
+        self._reuse, self._progress = reuse, progress
+
+    def __enter__(self) -> Session:
+        self.store.open()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.store.close()
+
+    def ask(
+        self,
+        responder: Responder,
+        wanted: Mapping[str, Request],
+        label: str = "asking",
+        received: Callable[[str, Response], None] | None = None,
+    ) -> Answers:
+        """Reads the store, takes answers of the runs next to it, and asks for the rest, incomplete answers included."""
+        self.store.seconds_between_syncs = 0.0 if ability(responder, "cost") else _SECONDS_BETWEEN_SYNCS
+        self.calls.append((responder, wanted))
+        parts = _parts(responder, wanted)
+        requests = {key: request for key, request in wanted.items() if key not in parts}
         for own in parts.values():
-            calls |= own
-        ask(responder, store, calls, answers, reuse=reuse, progress=progress, watch=watch)
-        _combine(responder, wanted, parts, answers)
-        return
-    if reuse:
-        store.share(store.neighbours(), wanted)
-    for key, request in wanted.items():
-        stored = store.get(key)
-        if stored is None:
-            continue
+            requests |= own
+        self._read_recorded(responder, requests)
+        missing = {key: request for key, request in requests.items() if key not in self.answers.read}
+        self._ask(responder, missing, len(requests), label, received)
+        self._combine(responder, wanted, parts)
+        return self.answers
+
+    @property
+    def num_requests(self) -> int:
+        return sum(len(wanted) for _, wanted in self.calls)
+
+    def missing(self, wanted: Mapping[str, Request], *, can_be_longer: bool = False) -> dict[str, str]:
+        """Key -> why its call failed, or how its answer is incomplete."""
+        read = self.answers.read
+        return self.answers.failed | endings.incomplete(wanted, read, can_be_longer=can_be_longer)
+
+    def spent(self) -> dict[str, Any]:
+        """`spent` on all requested answers, recorded ones included."""
+        read = self.answers.read
+        return spent((model, [read[key] for key in wanted if key in read]) for model, wanted in self.calls)
+
+    def _read_recorded(self, responder: Responder, wanted: Mapping[str, Request]) -> None:
+        if self._reuse:
+            self.store.share(self.store.neighbours(), wanted)
+        for key, request in wanted.items():
+            stored = None if key in self.answers.read else self.store.get(key)
+            if stored is None:
+                continue
+            try:
+                response = read(responder, request, stored.raw)
+            except ValueError as error:
+                self.store.reject(key, str(error))
+                continue
+            if response.ending != FINISHED:
+                continue
+            self.answers.read[key] = response
+            if stored.origin is None:
+                self.answers.seconds += stored.seconds
+
+    def _ask(
+        self,
+        responder: Responder,
+        missing: Mapping[str, Request],
+        total: int,
+        label: str,
+        received: Callable[[str, Response], None] | None,
+    ) -> None:
+        self.answers.asked += len(missing)
+        keys, requests = list(missing), list(missing.values())
+        if not requests:
+            if self.watch is not None:
+                self.watch.begin(total, total)
+            if self._progress:
+                progress_bars.say(f"all {total:,} responses are recorded: nothing to ask")
+            return
+        left = set(range(len(keys)))
+        shown = {"enabled": self._progress, "label": label, "unit": "requests", "watch": self.watch}
+        bar = progress_bars.counting(total, total - len(keys), **shown)
+        with bar as advance, contextlib.closing(_iterator(responder.ask(requests))) as incoming:
+            last = time.monotonic()
+            for index, raw in incoming:
+                # Since the one before came in, so that the seconds of many calls at once add up to the time they took.
+                seconds, last = time.monotonic() - last, time.monotonic()
+                if index not in left or not isinstance(raw, Mapping):
+                    raise InputError(
+                        f"{type(responder).__name__}.ask yields ({index!r}, {options.quote(raw)}): yield the number of"
+                        " each request once, and its raw answer as a mapping of JSON values",
+                        code="bad-response",
+                    )
+                left.remove(index)
+                response = self._record(responder, keys[index], requests[index], raw, seconds)
+                if response is not None and received is not None:
+                    received(keys[index], response)
+                advance(1)
+        if left:
+            raise RuntimeError(f"the model left out {len(left)} of the {len(keys)} requests it was given.")
+
+    def _record(self, responder: Responder, key: str, request: Request, raw: Raw, seconds: float) -> Response | None:
+        """Stores an answer that came in, and reads it. None for one that failed."""
+        answers, error = self.answers, raw.get("error")
+        if isinstance(error, Mapping) and "kind" in error:
+            self.store.fail(key, request, error, seconds)
+            reason = f"{error['kind']}: {error.get('message', '')}".rstrip(": ")
+            answers.failed[key] = json_files.well_formed(reason)
+            if error["kind"] == BLOCKED:
+                answers.blocked.add(key)
+            return None
+        self.store.add(key, request, raw, seconds)
         try:
-            response = read(responder, request, stored.raw)
-        except ValueError as error:
-            store.reject(key, str(error))
-            continue
-        if response.ending != FINISHED:
-            continue
+            response = read(responder, request, raw)
+        except ValueError as malformed:
+            self.store.reject(key, str(malformed))
+            billed = ". It was answered, so it may have been billed" if ability(responder, "cost") else ""
+            answers.failed[key] = f"malformed: {malformed}{billed}"
+            return None
         answers.read[key] = response
-        if stored.origin is None:
-            answers.seconds += stored.seconds
-    missing = {key: request for key, request in wanted.items() if key not in answers.read}
-    answers.asked += len(missing)
-    _ask(responder, store, missing, answers, len(wanted), label if progress else None, received, watch)
+        answers.received.append(response)
+        return response
 
-
-def _ask(
-    responder: Responder,
-    store: responses.ResponseStore,
-    missing: Mapping[str, Request],
-    answers: Answers,
-    total: int,
-    label: str | None,
-    received: Callable[[str, Response], None] | None,
-    watch: RunReporter | None,
-) -> None:
-    """Asks for the missing answers. Without a label, nothing is shown."""
-    keys, requests = list(missing), list(missing.values())
-    if not requests:
-        if watch is not None:
-            watch.begin(total, total)
-        if label is not None:
-            progress_bars.say(f"all {total:,} responses are recorded: nothing to ask")
-        return
-    left = set(range(len(keys)))
-    bar = progress_bars.counting(
-        total, total - len(keys), enabled=label is not None, label=label or "", unit="requests", watch=watch
-    )
-    with bar as advance, contextlib.closing(_iterator(responder.ask(requests))) as incoming:
-        last = time.monotonic()
-        for index, raw in incoming:
-            # Since the one before came in, so that the seconds of many calls at once add up to the time they took.
-            seconds, last = time.monotonic() - last, time.monotonic()
-            if index not in left or not isinstance(raw, Mapping):
-                raise InputError(
-                    f"{type(responder).__name__}.ask yields ({index!r}, {options.quote(raw)}): yield the number of each"
-                    " request once, and its raw answer as a mapping of JSON values",
-                    code="bad-response",
-                )
-            key, request = keys[index], requests[index]
-            left.remove(index)
-            error = raw.get("error")
-            if isinstance(error, Mapping) and "kind" in error:
-                store.fail(key, request, error, seconds)
-                reason = f"{error['kind']}: {error.get('message', '')}".rstrip(": ")
-                answers.failed[key] = json_files.well_formed(reason)
-                if error["kind"] == BLOCKED:
+    def _combine(
+        self, responder: Responder, wanted: Mapping[str, Request], parts: Mapping[str, Mapping[str, Request]]
+    ) -> None:
+        answers = self.answers
+        failed = {part: answers.failed[part] for own in parts.values() for part in own if part in answers.failed}
+        for key, own in parts.items():
+            # Several requests may have a part in common.
+            if reasons := [failed[part] for part in own if part in failed]:
+                answers.failed[key] = reasons[0]
+                if answers.blocked.intersection(own):
                     answers.blocked.add(key)
             else:
-                store.add(key, request, raw, seconds)
-                try:
-                    answers.read[key] = read(responder, request, raw)
-                except ValueError as malformed:
-                    store.reject(key, str(malformed))
-                    billed = ". It was answered, so it may have been billed" if hasattr(responder, "cost") else ""
-                    answers.failed[key] = f"malformed: {malformed}{billed}"
-                else:
-                    if received is not None:
-                        received(key, answers.read[key])
-            advance(1)
-    if left:
-        raise RuntimeError(f"the model left out {len(left)} of the {len(keys)} requests it was given.")
+                answers.read[key] = responder.combine(wanted[key], [answers.read[part] for part in own])
+        for part in failed.keys() - wanted.keys():
+            del answers.failed[part]
+            answers.blocked.discard(part)
 
 
 def _parts(responder: Responder, wanted: Mapping[str, Request]) -> dict[str, dict[str, Request]]:
     """Key of a request with several parts -> key and request of each part."""
-    if not hasattr(responder, "parts"):
+    parts_of = ability(responder, "parts")
+    if parts_of is None:
         return {}
     fingerprint = responder.fingerprint()
-    found = {}
-    for key, request in wanted.items():
-        own = responder.parts(request)
-        if own != (request,):
-            found[key] = {responses.key(fingerprint, part): part for part in own}
-    return found
+    parts = {key: parts_of(request) for key, request in wanted.items()}
+    return {
+        key: {responses.key(fingerprint, part): part for part in own}
+        for key, own in parts.items()
+        if own != (wanted[key],)
+    }
 
 
-def _combine(
-    responder: Responder, wanted: Mapping[str, Request], parts: Mapping[str, Mapping[str, Request]], answers: Answers
-) -> None:
-    failed = {part: answers.failed[part] for own in parts.values() for part in own if part in answers.failed}
-    for key, own in parts.items():
-        # Several requests may have a part in common.
-        if reasons := [failed[part] for part in own if part in failed]:
-            answers.failed[key] = reasons[0]
-            if answers.blocked.intersection(own):
-                answers.blocked.add(key)
-        else:
-            answers.read[key] = responder.combine(wanted[key], [answers.read[part] for part in own])
-    for part in failed.keys() - wanted.keys():
-        del answers.failed[part]
-        answers.blocked.discard(part)
+def spent(answers: Iterable[tuple[Responder, Sequence[Response]]]) -> dict[str, Any]:
+    """Tokens, {"input", "output"}, and cost in dollars of models' answers. None where unknown."""
+    answers, tokens = list(answers), {}
+    for name in ("input", "output"):
+        counts = [getattr(response, f"{name}_tokens") for _, read in answers for response in read]
+        known = [count for count in counts if count is not None]
+        tokens[name] = sum(known) if known else None
+    priced = [(cost, read) for model, read in answers if (cost := ability(model, "cost"))]
+    costs = [cost(response) for cost, read in priced for response in read]
+    # A sum with parts missing would look like the whole.
+    is_known = priced and None not in costs
+    return {
+        "tokens": None if set(tokens.values()) == {None} else tokens,
+        "cost": sum(costs) if is_known else None,
+    }
 
 
 def read(responder: Responder, request: Request, raw: Raw) -> Response:

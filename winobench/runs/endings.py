@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from winobench.base.errors import InputError
 from winobench.runs import requests
-from winobench.runs.asking import Answers
 from winobench.runs.requests import ENDINGS, FINISHED, Request, Response
 
 API_OPTION = "--config.api.extra_body="
@@ -45,10 +44,9 @@ def incomplete(
     return {key: why for key, why in found.items() if why}
 
 
-def lasting(wanted: Mapping[str, Request], answers: Answers) -> dict[str, str]:
+def lasting(wanted: Iterable[str], read: Mapping[str, Response], blocked: Collection[str]) -> dict[str, str]:
     """Key -> why its answer is missing, where the same request would fail again: `_IN_WORDS`."""
-    ended = {key: answers.read[key].ending for key in wanted if key in answers.read}
-    ended |= dict.fromkeys(answers.blocked, requests.BLOCKED)
+    ended = {key: read[key].ending for key in wanted if key in read} | dict.fromkeys(blocked, requests.BLOCKED)
     return {key: ending for key, ending in ended.items() if ending not in (FINISHED, requests.INTERRUPTED)}
 
 

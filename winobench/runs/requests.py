@@ -193,6 +193,12 @@ class LazyResponder:
 class Responder(Protocol):
     """Anything that answers requests.
 
+    A responder may also have
+
+    - ``cost(response)``: US dollars, or None where the price is not known.
+    - ``parts(request)``, the requests that make up one, and ``combine(request, responses)``, the answer to it.
+    - ``bind(questions)`` gets (id, requests) of all questions of the tasks, for answers that are recorded.
+
     Attributes:
       kinds: which of ``KINDS`` it can answer.
     """
@@ -214,6 +220,11 @@ class Responder(Protocol):
         Raises:
           ValueError: the raw answer is malformed, which counts as a failed call.
         """
+
+
+def ability(responder: Responder | LazyResponder, name: str) -> Callable[..., Any] | None:
+    """A method that a responder may have. None for one that lacks it."""
+    return getattr(responder, name, None)
 
 
 def check_responder(responder: Any) -> None:

@@ -78,7 +78,7 @@ class ResponseStore:
         """0 seconds between syncs keeps every response in a crash of the machine, for responses that cost money."""
         self.folder = pathlib.Path(folder)
         self._process = process
-        self._seconds_between_syncs = seconds_between_syncs
+        self.seconds_between_syncs = seconds_between_syncs
         self._places: dict[str, _Place] = {}
         self._rejected: set[str] = set()
         self._path: pathlib.Path | None = None
@@ -233,7 +233,7 @@ class ResponseStore:
                 raise
             self._size += len(line)
             self._unsynced = True
-            if time.monotonic() - self._synced >= self._seconds_between_syncs:
+            if time.monotonic() - self._synced >= self.seconds_between_syncs:
                 self.sync()
         return place
 

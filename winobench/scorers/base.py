@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import pathlib
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -100,14 +100,18 @@ class WithoutSamples:
         found.scorer = snapshots.snapshot(self.scorer)
         return found
 
+    def _ability(self, name: str) -> Callable[..., Any] | None:
+        """A method that a scorer may have. None for one that lacks it."""
+        return getattr(self.scorer, name, None)
+
     def set_cache_folder(self, folder: pathlib.Path, *, reuse: bool) -> None:
-        if hasattr(self.scorer, "set_cache_folder"):
-            self.scorer.set_cache_folder(folder, reuse=reuse)
+        if set_cache_folder := self._ability("set_cache_folder"):
+            set_cache_folder(folder, reuse=reuse)
 
     def fingerprint(self) -> dict[str, Any]:
         """The scorer's own, or one that no other scorer has."""
-        if hasattr(self.scorer, "fingerprint"):
-            return self.scorer.fingerprint()
+        if fingerprint := self._ability("fingerprint"):
+            return fingerprint()
         kind = type(self.scorer)
         return {"scorer": f"{kind.__module__}.{kind.__qualname__}", "instance": self._instance}
 
@@ -118,8 +122,8 @@ class WithoutSamples:
         self, images: Sequence[ImageSource], texts: Sequence[str], triples: np.ndarray, **_: Any
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         pairs = np.asarray(triples)[:, :2]
-        if hasattr(self.scorer, "iter_scores"):
-            for numbers, scores in self.scorer.iter_scores(images, texts, pairs):
+        if iter_scores := self._ability("iter_scores"):
+            for numbers, scores in iter_scores(images, texts, pairs):
                 yield numbers, -np.asarray(scores, np.float32)
             return
         ends = [*np.flatnonzero(np.diff(pairs[:, 0])) + 1, len(pairs)]

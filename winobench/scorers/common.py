@@ -86,8 +86,8 @@ def distinct(keys: Sequence[Any]) -> tuple[list[int], np.ndarray]:
 
 def image_key(image: Any) -> Any:
     """Equal for images that are the same for sure: same path, same pixels."""
-    if hasattr(image, "content_hash"):
-        return image.content_hash
+    if content_hash := getattr(image, "content_hash", None):
+        return content_hash
     if isinstance(image, str | os.PathLike):
         return os.fspath(image)
     if isinstance(image, np.ndarray):

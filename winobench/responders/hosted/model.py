@@ -188,7 +188,7 @@ class HostedModel:
                     code="kind-not-answered",
                 )
             check_request(request)
-            bodies.append(request if hasattr(request, "picture") else self._server.body(request))
+            bodies.append(request if getattr(request, "picture", None) else self._server.body(request))
         return bodies
 
     def read(self, request: Request, raw: Raw) -> Response:

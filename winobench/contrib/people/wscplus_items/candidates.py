@@ -65,15 +65,7 @@ class Malformed:
     text: str  # shortened
 
 
-def collect(
-    responder: Responder,
-    model: str,
-    prompts: Sequence[Prompt],
-    store: responses.ResponseStore,
-    *,
-    reuse: bool = True,
-    progress: bool = True,
-) -> list[Answer]:
+def collect(responder: Responder, model: str, prompts: Sequence[Prompt], session: asking.Session) -> list[Answer]:
     """Asks a model what it has not been asked yet. Every response is on disk before it is looked into."""
     if "generation" not in responder.kinds:
         raise InputError(
@@ -83,9 +75,7 @@ def collect(
     responder = snapshots.snapshot(responder)
     fingerprint = responder.fingerprint()
     keys = [responses.key(fingerprint, prompt.request) for prompt in prompts]
-    known = asking.Answers()
-    wanted = {key: prompt.request for key, prompt in zip(keys, prompts, strict=True)}
-    asking.ask(responder, store, wanted, known, reuse=reuse, progress=progress)
+    known = session.ask(responder, {key: prompt.request for key, prompt in zip(keys, prompts, strict=True)})
     answers = []
     for key, prompt in zip(keys, prompts, strict=True):
         origin, response = prompt.origin(model), known.read.get(key)
@@ -93,7 +83,7 @@ def collect(
             answers.append(Answer(origin, FAILED, problem=known.failed[key]))
             continue
         tokens = {"input_tokens": response.input_tokens, "output_tokens": response.output_tokens}
-        cost = responder.cost(response) if hasattr(responder, "cost") else None
+        cost = asking.spent([(responder, [response])])["cost"]
         problem = endings.why_incomplete(prompt.request, response, can_be_longer=True)
         status, text = (ANSWERED, response.text) if problem is None else (FAILED, response.partial)
         answers.append(Answer(origin, status, text, response.finish == "length", problem, **tokens, cost=cost))

@@ -50,7 +50,7 @@ from winobench.contrib.people.wscplus_items.items import (
 )
 from winobench.contrib.people.wscplus_items.prompts import Prompt
 from winobench.data import wscplus
-from winobench.runs import lifecycle, provenance, records, responses
+from winobench.runs import asking, lifecycle, provenance, records
 from winobench.runs.requests import Responder
 
 ANSWERS, CANDIDATES, MALFORMED, CHECKS = "answers.jsonl", "candidates.jsonl", "malformed.jsonl", "checks.json"
@@ -85,15 +85,14 @@ def generate(
     folder = records.RunFolder(workdir, records.RESPONSES)
     folder.open(description, overwrite=overwrite)
     answers: list[Answer] = []
-    store = responses.ResponseStore(folder.records_path)
+    session = asking.Session(folder.records_path, reuse=reuse, progress=progress)
     with (
         contextlib.closing(folder),
-        lifecycle.recording(folder, description, lambda: bool(len(store)), done="generated"),
-        contextlib.closing(store),
+        lifecycle.recording(folder, description, lambda: bool(len(session.store)), done="generated"),
+        session,
     ):
-        store.open()
         for name, load in responders.items():
-            answers += candidates.collect(load(), name, asked, store, reuse=reuse, progress=progress)
+            answers += candidates.collect(load(), name, asked, session)
         write_lines(folder.path / ANSWERS, map(dataclasses.asdict, answers))
     return answers
 
