@@ -86,10 +86,11 @@ def main(words: list[str]) -> None:
 
 def _load(model: str, dtype: str) -> Responder:
     from winobench.responders import loading
+    from winobench.scorers import loading as scorers
 
     ref = registry.resolve(model)
     if ref.kind is None:
-        ref = loading.resolve(ref, about_pictures=True)
+        ref = scorers.resolve(ref, scorers.IMAGES)
     if ref.is_checkpoint and "picture_text" not in loading.ANSWERS.get(ref.kind, ()):
         raise InputError(
             f"{model!r} writes no texts about images: name a vision-language model, such as blip2-flan-t5-xl or"

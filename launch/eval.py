@@ -217,10 +217,8 @@ def load_scorer(config: ml_collections.ConfigDict, model: str | ModelRef) -> Sco
     return loading.load_scorer(
         model,
         config.dtype,
-        allow_pickle=config.allow_pickle,
-        batch_size=config.batch_size,
-        hosted=text.hosted_options(config, model),
-        **_shared_options(config),
+        hosted=text.api_options(config),
+        **_options(config),
     )
 
 
@@ -232,23 +230,24 @@ def check_model(config: ml_collections.ConfigDict, model: str | ModelRef, *, dee
         model,
         config.dtype,
         timesteps=options.read_timesteps(config.sampling.timesteps),
-        of_samples=_unusual(config, settings.SAMPLES),
+        samples=_unusual(config, settings.SAMPLES),
         deeply=deeply,
-        **_shared_options(config),
+        **_options(config),
     )
     if deeply and ref.kind == registry.HOSTED:
         load_scorer(config, ref)  # nothing is sent, but a key that is missing is found
     return ref
 
 
-def _shared_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
+def _options(config: ml_collections.ConfigDict) -> dict[str, Any]:
     """Options for checking and loading a model. The options that only diffusion models have are the unusual ones."""
+    from winobench.scorers import loading
+
     diffusion = _unusual(config, settings.DIFFUSION)
     if "pipeline_options" in diffusion:
         given = diffusion["pipeline_options"]
         diffusion["pipeline_options"] = options.settings().check("--config.pipeline_options", given)
-    names = ("variant", "revision", "model_parallel", "max_pixels")
-    return {name: config[name] for name in names} | {"diffusion": diffusion}
+    return {name: config[name] for name in loading.OPTIONS if name in config} | {"diffusion": diffusion}
 
 
 def _unusual(config: ml_collections.ConfigDict, case: str) -> dict[str, Any]:

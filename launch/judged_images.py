@@ -29,7 +29,7 @@ def check(model: str, prompts: Sequence[Prompt], rubric: str | None = None) -> N
     from winobench.responders import loading
 
     chosen = rubrics.choose(rubric, prompts)
-    kinds = loading.answered_kinds(model, about_pictures=True)
+    kinds = loading.answered_kinds(model)
     if kinds is not None:
         judged.kind_for(chosen, text.display_name(model), kinds)
 

@@ -46,16 +46,11 @@ def main(
     configuration.require(config, configuration.flat(example))
     # Late, so that --help and --list_tasks answer at once.
     from winobench.evaluation import protocols, questions
-    from winobench.responders import loading
 
     # Cheap checks come before images are generated and models are loaded.
-    models = [
-        loading.check_responder_name(name, about_pictures=about_pictures, revision=config.revision)
-        for name in split(config.model) or [config.model]
-    ]
     tasks = choose_tasks(config.tasks, config.data_dir)
     has = protocols.Available(about_pictures, bool(config.get("captioner")))
-    jobs = [_job(config, model, tasks, has) for model in models]
+    jobs = [_job(config, model, tasks, has) for model in split(config.model) or [config.model]]
     pictures, captioner = None, functools.cache(lambda: _captioner(config))
     needs = {need for job in jobs for need in job.needs()}
     if "captions" in needs:
@@ -65,7 +60,7 @@ def main(
         pictures = premise_pictures.find(config, tasks, spec=spec, workdir=workdir, overwrite=overwrite)
     print_count(_without_data(config.tasks, config.data_dir))
     runs, incomplete = [], []
-    for job, label in zip(jobs, registry.model_labels([model.name for model in models], model_label), strict=True):
+    for job, label in zip(jobs, registry.model_labels([job.model.name for job in jobs], model_label), strict=True):
         if job.responder is None:  # another package's model is loaded in its turn
             job = _job(config, job.model, tasks, has, load=True)
         for protocol, _ in job.protocols:
@@ -152,15 +147,19 @@ def _needs(resolved: list[tuple[str | None, dict[str, Protocol]]]) -> set[str]:
 
 
 def _job(
-    config: ml_collections.ConfigDict, model: ModelRef, tasks: Sequence[TextTask], has: Any, *, load: bool = False
+    config: ml_collections.ConfigDict,
+    model: str | ModelRef,
+    tasks: Sequence[TextTask],
+    has: Any,
+    *,
+    load: bool = False,
 ) -> _Job:
     """Chooses a model's protocols by small files. ``load``: loads another package's model, which shows its own."""
     from winobench.evaluation import protocols
-    from winobench.responders import loading
 
     needs = _needs(protocols.resolve(tasks, config.protocol, frozenset(KINDS), has))
     sees = has.pictures and (config.protocol in (None, protocols.ALL) or "pictures" in needs)
-    model = loading.resolve(model, about_pictures=sees)
+    model = _resolve(model, config.revision, about_pictures=sees)
     responder = _later(config, model, about_pictures=sees) if load or model.kind != registry.PLUGGED_IN else None
     tasks = _as_recorded(tasks, model)
     kinds = frozenset(KINDS) if responder is None else responder.kinds
@@ -169,7 +168,7 @@ def _job(
 
 def _captioner(config: ml_collections.ConfigDict) -> Responder | LazyResponder:
     """The model that writes captions. Its revision is the hub's newest one: the config's is the model's."""
-    captioner = _later(config, registry.resolve(config.captioner), about_pictures=True)
+    captioner = _later(config, _resolve(config.captioner, None, about_pictures=True), about_pictures=True)
     if PictureText.kind not in captioner.kinds:
         raise InputError(
             f"--config.captioner={config.captioner} writes no texts about images: name one that does, such as"
@@ -177,6 +176,12 @@ def _captioner(config: ml_collections.ConfigDict) -> Responder | LazyResponder:
             code="wrong-kind-of-model",
         )
     return captioner
+
+
+def _resolve(model: str | ModelRef, revision: str | None, *, about_pictures: bool) -> ModelRef:
+    from winobench.scorers import loading
+
+    return loading.resolve(model, loading.IMAGES if about_pictures else loading.TEXTS, revision)
 
 
 def load_responder(
@@ -187,15 +192,16 @@ def load_responder(
 ) -> Responder:
     """Loads a model with the config's options, as `winobench.responders.loading.load_responder`."""
     from winobench.responders import loading
+    from winobench.scorers import loading as scorers
 
-    names = ("revision", "allow_pickle", "batch_size", "int8", "model_parallel", "chat_template", "seed")
     return loading.load_responder(
         model,
         config.dtype,
-        hosted=_api_options(config),
+        hosted=api_options(config),
         about_pictures=about_pictures,
         sampling=_sampling(config) if about_pictures else None,
-        **{name: config[name] for name in names},
+        seed=config.seed,
+        **{name: config[name] for name in scorers.OPTIONS if name in config},
     )
 
 
@@ -204,10 +210,9 @@ def _later(config: ml_collections.ConfigDict, model: ModelRef, *, about_pictures
     from winobench.responders import loading
 
     load = functools.cache(lambda: load_responder(config, model, about_pictures=about_pictures))
-    kinds = loading.answered_kinds(model, about_pictures=about_pictures)
-    if kinds is None or not model.is_checkpoint:
+    if not model.is_checkpoint:
         return load()
-    return LazyResponder(kinds, loading.files_state(model), load)
+    return LazyResponder(loading.ANSWERS[model.kind], loading.files_state(model), load)
 
 
 def _sampling(config: ml_collections.ConfigDict) -> dict[str, Any]:
@@ -234,11 +239,6 @@ def display_name(model: str) -> str:
     folder = folder.absolute()
     # winobench train --config=nli exports to the folder ``model`` of its run.
     return registry.model_label((folder.parent if folder.name == "model" else folder).name)
-
-
-def hosted_options(config: ml_collections.ConfigDict, model: str | ModelRef) -> dict[str, Any] | None:
-    """The config's options of a hosted model; None for another one."""
-    return _api_options(config) if registry.resolve(model).kind == registry.HOSTED else None
 
 
 def _spent_line(results: dict[str, Any]) -> str:
@@ -301,12 +301,12 @@ def named_api_options(given: str | None, model: str) -> dict[str, Any] | None:
             raise InputError(f"--api has no option {options.quote(name)}: {hint}", code="unknown-field")
     fields = {"model": model, **{f"api.{name}": value for name, value in values.items()}}
     try:
-        return _api_options(configuration.load("wscplus", fields.items()))
+        return api_options(configuration.load("wscplus", fields.items()))
     except InputError as error:
         raise InputError(str(error).replace("--config.api.", "--api="), code=error.code) from None
 
 
-def _api_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
+def api_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
     """The options of hosted models, as their class has them."""
     given = dict(config.api.items())
     text, price = given.pop("extra_body"), given.pop("price")

@@ -56,7 +56,7 @@ def main(config: ml_collections.ConfigDict) -> None:
 
     evaluate.choose_tasks(config.tasks, None)
     if config.judge:
-        loading.answered_kinds(config.judge, about_pictures=True)
+        loading.answered_kinds(config.judge)
     folder = _WORKDIR.value
     if folder is None:
         folder = f"runs/{configuration.chosen_name(DEFAULT_CONFIG)}-{digest(configuration.plain(config))[:8]}"

@@ -1,6 +1,7 @@
 """WinoViz with pictures: drawn, asked about in each way, resumed after a kill at every stage; and bad input."""
 
 import collections
+import dataclasses
 import json
 import pathlib
 
@@ -21,6 +22,7 @@ from winobench.responders import loading
 from winobench.runs import schema
 from winobench.runs.requests import PictureText
 from winobench.runs.responses import num_recorded
+from winobench.scorers import loading as scorers
 
 TASK = "winoviz_mini_single"
 SEES = ("picture_text", "picture_options", "picture_match")
@@ -53,11 +55,16 @@ def cast(monkeypatch, tmp_path):
         "flan-t5-base": Seer(*READS, name="base"),
         "flan-t5-xxl": Seer(*READS, name="xxl"),
     }
-    kinds = {name: model.kinds for name, model in models.items()}
     monkeypatch.setattr(drawers, "make_drawers", lambda names, **_: [fakes.drawer(pipeline)])
     monkeypatch.setattr(loading, "load_responder", lambda model, *_, **how: models[registry.resolve(model).name])
-    monkeypatch.setattr(loading, "answered_kinds", lambda model, **_: kinds[registry.resolve(model).name])
-    monkeypatch.setattr(loading, "resolve", lambda model, **_: registry.resolve(model))
+    for name, model in models.items():
+        monkeypatch.setitem(loading.ANSWERS, name, model.kinds)
+
+    def resolve(model, *_):
+        ref = registry.resolve(model)
+        return dataclasses.replace(ref, kind=ref.name if ref.name in models else ref.kind)
+
+    monkeypatch.setattr(scorers, "resolve", resolve)
     return collections.namedtuple("Cast", "pipeline models")(pipeline, models)
 
 

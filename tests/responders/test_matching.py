@@ -13,6 +13,7 @@ from winobench.base import registry
 from winobench.responders import loading
 from winobench.responders.matching import Matcher
 from winobench.runs.requests import Picture, PictureMatch, Similarity
+from winobench.scorers import loading as scorers
 
 TEXTS = ("a red cube", "a blue ball left of the cube")
 
@@ -85,17 +86,17 @@ def test_names_tell_what_a_model_does(tmp_path, tiny_t5, tiny_pipeline):
     match = frozenset({"picture_match"})
     writes = match | {"picture_text", "picture_options", "picture_starts"}
     for folder in folders.values():
-        assert loading.answered_kinds(str(folder), about_pictures=True) == match
-    assert loading.answered_kinds(str(folders["clip"])) == {"similarity"}
-    assert loading.answered_kinds(str(tiny_t5), about_pictures=True) == {"generation", "options"}
-    assert loading.answered_kinds("openai:gpt-4o", about_pictures=True) is None
+        assert loading.answered_kinds(str(folder)) == match
+    assert loading.answered_kinds(str(folders["clip"]), scorers.TEXTS) == {"similarity"}
+    assert loading.answered_kinds(str(tiny_t5)) == {"generation", "options"}
+    assert loading.answered_kinds("openai:gpt-4o") is None
     for name, model in registry.MODELS.items():
-        assert loading.answered_kinds(name, about_pictures=True) == (writes if model.scorer == "vqa_score" else match)
+        assert loading.answered_kinds(name) == (writes if model.scorer == "vqa_score" else match)
     for name in {*registry.LANGUAGE_MODELS} - {*registry.MODELS}:
-        assert not loading._sees(registry.resolve(name))
+        assert not scorers._sees(registry.resolve(name))
     with raises("wrong-kind-of-model", "'clevr-tiny'"):
-        loading.check_responder_name("clevr-tiny")
-    loading.check_responder_name("clevr-tiny", about_pictures=True)
+        scorers.resolve("clevr-tiny", scorers.TEXTS)
+    assert scorers.resolve("clevr-tiny", scorers.IMAGES).kind == "diffusion_itm"
     with raises("option-of-others", "int8", repr(str(folders["clip"]))):
         loading.load_responder(str(folders["clip"]), about_pictures=True, int8=True)
     clip = loading.load_responder(str(folders["clip"]), about_pictures=True, batch_size=4)

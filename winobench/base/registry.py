@@ -254,13 +254,18 @@ def api_of(name: Any) -> str | None:
     return prefix if colon and prefix in apis() else None
 
 
+def forms_with_prefix() -> list[str]:
+    """The forms of names of hosted and recorded models, such as ``openai:MODEL``."""
+    return [*(f"{api}:MODEL" for api in apis()), f"{RECORDED}:FILE.csv"]
+
+
 @dataclasses.dataclass(frozen=True)
 class ModelRef:
     """A model's name, resolved once."""
 
     name: str
     # Of `winobench.scorers.loading.SCORERS`, `winobench.responders.loading.ANSWERS`, or one of those above. None for a
-    # folder or hub id whose files were not read yet.
+    # folder or hub id whose files are not read yet: see `winobench.scorers.loading.resolve`.
     kind: str | None
     source: str  # folder, hub id or single file, otherwise the name
     revision: str | None = None
@@ -299,6 +304,7 @@ def resolve(name: str | ModelRef, revision: str | None = None) -> ModelRef:
         )
     options.text().or_none().check("revision", revision)
     if api := api_of(name):
+        importlib.import_module("winobench.responders.hosted.settings").split(name)  # refuses other forms
         return ModelRef(name, HOSTED, name, revision, provider=api)
     if name.startswith(f"{RECORDED}:"):
         return ModelRef(name, RECORDED, name, revision)
@@ -318,9 +324,9 @@ def resolve(name: str | ModelRef, revision: str | None = None) -> ModelRef:
     if HUB_ID.fullmatch(name):
         return ModelRef(name, None, name, revision)
     if provider := re.match(r"(\w{1,100}):", name):
-        known = ", ".join([*(f"{api}:MODEL" for api in apis()), f"{RECORDED}:FILE.csv"])
         raise InputError(
-            f"model {options.quote(name)} has the unknown provider {provider[1]!r}: write one of {known}",
+            f"model {options.quote(name)} has the unknown provider {provider[1]!r}: write one of"
+            f" {', '.join(forms_with_prefix())}",
             code="unknown-api",
         )
     known = {**MODELS, **LANGUAGE_MODELS, **plugged_in()}

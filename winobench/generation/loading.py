@@ -150,7 +150,7 @@ def _check(
     backend: str,
 ) -> registry.ModelRef:
     """Refuses a model that does not generate images, or not with these options, without reading its weights."""
-    ref = scorers.resolve(model, revision)
+    ref = scorers.resolve(model, revision=revision)
     if ref.kind != "diffusion_itm":
         raise InputError(f"{model!r} judges images, but generates none: name a diffusion model")
     diffusion = {"image_size": settings.image_size, "pipeline_options": more, "backend": backend}

@@ -1,11 +1,11 @@
-"""A model's name to the scorer of images and texts that it is, and to those that other packages plug in."""
+"""A model's name to its kind, which small files settle, and to its scorer with the options that this kind takes."""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from winobench.base import options, registry
 from winobench.base.errors import InputError
@@ -14,13 +14,52 @@ from winobench.base.registry import HOSTED, LANGUAGE_MODEL, PLUGGED_IN, RECORDED
 if TYPE_CHECKING:
     from winobench.scorers.base import SampledScorer, Scorer
 
+SCORES, TEXTS, IMAGES = "scores", "texts", "images"
+"""Wanted of a model: scores of images and texts, answers about texts, or answers about images."""
+
+DIFFUSION, SAMPLES = "diffusion", "samples"
+"""Two groups of options: for diffusion models, and for evaluations that sample noise."""
+
+
+class Option(NamedTuple):
+    """An option of models: the models that take it, in words, its values, and the value that means nothing."""
+
+    owner: str
+    allowed: options.Range | None = None
+    usual: Any = None
+
+
+_DICT = options.instance("a dict of options", dict).or_none()
+OPTIONS: dict[str, Option] = {
+    "variant": Option("models with weights", options.text(100).or_none()),  # a part of a file's name
+    "revision": Option("models with weights"),
+    "allow_pickle": Option("models with weights", options.flag(), False),
+    "batch_size": Option("models with weights"),
+    "model_parallel": Option("models that several devices can share", options.DEVICES, 1),
+    "max_pixels": Option("vision-language models"),
+    "int8": Option("models that write", options.flag(), False),
+    "chat_template": Option("models that write", None, "auto"),
+    DIFFUSION: Option("diffusion models", _DICT),
+    SAMPLES: Option("diffusion models", _DICT),
+    HOSTED: Option("hosted models", _DICT),
+}
+"""Name -> option or group of options. A class checks the values that are not checked here."""
+
+FILES = frozenset({"revision", "allow_pickle", "batch_size"})
+WEIGHTS = FILES | {"variant", "model_parallel"}
+
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
+    """A kind of models: its class, its name in messages, its files, its options, and the requests that it answers."""
+
     path: str
-    name: str
+    name: str = ""
     model_types: tuple[str, ...] | str = ()
     file: str | None = None
+    takes: frozenset[str] = WEIGHTS
+    ignores: frozenset[str] = frozenset({HOSTED})  # may be given, but has no effect
+    answers: frozenset[str] = frozenset({"picture_match"})
 
     def types(self) -> tuple[str, ...]:
         if not isinstance(self.model_types, str):
@@ -34,7 +73,10 @@ class Kind:
 
 SCORERS: dict[str, Kind] = {
     "diffusion_itm": Kind(
-        "winobench.scorers.diffusion_itm:DiffusionITM", "diffusion pipeline", file="model_index.json"
+        "winobench.scorers.diffusion_itm:DiffusionITM",
+        "diffusion pipeline",
+        file="model_index.json",
+        takes=WEIGHTS | {DIFFUSION, SAMPLES},
     ),
     "contrastive": Kind(
         "winobench.scorers.contrastive:Contrastive",
@@ -48,9 +90,17 @@ SCORERS: dict[str, Kind] = {
         "winobench.scorers.vqa_score:VQAScore",
         "vision-language model",
         "winobench.checkpoints.vision_language:NETWORKS",
+        takes=WEIGHTS | {"max_pixels"},
     ),
-    HOSTED: Kind("winobench.responders.vqa_score:HostedVQAScore", "hosted model"),
+    HOSTED: Kind(
+        "winobench.responders.vqa_score:HostedVQAScore",
+        "hosted model",
+        takes=frozenset({HOSTED}),
+        ignores=frozenset({"model_parallel"}),
+    ),
+    PLUGGED_IN: Kind("", takes=frozenset({SAMPLES}), ignores=frozenset({HOSTED, "allow_pickle", "batch_size"})),
 }
+"""Kind -> the scorer's class. Nothing here imports it."""
 
 
 def load_scorer(
@@ -85,76 +135,108 @@ def load_scorer(
     Raises:
       InputError: the model does not exist, its kind is not known, or an option is for another kind.
     """
-    allow_pickle = options.flag().check("allow_pickle", allow_pickle)
-    a_dict = options.instance("a dict of options", dict).or_none()
-    hosted = a_dict.check("hosted", hosted, "wrong-type")
-    diffusion = a_dict.check("diffusion", diffusion, "wrong-type")
-    model_parallel = options.DEVICES.check("model_parallel", model_parallel)
-    given = {option: value for option, value in (diffusion or {}).items() if value is not None}
-    ref = resolve(model, revision)
-    _check_options(ref, given, max_pixels, variant=variant, model_parallel=model_parallel)
+    ref = resolve(model, SCORES, revision)
+    given = {"variant": variant, "allow_pickle": allow_pickle, "batch_size": batch_size, "max_pixels": max_pixels}
+    given |= {"model_parallel": model_parallel, DIFFUSION: diffusion, HOSTED: hosted}
     if ref.kind == PLUGGED_IN:
+        taken(ref, SCORERS[ref.kind], given)
         return registry.make_plugged_in(ref.name)
-    if ref.kind == HOSTED:
-        given["api"], model_parallel = hosted, 1
-    keywords = {**(ref.released.options if ref.released is not None else {}), **given}
-    if max_pixels is not None:
-        keywords["max_pixels"] = max_pixels
-    if model_parallel != 1:
+    return load(ref, SCORERS[ref.kind], dtype, given)
+
+
+def load(ref: ModelRef, kind: Kind, dtype: str, given: Mapping[str, Any]) -> Any:
+    """Loads a model as the class of a kind. ``given`` are values of ``OPTIONS``, and further options of the class."""
+    keywords = taken(ref, kind, given)
+    if "model_parallel" in keywords:
         import jax
 
         from winobench import parallel
 
-        keywords["mesh"] = parallel.make_mesh(jax.local_devices(), model_parallel=model_parallel)
-    module, _, cls = SCORERS[ref.kind].path.partition(":")
+        keywords["mesh"] = parallel.make_mesh(jax.local_devices(), model_parallel=keywords.pop("model_parallel"))
+    if HOSTED in keywords:
+        keywords["api"] = keywords.pop(HOSTED)
+    module, _, cls = kind.path.partition(":")
+    released = ref.released.options if ref.released is not None else {}
     return getattr(importlib.import_module(module), cls).from_pretrained(
-        ref.checkpoint,
-        dtype,
-        variant=variant,
-        revision=ref.revision,
-        allow_pickle=allow_pickle,
-        batch_size=batch_size,
-        **keywords,
+        ref.checkpoint, dtype, **{**released, **keywords}
     )
 
 
-_LONGEST_VARIANT = 100  # it is a part of a file's name
+def taken(ref: ModelRef, kind: Kind, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The given options that a kind takes, but for usual values. Refuses options of other kinds."""
+    found: dict[str, Any] = {}
+    for name, value in {**given, "revision": ref.revision}.items():
+        option = OPTIONS.get(name, Option(""))
+        if option.allowed is not None:
+            value = option.allowed.check(name, value, "wrong-type" if option.allowed is _DICT else "bad-value")
+        if name in (DIFFUSION, SAMPLES):
+            values = {key: each for key, each in (value or {}).items() if each is not None}
+        else:
+            values = {} if value is None or value == option.usual else {name: value}
+        if not values or name in kind.ignores:
+            continue
+        if name in OPTIONS and name not in kind.takes:
+            raise InputError(
+                f"{next(iter(values))} is an option of {option.owner}, but {ref.name!r} is none: leave it out",
+                code="option-of-others",
+            )
+        found |= values
+    return found
 
 
-def resolve(model: str | ModelRef, revision: str | None = None) -> ModelRef:
-    """Resolves a model that scores images, by small files. Its kind is one of ``SCORERS``, or ``PLUGGED_IN``."""
+def resolve(model: str | ModelRef, wants: str = SCORES, revision: str | None = None) -> ModelRef:
+    """Resolves a model's name by small files, and settles its kind for what is wanted of the model.
+
+    The kind is one of ``SCORERS``, ``RECORDED``, or a kind of network of `winobench.checkpoints.language_models`.
+    """
     ref = registry.resolve(model, revision)
-    if ref.kind in (LANGUAGE_MODEL, RECORDED):
+    if wants == SCORES and ref.kind in (LANGUAGE_MODEL, RECORDED):
         raise InputError(
             f"{ref.name!r} is a language model, which sees no images: judge it with --config=winoviz or"
             " --config=wscplus",
             code="wrong-kind-of-model",
         )
-    return ref if ref.kind else dataclasses.replace(ref, kind=checkpoint_kind(ref.source, ref.revision))
+    scores_only = ref.name in registry.MODELS and ref.name not in registry.LANGUAGE_MODELS
+    if wants == TEXTS and scores_only and ref.released.scorer != "contrastive":
+        raise InputError(
+            f"{ref.name!r} is a model of images, which answers no questions: name a language model, such as one of"
+            f" {', '.join([*registry.LANGUAGE_MODELS, *registry.forms_with_prefix()])}",
+            code="wrong-kind-of-model",
+        )
+    is_settled = ref.kind not in (None, LANGUAGE_MODEL) and (wants != TEXTS or ref.kind not in SCORERS)
+    if is_settled or not ref.is_checkpoint:
+        return ref
+    if wants == SCORES or (wants == IMAGES and _sees(ref)):
+        return dataclasses.replace(ref, kind=checkpoint_kind(ref.source, ref.revision))
+    from winobench.checkpoints import language_models
+
+    return dataclasses.replace(ref, kind=language_models.language_model_kind(ref.source, ref.revision))
+
+
+def _sees(ref: ModelRef) -> bool:
+    if ref.kind == LANGUAGE_MODEL:
+        return False
+    from winobench.checkpoints import sources, vision_language
+
+    config = sources.resolve(ref.source, revision=ref.revision).find("config.json")
+    return config is None or not vision_language.is_text_only(sources.read_json(config).get("model_type"))
 
 
 def check_scorer(
     model: str | ModelRef,
     dtype: str = "float32",
     *,
-    variant: str | None = None,
     revision: str | None = None,
-    model_parallel: int = 1,
-    max_pixels: int | None = None,
-    diffusion: Mapping[str, Any] | None = None,
     timesteps: str | Sequence[int] | None = None,
-    of_samples: Mapping[str, Any] | None = None,
     deeply: bool = True,
+    **given: Any,
 ) -> ModelRef:
-    """Checks a model's options by small files. ``of_samples``: an evaluation's options for scorers with noise."""
+    """Checks options of ``OPTIONS`` for a model by small files."""
     options.DTYPE.check("dtype", dtype)
-    given = {option: value for option, value in (diffusion or {}).items() if value is not None}
-    ref = resolve(model, revision)
-    _check_options(ref, given, max_pixels, variant=variant, model_parallel=model_parallel)
-    if ref.kind not in ("diffusion_itm", PLUGGED_IN):
-        _refuse(ref.name, dict(of_samples or {}))
-    elif ref.kind == "diffusion_itm" and deeply:
-        _check_pipeline(ref, given, timesteps)
+    ref = resolve(model, SCORES, revision)
+    found = taken(ref, SCORERS[ref.kind], given)
+    if ref.kind == "diffusion_itm" and deeply:
+        _check_pipeline(ref, found, timesteps)
     return ref
 
 
@@ -186,20 +268,6 @@ def _check_pipeline(ref: ModelRef, given: Mapping[str, Any], timesteps: str | Se
         folders.check_encoding(description.autoencoder_config, size, 1, jax.local_devices()[0])
 
 
-def _check_options(ref: ModelRef, given: dict[str, Any], max_pixels: int | None, **others: Any) -> None:
-    options.text(_LONGEST_VARIANT).or_none().check("variant", others["variant"])
-    if max_pixels is not None and ref.kind != "vqa_score":
-        raise InputError(
-            f"max_pixels is an option of vision-language models, but {ref.name!r} is none: leave it out",
-            code="option-of-others",
-        )
-    if ref.kind == PLUGGED_IN:
-        others |= {"revision": ref.revision, "model_parallel": others["model_parallel"] != 1}
-        _refuse(ref.name, given | {option: value for option, value in others.items() if value})
-    elif ref.kind != "diffusion_itm":
-        _refuse(ref.name, given)
-
-
 def checkpoint_kind(source: str, revision: str | None = None) -> str:
     """Which of ``SCORERS`` a folder or hub repository is for."""
     from winobench.checkpoints import sources
@@ -226,11 +294,3 @@ def checkpoint_kind(source: str, revision: str | None = None) -> str:
     raise InputError(
         f"{place} is not a {', '.join(others)} or {last}: {found}. Name another model", code="unknown-kind-of-model"
     )
-
-
-def _refuse(name: str, options: dict[str, Any]) -> None:
-    if options:
-        raise InputError(
-            f"{next(iter(options))} is an option of diffusion models, but {name!r} is none: leave it out",
-            code="option-of-others",
-        )

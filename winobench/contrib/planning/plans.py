@@ -32,6 +32,6 @@ def make_plan(config: ml_collections.ConfigDict, target: Target, **how: Any) -> 
             "plans are for configs that evaluate a model, fine-tune it or generate images, such as gdbench, wscplus,"
             " winoviz, hardneg or pictures: name one"
         )
-    if loading.resolve(model, config.revision).kind == "vqa_score":
+    if loading.resolve(model, revision=config.revision).kind == "vqa_score":
         return vision_language.make_plan(job)
     return scoring.make_plan(job)

@@ -92,13 +92,13 @@ def main(config: ml_collections.ConfigDict) -> None:
 
 def _generate(config: ml_collections.ConfigDict, folder: pathlib.Path) -> None:
     from winobench.contrib.people.wscplus_items import prompts, run
-    from winobench.responders import loading
+    from winobench.scorers import loading
 
     from . import text
 
     models = _models(config)
     for model in models:
-        loading.check_responder_name(model)
+        loading.resolve(model, loading.TEXTS)
     names = ("offensive", "batch", "requests", "repeats", "temperature", "max_tokens")
     asked = prompts.make_prompts(config.templates, config.queries, **{name: config[name] for name in names})
     _known(config)
