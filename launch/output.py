@@ -25,13 +25,13 @@ def watched() -> Iterator[None]:
     """Ends the process like other commands where a block's standard output is lost."""
     _fill_standard_descriptors()
     before = sys.stdout
-    if before is None:  # it was closed from the start, by whoever wants no output
+    if before is None:  # closed from the start, because no output is wanted
         yield
         return
     sys.stdout = stream = _Stream(before)
     try:
         yield
-        stream.flush()  # what is left in the buffer would be lost after Python has stopped to report errors
+        stream.flush()  # after the end, Python reports no errors of the buffer's rest
     except SystemExit as end:
         try:
             stream.flush()
@@ -76,7 +76,7 @@ class _Stream:
 
 
 def _fill_standard_descriptors() -> None:
-    """Opens nothing instead of closed standard streams: the next file would take their numbers and what is printed."""
+    """Opens the null device for closed standard streams. The next file would take their numbers, and native prints."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)

@@ -1,4 +1,4 @@
-"""What responders that compute scores themselves share: requests are checked, answers can be read again."""
+"""Shared code of responders that compute scores: checks of requests, and readers of answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.runs.requests import Raw, Request, Response, check_request
 
-# Where each kind of request has what is compared.
+# The field of each kind of request that answers compare.
 _COMPARED = {"entailment": "hypotheses", "similarity": "others", "picture_match": "texts", "picture_options": "options"}
 _COMPARED |= {"picture_starts": "starts"}
 

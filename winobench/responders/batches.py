@@ -1,4 +1,4 @@
-"""How many requests a language model works on at once: by their length, by its size, and by the devices' memory."""
+"""Sizes of a language model's batches, by the requests' length, the model's size and the devices' memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FEWEST_SHARING = 4
 
 @dataclasses.dataclass(frozen=True)
 class Room:
-    """What decides how many rows a batch has: bytes on each device, or rows of each device (``batch_size``)."""
+    """Limits of a batch's rows: bytes on each device, or rows of each device (``batch_size``)."""
 
     mesh: Mesh
     parameter_bytes: int
@@ -56,7 +56,7 @@ class Room:
 
 
 def _device_memory(mesh: Mesh) -> int:
-    """Bytes of each device, 0 for CPUs. Not what is free: processes must agree on the batches' shape."""
+    """Bytes of each device, 0 for CPUs. Free memory is not used: processes must agree on the batches' shape."""
     device = mesh.local_devices[0]
     return 0 if device.platform == "cpu" else memory.device_bytes(device)
 

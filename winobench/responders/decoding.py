@@ -32,7 +32,7 @@ _WHOLE, _ROWS = PartitionSpec(), PartitionSpec(parallel.DATA_AXIS)
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """What everything is compiled for.
+    """Static values that programs are compiled for.
 
     Attributes:
       start: id of the token that the decoder of an encoder-decoder model begins with; None for a decoder alone.
@@ -154,7 +154,7 @@ def score_options(
                 state = reader.repeat(state, count)
                 hidden, _ = reader.advance(state, flat[:, :-1], positions)
                 more = _log_probabilities(reader.logits, hidden, flat[:, 1:])
-                # Not a product: what is computed for padding may be anything.
+                # Not a product: results for padding may be anything.
                 more = jnp.where(positions >= 0, more, 0.0).sum(axis=1)
                 scores += more.reshape(scores.shape)
         return scores
@@ -245,7 +245,7 @@ class _Decoder:
         config = self._model.config
         prefix, prefix_length, ids, lengths = self._prompts
         rows, width = ids.shape
-        # What is longer than the model can read is no more than padding.
+        # Tokens beyond the length that the model can read are padding alone.
         slots = width + more if config.longest is None else min(width + more, config.longest)
         cache = decoder_cache.make_cache(config, rows, slots, self._dtype, prefix)
         before = jnp.broadcast_to(prefix_length, (rows,))
@@ -262,7 +262,7 @@ class _Decoder:
 
 
 class _EncoderDecoder:
-    """As `_Decoder`, with an encoder for the prompts. A state is the decoder's cache, whose rows go in step."""
+    """A `_Decoder` with an encoder for the prompts. A state is the decoder's cache, whose rows go in step."""
 
     def __init__(self, model: t5.T5ForConditionalGeneration, start: int, prompts: Prompts | ImagePrompts):
         self._model, self._start, self._prompts = model, start, prompts
@@ -276,7 +276,7 @@ class _EncoderDecoder:
         return logits[:, 0], cache, jnp.ones(rows, jnp.int32)
 
     def _encoded(self) -> tuple[jax.Array, jax.Array]:
-        """What the decoder attends to, and which of it is not a padding."""
+        """States that the decoder attends to, and their mask without padding."""
         ids, lengths = self._prompts.ids, self._prompts.lengths
         mask = jnp.arange(ids.shape[1]) < lengths[:, None]
         return self._model.encode(ids, mask), mask
@@ -315,7 +315,7 @@ class _ImageDecoder(_Decoder):
 def _image_and_prompts(
     model: VisionLanguageNetwork, program: Program, prompts: ImagePrompts
 ) -> tuple[Any, jax.Array, jax.Array]:
-    """What a language model reads: the encoded images, prompts and their lengths."""
+    """Inputs of a language model: the encoded images, prompts and their lengths."""
     image = model.encode_image(program.processor.normalize(prompts.images), program.before)
     return model.ask(image, *prompts.question), prompts.ids, prompts.lengths
 

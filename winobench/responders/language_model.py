@@ -231,9 +231,9 @@ class LanguageModel(networks.HasLoadedModel):
         )
 
     def _run(self, shape: Shape, batch: list[Job], rows: int, prefix: Any, shared: int) -> Any:
-        """Starts a batch. What fills it up is its first job once more, which writes nothing."""
+        """Starts a batch. Copies of its first job fill it up, and write nothing."""
         put, filled = self._put, batch + batch[:1] * (rows - len(batch))
-        asked = decoding.Prompts(
+        prompts = decoding.Prompts(
             prefix,
             parallel.put(np.int32(shared), parallel.replicated(self.mesh)),
             put(shapes.table([job.prompt[shared:] for job in filled], shape.prompt)),
@@ -243,7 +243,7 @@ class LanguageModel(networks.HasLoadedModel):
             options = [option for job in filled for option in job.options]
             table = shapes.table(options, shape.answer).reshape(rows, shape.options, shape.answer)
             lengths = np.asarray([len(option) for option in options], np.int32).reshape(rows, shape.options)
-            results: Any = decoding.score_options(self._program, self._params, asked, put(table), put(lengths))
+            results: Any = decoding.score_options(self._program, self._params, prompts, put(table), put(lengths))
         else:
             limits = np.zeros(rows, np.int32)
             limits[: len(batch)] = [job.limit for job in batch]
@@ -251,7 +251,7 @@ class LanguageModel(networks.HasLoadedModel):
             if shape.sampled:
                 keys = np.asarray([job.key for job in filled], np.uint32)
                 draws = decoding.Draws(put(keys), put(np.asarray([job.temperature for job in filled], np.float32)))
-            results = decoding.generate(self._program, self._params, asked, put(limits), draws, width=shape.answer)
+            results = decoding.generate(self._program, self._params, prompts, put(limits), draws, width=shape.answer)
         for array in jax.tree.leaves(parallel.wait_if_cpu(self.mesh, results)):
             array.copy_to_host_async()
         return results
@@ -294,5 +294,5 @@ def _error(kind: str, message: str) -> Raw:
 
 def _draw_key(seed: int, request: Generation) -> tuple[int, int]:
     """The random numbers of a text: by the seed and the request alone. A longer text begins as a shorter one."""
-    asked = [seed, [[turn.role, turn.text] for turn in request.turns], float(request.temperature), request.sample]
-    return shapes.random_key(asked)
+    turns = [[turn.role, turn.text] for turn in request.turns]
+    return shapes.random_key([seed, turns, float(request.temperature), request.sample])

@@ -1,4 +1,4 @@
-"""Which of several texts an image matches better, by any scorer of images and texts."""
+"""Matches images with texts by any scorer of images and texts."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class Matcher:
         self._sampling = {"num_samples": num_samples, "seed": seed, "timesteps": timesteps}
 
     def snapshot(self) -> Matcher:
-        found = copy.copy(self)
-        found.scorer = snapshots.snapshot(self.scorer)
-        return found
+        snapshot = copy.copy(self)
+        snapshot.scorer = snapshots.snapshot(self.scorer)
+        return snapshot
 
     def fingerprint(self) -> Mapping[str, Any]:
         sampling = {"sampling": self._sampling} if self._is_sampled else {}
@@ -66,12 +66,12 @@ class Matcher:
         for start in range(0, len(requests), at_once):
             part = range(start, min(start + at_once, len(requests)))
             if session is not None:
-                yield from self._answers(part, whole.asked[part.start : part.stop], session.iter_errors)
+                yield from self._answers(part, whole.requests[part.start : part.stop], session.iter_errors)
                 continue
             own = _tables(requests[part.start : part.stop])
             yield from self._answers(
                 part,
-                own.asked,
+                own.requests,
                 lambda triples, own=own: self.scorer.iter_errors(own.images, own.texts, triples, **self._options()),
             )
 
@@ -82,23 +82,23 @@ class Matcher:
         return {**self._sampling, "num_samples": self._count} if self._is_sampled else {}
 
     def _answers(
-        self, numbers: Sequence[int], asked: Sequence[tuple[int, tuple[int, ...]]], iter_errors: _IterErrors
+        self, numbers: Sequence[int], requests: Sequence[tuple[int, tuple[int, ...]]], iter_errors: _IterErrors
     ) -> Iterator[tuple[int, Raw]]:
-        """Answers to numbered requests, each about an image and texts. What two of them ask is computed once."""
-        pairs = list(dict.fromkeys((image, text) for image, texts in asked for text in texts))
-        place = {pair: row for row, pair in enumerate(pairs)}
+        """Answers to numbered requests, each about an image and texts. A pair in several requests is computed once."""
+        pairs = list(dict.fromkeys((image, text) for image, texts in requests for text in texts))
+        row_of = {pair: row for row, pair in enumerate(pairs)}
         needed = {
-            number: [place[image, text] for text in texts]
-            for number, (image, texts) in zip(numbers, asked, strict=True)
+            number: [row_of[image, text] for text in texts]
+            for number, (image, texts) in zip(numbers, requests, strict=True)
         }
         rows = np.repeat(np.arange(len(pairs)), self._count)
         samples = np.tile(np.arange(self._count), len(pairs))
         triples = np.column_stack([np.asarray(pairs, np.int64)[rows], samples])
         errors = np.full((len(pairs), self._count), np.nan)
         left = np.full(len(pairs), self._count)
-        for found, values in iter_errors(triples):
-            errors[rows[found], samples[found]] = values
-            np.subtract.at(left, rows[found], 1)
+        for computed, values in iter_errors(triples):
+            errors[rows[computed], samples[computed]] = values
+            np.subtract.at(left, rows[computed], 1)
             for number in [number for number, mine in needed.items() if not left[mine].any()]:
                 yield number, finite("scores", (-errors[needed.pop(number)].mean(axis=1)).tolist())
 
@@ -108,16 +108,16 @@ class _Tables(NamedTuple):
 
     images: list[str]
     texts: list[str]
-    asked: list[tuple[int, tuple[int, ...]]]
+    requests: list[tuple[int, tuple[int, ...]]]
 
 
 def _tables(requests: Sequence[Request]) -> _Tables:
     paths: dict[str, str] = {}
     images: dict[str, int] = {}
     texts: dict[str, int] = {}
-    asked = []
+    numbered = []
     for request in requests:
         paths.setdefault(request.picture.sha256, request.picture.path)
         image = images.setdefault(request.picture.sha256, len(images))
-        asked.append((image, tuple(texts.setdefault(text, len(texts)) for text in request.texts)))
-    return _Tables(list(paths.values()), list(texts), asked)
+        numbered.append((image, tuple(texts.setdefault(text, len(texts)) for text in request.texts)))
+    return _Tables(list(paths.values()), list(texts), numbered)

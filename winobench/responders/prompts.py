@@ -8,8 +8,8 @@ template, unless they stop at a token that ends a turn of a chat: these have los
 get this format, without the blank line at the end.
 
 Options: an option is written behind the prompt, after a space where neither side has white space. As tokenizers may
-join both, its tokens are those of the whole from where they differ from the prompt's. All options of a request begin at
-the same place. The end of the text is not part of an option. An encoder-decoder model's decoder reads the option alone.
+join both, its tokens begin where the tokens of the whole differ from the prompt's. All options of a request begin at
+the same token. The end of the text is not part of an option. An encoder-decoder model's decoder reads the option alone.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Prompts:
         self._ids = functools.lru_cache(_REMEMBERED)(self._tokenized)
 
     def fingerprint(self) -> dict[str, Any]:
-        """What decides which token ids a conversation becomes, as JSON values."""
+        """Everything that decides the token ids of a conversation, as JSON values."""
         template = None if self._template is None else hashlib.sha256(self._template.encode()).hexdigest()
         return {
             "format": "chat" if self.chat else "plain",

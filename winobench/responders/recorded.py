@@ -1,7 +1,7 @@
 """A file of responses as a model: ``recorded:FILE.csv``, in UTF-8, with a header and a row a response. Its columns:
 
     response           the text of the answer. In the result files that are published with WSC+: predicted_reason
-    prompt             what was asked, in the words of the last user turn. Or, as in WSC+'s result files,
+    prompt             the words of the last user turn. Or, as in WSC+'s result files,
     ToE_query, query   the whole prompt and the question at its end
     id                 the question, without a prompt; ``bind`` assigns prompts to it
     sample             optional: number of the sample. Otherwise rows of the same prompt are samples 0, 1, ... in order
@@ -67,7 +67,7 @@ class RecordedModel:
             )
         if not self._prompt_columns and not self._has_ids:
             raise InputError(
-                f"{self.path} does not say what was asked: it has the columns {', '.join(columns)}. Add one named "
+                f"{self.path} has no prompts, only the columns {', '.join(columns)}. Add one named "
                 f"{', '.join(PROMPT_COLUMNS)} or id.",
                 code="missing-column",
             )
@@ -97,11 +97,10 @@ class RecordedModel:
                 self._bound.setdefault(f"{request.sample} {normalise(request.turns[-1].text)}", (name, number))
 
     def _bind_edited(self, requests: Sequence[Request]) -> None:
-        found = [self._find(request) for request in requests]
-        left = sorted(set(range(len(self._rows))) - set(found))
-        edited = [request for request, number in zip(requests, found, strict=True) if number is None]
-        # A table of all against all: neither side has more than a few where files are of the data that are queried
-        # about.
+        rows = [self._find(request) for request in requests]
+        left = sorted(set(range(len(self._rows))) - set(rows))
+        edited = [request for request, number in zip(requests, rows, strict=True) if number is None]
+        # Files of the same data leave few rows and few prompts for this table of all against all.
         if not left or len(left) * len(edited) > _MOST_COMPARISONS:
             return
         pairs = []
@@ -155,7 +154,7 @@ class RecordedModel:
         """The text, its wrongly decoded characters repaired. Numbers of tokens are not known."""
         text = raw.get("response")
         if not isinstance(text, str):
-            raise ValueError("there is no response in it")
+            raise ValueError("it has no response")
         return Response(text=_repair()(text).strip() or None)
 
     def _sample(self, number: int, row: Mapping[str, str]) -> int | None:
@@ -185,9 +184,9 @@ class RecordedModel:
         """The recorded prompt at the end of another one. Of several the one that ends last, then the longest."""
         ends = []
         for known in self._by_prompt:
-            place = prompt.rfind(known, max(0, len(prompt) - len(known) - _LONGEST_TAIL))
-            if place >= 0:
-                ends.append((place + len(known), len(known), known))
+            start = prompt.rfind(known, max(0, len(prompt) - len(known) - _LONGEST_TAIL))
+            if start >= 0:
+                ends.append((start + len(known), len(known), known))
         return max(ends, default=(0, 0, None))[2]
 
 

@@ -33,7 +33,7 @@ from winobench.scorers.contrastive import Contrastive
 ANSWER_VERSION = 1
 
 ENTAILMENT = "entailment"
-"""What the label is called, in any case, whose probability is the score."""
+"""Name, in any case, of the label whose probability is the score."""
 
 BUCKETS = (32, 64, 128, 256, 512)
 """Lengths in tokens that pairs are padded to. A network is compiled once for each that occurs."""
@@ -168,7 +168,7 @@ class NliEncoder(HasSnapshots):
             for index in users[number]:
                 waiting[index] -= 1
                 if not waiting[index]:
-                    yield index, finite("logits", [logits[each] for each in needed[index]])
+                    yield index, finite("logits", [logits[number] for number in needed[index]])
 
     def read(self, request: Request, raw: Raw) -> Response:
         """The probability of entailment for each hypothesis, by a softmax over all labels."""
@@ -202,14 +202,14 @@ class NliEncoder(HasSnapshots):
 
 
 def entailment_label(labels: Sequence[str]) -> int:
-    found = [number for number, label in enumerate(labels) if label.lower() == ENTAILMENT]
-    if len(found) != 1:
+    numbers = [number for number, label in enumerate(labels) if label.lower() == ENTAILMENT]
+    if len(numbers) != 1:
         raise InputError(
             f"the labels of this model (id2label in its config.json) are {', '.join(labels)}, but one must be called"
             f" {ENTAILMENT}: name a model that was fine-tuned for NLI, or correct the config",
             code="bad-labels",
         )
-    return found[0]
+    return numbers[0]
 
 
 class ClipText:
@@ -225,9 +225,9 @@ class ClipText:
         return cls(Contrastive.from_pretrained(source, dtype, **options))
 
     def snapshot(self) -> ClipText:
-        found = copy.copy(self)
-        found.scorer = snapshots.snapshot(self.scorer)
-        return found
+        snapshot = copy.copy(self)
+        snapshot.scorer = snapshots.snapshot(self.scorer)
+        return snapshot
 
     def fingerprint(self) -> dict[str, Any]:
         return {"responder": "clip_text", "version": ANSWER_VERSION, **self.scorer.fingerprint()}

@@ -104,15 +104,15 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
 
     def snapshot(self) -> Self:
         """The same, which keeps the weights of this moment."""
-        found = super().snapshot()
-        if found is not self:
-            found._matcher = self._matcher.snapshot()
-        return found
+        snapshot = super().snapshot()
+        if snapshot is not self:
+            snapshot._matcher = self._matcher.snapshot()
+        return snapshot
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Everything about this model that can change an answer, as JSON values. Batch and devices only round."""
         snapshot = self.snapshot()
-        asked = {"template": self.template, "caption": self._loaded.form.caption} if self.template != "{}" else {}
+        words = {"template": self.template, "caption": self._loaded.form.caption} if self.template != "{}" else {}
         return {
             "responder": "picture_reader",
             "answers": ANSWER_VERSION,
@@ -122,7 +122,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
             "dtype": snapshot._program.dtype,
             "ends": list(self._program.ends),
             "seed": self._seed,
-            **asked,
+            **words,
             "match": dict(snapshot._matcher.fingerprint()),
         }
 
@@ -140,8 +140,8 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         for number, request in enumerate(requests):
             groups.setdefault(_alike(request), []).append(number)
         for numbers in groups.values():
-            for place, raw in self._answers([requests[number] for number in numbers]):
-                yield numbers[place], raw
+            for row, raw in self._answers([requests[number] for number in numbers]):
+                yield numbers[row], raw
 
     def _answers(self, requests: Sequence[Request]) -> Iterable[tuple[int, Raw]]:
         first = requests[0]
@@ -183,7 +183,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
 
         Args:
           images: anything that `winobench.data.images.open_image` takes.
-          prompts: what the model reads behind each image, in the template: one for all, or one for each. The empty
+          prompts: the text behind each image, in the template: one for all, or one for each. The empty
             one asks for a caption.
           max_tokens: of the longest text.
           temperature: 0 for the most likely token at each place. Otherwise texts are sampled.
@@ -208,13 +208,13 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
     def iter_option_scores(
         self, images: Sequence[Any], prompts: Sequence[str], options: Sequence[Sequence[str]]
     ) -> Iterator[tuple[int, list[float]]]:
-        """How likely answers are, batch after batch: yields (number of the image, log-likelihoods in nats), in order.
+        """Yields (number of the image, log-likelihoods of its answers in nats) in order, batch after batch.
 
         The token that ends an answer counts for an encoder-decoder.
 
         Args:
           images: anything that `winobench.data.images.open_image` takes.
-          prompts: what the model reads behind each image, in the template.
+          prompts: the text behind each image, in the template.
           options: the answers to each, of the same number for all, at least one.
 
         Raises:
@@ -223,20 +223,20 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         images, prompts, options = _checked_choices(images, prompts, options)
         snapshot = self.snapshot()
         prompts = snapshot._or_caption(prompts)
-        parts = [snapshot._option_tokens(prompt, some) for prompt, some in zip(prompts, options, strict=True)]
+        parts = [snapshot._option_tokens(prompt, answers) for prompt, answers in zip(prompts, options, strict=True)]
         return snapshot._scores(images, prompts, parts)
 
     def iter_start_scores(
         self, images: Sequence[Any], prompts: Sequence[str], starts: Sequence[Sequence[str]]
     ) -> Iterator[tuple[int, float]]:
-        """How likely answers start like one of some spellings: yields (number of the image, log-probability), in order.
+        """Yields (number of the image, log-probability that its answer starts like one of some spellings) in order.
 
         The probability is the sum over the first tokens of the spellings (see
         `winobench.runs.requests.PictureStarts`), of a softmax over the whole vocabulary.
 
         Args:
           images: anything that `winobench.data.images.open_image` takes.
-          prompts: what the model reads behind each image, in the template.
+          prompts: the text behind each image, in the template.
           starts: the spellings of each, of the same number for all, at least one.
 
         Raises:
@@ -245,10 +245,10 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         images, prompts, starts = _checked_choices(images, prompts, starts)
         snapshot = self.snapshot()
         prompts = snapshot._or_caption(prompts)
-        spelled = [snapshot._start_tokens(some) for some in starts]
+        spelled = [snapshot._start_tokens(spellings) for spellings in starts]
         parts = [
-            (snapshot._prompt_tokens(prompt), [ids[:1] for ids in some])
-            for prompt, some in zip(prompts, spelled, strict=True)
+            (snapshot._prompt_tokens(prompt), [ids[:1] for ids in spellings])
+            for prompt, spellings in zip(prompts, spelled, strict=True)
         ]
         for number, scores in snapshot._scores(images, prompts, parts):
             distinct = {tuple(ids): score for ids, score in zip(spelled[number], scores, strict=True)}
@@ -258,10 +258,10 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         self, images: list[Any], prompts: list[str], parts: list[tuple[list[int], list[list[int]]]]
     ) -> Iterator[tuple[int, list[float]]]:
         """Log-likelihoods of answers. ``parts`` are the tokens of each prompt, and of the answers to it."""
-        found = [ids for _, some in parts for ids in some]
-        longest = max(map(len, found))
-        table = shapes.table(found, shapes.power_of_two(longest)).reshape(len(images), len(parts[0][1]), -1)
-        lengths = np.asarray([len(ids) for ids in found], np.int32).reshape(len(images), -1)
+        answers = [ids for _, answer_ids in parts for ids in answer_ids]
+        longest = max(map(len, answers))
+        table = shapes.table(answers, shapes.power_of_two(longest)).reshape(len(images), len(parts[0][1]), -1)
+        lengths = np.asarray([len(ids) for ids in answers], np.int32).reshape(len(images), -1)
         for batch in self._batches(images, self._columns(prompts, longest, [ids for ids, _ in parts])):
             option_ids, option_lengths = self._put((table[batch.numbers], lengths[batch.numbers]))
             scores = decoding.score_options(self._program, self._params, batch.prompts, option_ids, option_lengths)
@@ -275,8 +275,8 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
             rows = len(batch.numbers)
             draws = None
             if temperature:
-                asked = zip(batch.images, batch.numbers.tolist(), strict=True)
-                keys = [self._draw_key(image, prompts[number], temperature, sample) for image, number in asked]
+                numbered = zip(batch.images, batch.numbers.tolist(), strict=True)
+                keys = [self._draw_key(image, prompts[number], temperature, sample) for image, number in numbered]
                 draws = decoding.Draws(
                     *self._put((np.asarray(keys, np.uint32), np.full(rows, temperature, np.float32)))
                 )
@@ -295,12 +295,12 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         with contextlib.closing(ready):
             for start in range(0, len(images), rows):
                 count = min(rows, len(images) - start)
-                found = [next(ready) for _ in range(count)]
-                places = np.where(np.arange(rows) < count, np.arange(rows), 0)
-                chosen, numbers = [found[place] for place in places], start + places
+                loaded = [next(ready) for _ in range(count)]
+                offsets = np.where(np.arange(rows) < count, np.arange(rows), 0)
+                chosen, numbers = [loaded[offset] for offset in offsets], start + offsets
                 pixels = jax.tree.map(lambda *parts: np.stack(parts), *chosen)
-                asked = [(ids[numbers], lengths[numbers]) for ids, lengths in columns]
-                pixels, (first, *question) = self._put((pixels, asked))
+                texts = [(ids[numbers], lengths[numbers]) for ids, lengths in columns]
+                pixels, (first, *question) = self._put((pixels, texts))
                 prompts = decoding.ImagePrompts(pixels, *first, *(question or [()]))
                 yield _Batch(numbers, count, chosen, prompts)
 
@@ -316,10 +316,10 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         gap = "" if text[-1:].isspace() else " "
         whole = self._loaded.tokens("{}", [text + gap + option for option in options])[1]
         start = min(
-            next((place for place, pair in enumerate(zip(ids, one, strict=False)) if len(set(pair)) > 1), len(ids))
-            for one in whole
+            next((index for index, pair in enumerate(zip(ids, text_ids, strict=False)) if len(set(pair)) > 1), len(ids))
+            for text_ids in whole
         )
-        return ids[:start], [one[start:] for one in whole]
+        return ids[:start], [text_ids[start:] for text_ids in whole]
 
     def _prompt_tokens(self, prompt: str) -> list[int]:
         """Tokens of a prompt behind the image."""
@@ -327,13 +327,13 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
 
     def _start_tokens(self, starts: Sequence[str]) -> list[list[int]]:
         """Tokens of spellings by themselves, without those that a tokenizer puts around texts."""
-        found = self._loaded.tokenizer(list(starts), add_special_tokens=False, padding=False)["input_ids"]
-        for start, ids in zip(starts, found, strict=True):
+        tokens = self._loaded.tokenizer(list(starts), add_special_tokens=False, padding=False)["input_ids"]
+        for start, ids in zip(starts, tokens, strict=True):
             if not ids:
                 raise InputError(
                     f"the answer {option_checks.quote(start)} has no token: give a word", code="cannot-answer"
                 )
-        return found
+        return tokens
 
     def _columns(
         self, prompts: Sequence[str], limit: int, ids: Sequence[Sequence[int]] | None = None
@@ -347,8 +347,8 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         reader = "the language model, with an image and the longest answer,"
         columns = [_column(prompts, ids, longest, reader)]
         if self._loaded.qformer_tokenizer is not None:
-            asked = [self.template.replace("{}", prompt) for prompt in prompts]
-            ids = self._loaded.qformer_tokenizer(asked, padding=False)["input_ids"]
+            texts = [self.template.replace("{}", prompt) for prompt in prompts]
+            ids = self._loaded.qformer_tokenizer(texts, padding=False)["input_ids"]
             columns.append(_column(prompts, ids, self.config.qformer_config.max_position_embeddings, "the Q-Former"))
         return columns
 
@@ -372,7 +372,7 @@ Captioner = VisionLanguageModel
 
 
 def _alike(request: Request) -> tuple:
-    """What requests that are answered together have in common."""
+    """Properties that requests of one batch have in common."""
     if request.kind == PictureText.kind:
         return request.kind, request.max_tokens, request.temperature, request.sample
     if request.kind == PictureMatch.kind:
@@ -383,11 +383,11 @@ def _alike(request: Request) -> tuple:
 def _checked_choices(images: Any, prompts: Any, choices: Any) -> tuple[list[Any], list[str], list[list[str]]]:
     """Images, a prompt for each, and equally many answers to each."""
     images, prompts = checked_list("images", images), checked_list("prompts", prompts)
-    choices = [checked_list("options", some) for some in checked_list("options", choices)]
+    choices = [checked_list("options", answers) for answers in checked_list("options", choices)]
     _check_counts(images, prompts=prompts, options=choices)
-    if len({len(some) for some in choices}) > 1:
+    if len({len(answers) for answers in choices}) > 1:
         raise InputError("options are lists of several lengths: give lists of equal length", code="wrong-length")
-    check_texts([*prompts, *(choice for some in choices for choice in some)], longest=LONGEST_PROMPT)
+    check_texts([*prompts, *(answer for answers in choices for answer in answers)], longest=LONGEST_PROMPT)
     return images, prompts, choices
 
 
@@ -403,7 +403,7 @@ def _column(
     prompts: Sequence[str], ids: Sequence[Sequence[int]], longest: int | None, reader: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Tokens of prompts, int32 [prompts, width], and their lengths. Raises InputError for one that is too long."""
-    lengths = np.asarray([len(one) for one in ids], np.int32)
+    lengths = np.asarray([len(row) for row in ids], np.int32)
     width = shapes.width(int(lengths.max()))
     if longest is not None and lengths.max() > longest:
         raise InputError(

@@ -17,7 +17,7 @@ from winobench.base.errors import InputError
 from winobench.runs.requests import PictureOptions
 
 CAPTION = "Describe this image in one short sentence."
-"""The question in place of an empty one."""
+"""The question for a request without one."""
 
 LEAST = math.log(1e-9)
 """Log-probability of an answer that no vote was for, or that no listed token begins."""
@@ -61,7 +61,7 @@ def _names(question: str, options: Sequence[str]) -> bool:
 
 
 def beginning(marks: Sequence[str]) -> str:
-    """What all marks begin with, and what no token of an answer can distinguish."""
+    """The common beginning of all marks, in which no token distinguishes them."""
     alike = itertools.takewhile(lambda letters: len(set(letters)) == 1, zip(*map(_normal, marks), strict=False))
     return "".join(letters[0] for letters in alike)
 
@@ -80,8 +80,8 @@ def from_tokens(tokens: Sequence[Place], marks: Sequence[str]) -> tuple[tuple[fl
 def from_likely(likely: Sequence[tuple[str, float]], marks: Sequence[str]) -> tuple[tuple[float, ...], float]:
     """Log-probabilities of answers among all, and the share of unknown answers.
 
-    The probabilities of all tokens that begin one answer alone are added up. Nothing is known of tokens that are not
-    listed, nor of what follows signs and white space.
+    The probabilities of all tokens that begin one answer alone are added up. Shares of tokens that are
+    not listed, and of text after signs and white space, are unknown.
     """
     listed = [(token, math.exp(min(0.0, value))) for token, value in likely]
     shares, unknown = [0.0] * len(marks), max(0.0, 1.0 - math.fsum(share for _, share in listed))

@@ -29,7 +29,7 @@ _KEPT = 8
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What an API takes: PIL's formats, bytes of a file (base64 makes a third more), pixels of a side, or None."""
+    """Images that an API takes: PIL's formats, bytes of a file (a third more in base64), pixels of a side or None."""
 
     formats: tuple[str, ...]
     largest: int
