@@ -16,14 +16,12 @@ from __future__ import annotations
 
 import dataclasses
 
-import ml_collections
-
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.base.options import option
-from winobench.runs import settings
+from winobench.runs import model_settings, settings
 
-from . import _shared, forms_of
+from . import forms_of
 
 LAUNCHER = "eval"
 
@@ -41,7 +39,7 @@ class Sampling(settings.Sampling):
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(settings.Scoring, _shared.Pipeline):
+class Settings(settings.Scoring, model_settings.Pipeline):
     model: str = option(
         "clevr-tiny",
         options.text(),
@@ -100,7 +98,7 @@ class Settings(settings.Scoring, _shared.Pipeline):
     )
     model_parallel: int = option(1, options.DEVICES, "devices that share one copy of the model; 1 gives each its own")
     sampling: Sampling = options.group(Sampling)
-    api: _shared.Api = options.group(_shared.Api)
+    api: model_settings.Api = options.group(model_settings.Api)
 
 
 SETTINGS = Settings
@@ -116,10 +114,10 @@ FORMS = {
     "table3": {"sampling.num_samples": 20, "tasks": "mmbias"},
 }
 
-get_config = forms_of("gdbench", Settings, "score", FORMS)
+get_config = forms_of("gdbench", Settings, FORMS)
 
 
-def check(config: ml_collections.ConfigDict) -> None:
+def check(config: Settings) -> None:
     sampling = config.sampling
     rule = sampling.timesteps
     if sampling.mode == settings.FIXED and rule == options.IMPORTANCE:

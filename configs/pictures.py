@@ -13,14 +13,15 @@ import dataclasses
 
 from winobench.base import options
 from winobench.base.options import option
+from winobench.runs import model_settings
 
-from . import _shared, forms_of
+from . import forms_of
 
 LAUNCHER = "draw"
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(_shared.Sampler, _shared.Pipeline):
+class Settings(model_settings.Sampler, model_settings.Pipeline):
     prompts: str = option(
         "clevr:70",
         options.text(4_096),
@@ -72,4 +73,4 @@ FORMS = {
     "debug": {"prompts": "clevr:7", "num_steps": 4, "guidance_scale": 3.0},
 }
 
-get_config = forms_of("pictures", Settings, "draw", FORMS)
+get_config = forms_of("pictures", Settings, FORMS)

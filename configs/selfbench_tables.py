@@ -24,4 +24,4 @@ FORMS = {
     "debug": {**_PUBLISHED, "limit": 4, "sampling.num_samples": 2},
 }
 
-get_config = forms_of("selfbench_tables", SETTINGS, "score", FORMS)
+get_config = forms_of("selfbench_tables", SETTINGS, FORMS)

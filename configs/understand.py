@@ -45,4 +45,4 @@ SETTINGS = Settings
 
 FORMS = {"standard": {}, "debug": {"prompts": "clevr:28", "limit": 4, "num_samples": 2, "num_steps": 4}}
 
-get_config = forms_of("understand", Settings, "understand", FORMS)
+get_config = forms_of("understand", Settings, FORMS)

@@ -28,15 +28,15 @@ import dataclasses
 
 from winobench.base import options
 from winobench.base.options import option
-from winobench.runs import settings
+from winobench.runs import model_settings, settings
 
-from . import _shared, forms_of
+from . import forms_of
 
 LAUNCHER = "eval"
 
 
 @dataclasses.dataclass(frozen=True)
-class Drawing(_shared.Sampler):
+class Drawing(model_settings.Sampler):
     dtype: str = option("float32", options.DTYPE, f"compute dtype of the denoiser that samples: {options.DTYPE_NAMES}")
     variant: str | None = option(
         None, options.text(255).or_none(), "variant of the generator's weight files, such as fp16"
@@ -54,7 +54,7 @@ class Sampling:
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(settings.Asking, _shared.Responder):
+class Settings(settings.Asking, model_settings.Responder):
     tasks: str = option(
         "winoviz_*",
         options.text(),
@@ -123,4 +123,4 @@ FORMS = {
     },
 }
 
-get_config = forms_of("winoviz", Settings, "ask", FORMS)
+get_config = forms_of("winoviz", Settings, FORMS)

@@ -14,15 +14,15 @@ import dataclasses
 
 from winobench.base import options
 from winobench.base.options import option
-from winobench.runs import settings
+from winobench.runs import model_settings, settings
 
-from . import _shared, forms_of
+from . import forms_of
 
 LAUNCHER = "eval"
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(settings.Asking, _shared.Responder):
+class Settings(settings.Asking, model_settings.Responder):
     tasks: str = option("wscplus", options.text(), "wscplus (validation set), wscplus_test, or both with a comma")
     data_dir: str | None = option(
         None, options.PATH.or_none(), "the folder with wscplus/WSC+.csv. None for $WINOBENCH_DATA or ~/winobench_data"
@@ -48,4 +48,4 @@ FORMS = {
     "debug": {**_MODEL, "protocol": "all", "limit": 8},
 }
 
-get_config = forms_of("wscplus", Settings, "ask", FORMS)
+get_config = forms_of("wscplus", Settings, FORMS)

@@ -20,6 +20,7 @@ from sphinx import pycode
 import winobench
 from launch import configuration
 from winobench import __main__ as command_line
+from winobench.base import options
 from winobench.diffusion import families
 from winobench.torch_pipelines import families as torch_families
 from winobench.torch_pipelines import refusals
@@ -90,7 +91,7 @@ def config_fields() -> Iterator[str]:
         first = inspect.getdoc(module).partition("\n")[0]
         yield from (f"## {name}", "", _escaped(first), "", f"For `winobench {module.LAUNCHER}`. Forms: {forms}.", "")
         yield from ("| field | default | values | meaning |", "| --- | --- | --- | --- |")
-        values = configuration.flat(configuration.load(name))
+        values = options.values(configuration.load(name))
         for field, declared in configuration.options_of(name).items():
             about = declared.metadata
             allowed = about["range"].wanted + (", or none" if about["range"].optional else "")

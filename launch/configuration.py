@@ -15,8 +15,9 @@ import os
 import pathlib
 import sys
 import traceback
+import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import ml_collections
 from absl import app, flags, logging
@@ -27,12 +28,10 @@ from winobench.base.files import LARGEST, size_in_words, user_path
 from winobench.runs import settings
 
 from . import BAD_INPUT, INTERRUPTED, layout, missing_package, odd_setting, output, refused_environment
-from .overrides import KIND, OVERRIDE, flat, override, set_field
+from .overrides import OVERRIDE, check_name, flat, read_text
 
 # Next to this package: at the top of a checkout, inside winobench once installed.
 _CONFIGS_PACKAGE = f"{__package__}.".removesuffix("launch.") + "configs"
-
-T = TypeVar("T")
 
 _LONGEST_PATH_SHOWN, _LONGEST_WORD, _LONGEST_LINE = 300, 600, 1_400
 _HELP_FLAGS = ("--help", "-help", "-h", "--helpfull", "--helpshort")
@@ -54,57 +53,46 @@ def config_names(launcher: str | None = None) -> list[str]:
     return [name for name, path in config_files().items() if _launcher_of(_execute(path)) in (None, launcher)]
 
 
-def load(
-    spec: str, overrides: Iterable[tuple[str, str]] = (), launcher: str | None = None
-) -> ml_collections.ConfigDict:
+def load(spec: str, overrides: Iterable[tuple[str, str]] = (), launcher: str | None = None) -> Any:
+    """The settings of a config: a dataclass of options with checked values."""
     module, argument = _load_module(spec, launcher)
-    config = _made(module, spec.partition(":")[0], argument)
-    if KIND not in config:
-        config[KIND] = getattr(_stand_in(module, config), "get_config", ml_collections.ConfigDict)().get(KIND)
-    config.lock()
+    name = spec.partition(":")[0]
+    config = _made(module, name, argument)
+    holder = _holder(module, config, name, launcher)
+    _check_launcher(holder, name, launcher)
+    usual = _usual_settings(holder)
+    declared, values = options.declared(usual), options.values(usual)
+    for field, value in flat(config.to_dict()).items():
+        check_name(field, values)
+        values[field] = value
     for field, text in overrides:
-        override(config, field, text)
-    declared = _declared(module, config)
-    for field, value in check(config, declared).items():
-        set_field(config, field, value)
-    values = flat(config)
+        check_name(field, values)
+        values[field] = read_text(field, text, declared[field].metadata["range"], values[field])
+    for field, option in declared.items():
+        given, about = values[field], option.metadata
+        value = None if given is option.default is None else about["range"].check(f"--config.{field}", given)
+        if type(value) is not type(given) or value != given:  # 1 stays 1 in a list of numbers
+            values[field] = value
+        if "read" in about and value is not None:
+            about["read"](value)
     cases = {settings.SAMPLES, settings.DIFFUSION, values.get("sampling.mode")}
     settings.check_cases(declared, values, cases, prefix="--config.")
+    chosen = options.replaced(usual, values)
     if callable(getattr(module, "check", None)):
-        module.check(config)
-    return config
+        module.check(chosen)
+    return chosen
 
 
 def launcher_of(spec: str) -> str:
     """The launcher that runs a config."""
     module, argument = _load_module(spec)
-    stand_in = _stand_in(module, _made(module, spec.partition(":")[0], argument))
-    return _launcher_of(module) or (stand_in and _launcher_of(stand_in)) or "eval"
-
-
-def check(config: ml_collections.ConfigDict, declared: Mapping[str, dataclasses.Field]) -> dict[str, Any]:
-    """Checks every field of a config that is a declared option. Returns dotted field -> value."""
-    found = {}
-    for field, value in flat(config).items():
-        if field in declared:
-            about = declared[field].metadata
-            found[field] = about["range"].check(f"--config.{field}", value)
-            if "read" in about and value is not None:
-                about["read"](value)
-    return found
+    name = spec.partition(":")[0]
+    return _launcher_of(module) or _launcher_of(_holder(module, _made(module, name, argument), name, None)) or "eval"
 
 
 def options_of(spec: str) -> Mapping[str, dataclasses.Field]:
-    """Dotted field -> option of a config: from its own ``SETTINGS``, or from its `_stand_in`."""
-    module, argument = _load_module(spec)
-    return _declared(module, _made(module, spec.partition(":")[0], argument))
-
-
-def read_settings(config: ml_collections.ConfigDict, kind: type[T], group: str = "") -> T:
-    """A dataclass of options with a config's values."""
-    values = flat(config)
-    prefix = f"{group}." if group else ""
-    return kind(**{field.name: values[name] for name, field in options.declared(kind, prefix).items()})
+    """Dotted field -> option of a config."""
+    return options.declared(load(spec))
 
 
 def chosen_name(default: str) -> str:
@@ -112,24 +100,14 @@ def chosen_name(default: str) -> str:
     return registry.model_label((flags.FLAGS.config or default).removesuffix(".py").partition(":")[0])
 
 
-def require(config: ml_collections.ConfigDict, fields: Iterable[str]) -> None:
-    """Refuses a config that lacks fields, such as one that was written for another launcher."""
-    if missing := [field for field in fields if field not in flat(config)]:
-        raise InputError(
-            f"the config has no field {missing[0]!r}, which this launcher needs. configs/ has examples.",
-            code="unknown-field",
-        )
+def plain(config: Any) -> dict[str, Any]:
+    """Settings as nested dictionaries of JSON values."""
+    named = options.values(config)
+    return options.nested({name: list(value) if isinstance(value, tuple) else value for name, value in named.items()})
 
 
-def plain(config: ml_collections.ConfigDict) -> dict[str, Any]:
-    """The config as nested dictionaries of JSON values, without its `KIND`."""
-    return {name: _jsonable(value) for name, value in config.items() if name != KIND}
-
-
-def start(
-    main: Callable[[ml_collections.ConfigDict], None], *, launcher: str | None, default: str | None, usage: str
-) -> None:
-    """Runs a launcher: parses the flags, loads the config, and calls ``main`` with it.
+def start(main: Callable[[Any], None], *, launcher: str | None, default: str | None, usage: str) -> None:
+    """Runs a launcher: parses the flags, and calls ``main`` with the config's settings.
 
     Without a default, a config must be named: one that takes hours is not begun by mistake.
     """
@@ -263,8 +241,8 @@ def _check_surroundings() -> None:
         ) from None
 
 
-def _parse(argv: Sequence[str], launcher: str | None, default: str | None, usage: str) -> ml_collections.ConfigDict:
-    """Parses the flags into ``flags.FLAGS`` and returns the config."""
+def _parse(argv: Sequence[str], launcher: str | None, default: str | None, usage: str) -> Any:
+    """Parses the flags into ``flags.FLAGS`` and returns the config's settings."""
     rest, overrides = _split(argv)
     wants_help, words = _parse_flags(rest)
     spec = flags.FLAGS.config or default
@@ -345,12 +323,16 @@ def _load_module(spec: str, launcher: str | None = None) -> tuple[Any, str | Non
     if os.path.getsize(path) > LARGEST:
         raise InputError(f"config file {path} has more than {size_in_words(LARGEST)}.", code="too-large")
     module = _execute(path)
+    _check_launcher(module, name, launcher)
+    return module, argument if colon else None
+
+
+def _check_launcher(module: Any, name: str, launcher: str | None) -> None:
     if launcher is not None and _launcher_of(module) not in (None, launcher):
         raise InputError(
             f"config {name!r} is for winobench {_launcher_of(module)}, not for winobench {launcher}.",
             code="config-of-another-launcher",
         )
-    return module, argument if colon else None
 
 
 def _execute(path: pathlib.Path) -> Any:
@@ -396,27 +378,38 @@ def _made(module: Any, name: str, argument: str | None) -> ml_collections.Config
     return config
 
 
-def _declared(module: Any, config: ml_collections.ConfigDict) -> Mapping[str, dataclasses.Field]:
-    """The options of a config. A user's own config may have none: its fields are checked as its `_stand_in`'s."""
-    own = getattr(module, "SETTINGS", None)
-    if own is not None and not (isinstance(own, type) and dataclasses.is_dataclass(own)):
+def _holder(module: Any, config: ml_collections.ConfigDict, name: str, launcher: str | None) -> Any:
+    """The module with the ``SETTINGS`` of a config: its own, or of a config that it calls or imports.
+
+    A config that states its launcher alone has the options of the launcher's first config.
+    """
+    made_by = config_files().get(vars(config).get("_made_by"))  # of `configs.forms_of`
+    modules = [module, *([made_by and _execute(made_by)])]
+    modules += [value for value in vars(module).values() if isinstance(value, types.ModuleType)]
+    if (wanted := _launcher_of(module) or launcher) is not None:
+        modules += [other for other in map(_execute, config_files().values()) if _launcher_of(other) == wanted]
+    for holder in modules:
+        if getattr(holder, "SETTINGS", None) is not None:
+            return holder
+    raise InputError(
+        f"config {name!r} does not say which options it has: begin with one of winobench, such as gdbench.get_config()"
+        " after from configs import gdbench.",
+        code="bad-settings",
+    )
+
+
+def _usual_settings(holder: Any) -> Any:
+    """The options of a config with their defaults."""
+    try:
+        usual = holder.SETTINGS()
+        options.declared(usual)
+    except TypeError:
         raise InputError(
-            f"SETTINGS of the config file is {options.quote(own)}, but must be a dataclass of options, made by"
-            " winobench.base.options.option",
+            f"SETTINGS of the config file is {options.quote(holder.SETTINGS)}, but must be a dataclass of options, made"
+            " by winobench.base.options.option",
             code="bad-settings",
-        )
-    own = own or getattr(_stand_in(module, config), "SETTINGS", None)
-    return options.declared(own) if own else {}
-
-
-def _stand_in(module: Any, config: ml_collections.ConfigDict) -> Any:
-    """The first config in ``configs/`` for the same launcher all of whose fields a user's config has; None if none."""
-    fields = set(flat(config))
-    for path in config_files().values():
-        other = _execute(path)
-        if _launcher_of(module) in (None, _launcher_of(other)) and set(flat(other.get_config())) <= fields:
-            return other
-    return None
+        ) from None
+    return usual
 
 
 def _described(error: BaseException) -> str:
@@ -430,19 +423,16 @@ def _described(error: BaseException) -> str:
     return f"{type(error).__name__}{f': {said}' if said else ''}".rstrip(".") + line
 
 
-def _help(spec: str, config: ml_collections.ConfigDict, launcher: str | None, usage: str) -> str:
-    values = flat(config)
-    explained = {name: field.metadata["help"] for name, field in options_of(spec).items()}
+def _help(spec: str, config: Any, launcher: str | None, usage: str) -> str:
     columns = layout.width()
     lines = [*layout.usage(usage, columns), *_flag_lines(columns)]
     title = f"Fields of --config={spec} (value now; type none where a field may be empty):"
     lines += ["", *layout.wrapped(title, 0, columns)]
-    rows = []
-    # In the order in which the config explains them; ConfigDict itself has none.
-    for field in dict.fromkeys([*(name for name in explained if name in values), *values]):
+    values, rows = options.values(config), []
+    for field, option in options.declared(config).items():
         value = values[field]
         text = str(value).lower() if isinstance(value, bool) or value is None else str(value)
-        rows.append((f"--config.{field}", text, explained.get(field, "")))
+        rows.append((f"--config.{field}", text, option.metadata["help"]))
     lines += layout.described(rows, columns)
     lines += ["", *layout.wrapped(f"Configs: {', '.join(config_names(launcher))}", 0, columns)]
     return "\n".join(lines)
@@ -453,9 +443,3 @@ def _own_flags() -> list[flags.Flag]:
     by_module = flags.FLAGS.flags_by_module_dict()
     own = [flag for module in (sys.argv[0], __name__) for flag in by_module.get(module, [])]
     return [flag for flag in own if flag.name in flags.FLAGS]
-
-
-def _jsonable(value: Any) -> Any:
-    if isinstance(value, ml_collections.ConfigDict):
-        return {name: _jsonable(item) for name, item in value.items()}
-    return [_jsonable(item) for item in value] if isinstance(value, (tuple, list)) else value

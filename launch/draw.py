@@ -14,8 +14,7 @@ from winobench.runs import verdicts
 from . import configuration, judged_images
 
 if TYPE_CHECKING:
-    import ml_collections
-
+    from configs.pictures import Settings
     from winobench.runs.image_runs import Pictures
 
 DEFAULT_CONFIG = "pictures"
@@ -47,9 +46,8 @@ _PROCESSES = flags.DEFINE_string(
 )
 
 
-def main(config: ml_collections.ConfigDict) -> None:
+def main(config: Settings) -> None:
     """Generates the missing images, writes the page, and prints where they are."""
-    configuration.require(config, configuration.flat(configuration.load(DEFAULT_CONFIG)))
     from winobench.prompts import named_sets as sets
 
     # Cheap checks come first: the source's name, then its content, then the models.
@@ -73,7 +71,7 @@ def main(config: ml_collections.ConfigDict) -> None:
         [None if lora == "none" else lora for lora in _words(config.lora or "none")],
         settings=settings,
         pipeline_options=options.settings().or_none().check("--config.pipeline_options", config.pipeline_options),
-        **{name: config[name] for name in names},
+        **{name: getattr(config, name) for name in names},
     )
     if _PROCESSES.value:
         parallel.join_processes(_PROCESSES.value, fault_tolerant=True)

@@ -18,8 +18,7 @@ from . import configuration, listing, text
 from .overrides import split
 
 if TYPE_CHECKING:
-    import ml_collections
-
+    from configs.gdbench import Settings
     from winobench.scorers.base import SampledScorer, Scorer
 
 DEFAULT_CONFIG = "gdbench"
@@ -78,24 +77,23 @@ _LIST_MODELS = flags.DEFINE_flag(
 _SOME_TASKS_FAILED = 2
 
 
-def main(config: ml_collections.ConfigDict) -> None:
+def main(config: Settings | settings.Asking) -> None:
     """Evaluates the config's models on its tasks and prints a table of each one's results. Or lists tasks or models."""
     if _LIST_TASKS.value is not None:
-        print(listing.tasks(_LIST_TASKS.value, config.get("data_dir")))
+        print(listing.tasks(_LIST_TASKS.value, config.data_dir))
         return
     if _LIST_MODELS.value is not None:
         print(listing.models(_LIST_MODELS.value))
         return
     trackers.read(_LOG.value)
     models: list[ModelRef] = []
-    if config.kind != "ask":
-        configuration.require(config, configuration.flat(configuration.load(DEFAULT_CONFIG)))
-        settle_timesteps(config, flags.FLAGS.config or DEFAULT_CONFIG)
+    if not isinstance(config, settings.Asking):
+        config = settle_timesteps(config, flags.FLAGS.config or DEFAULT_CONFIG)
         models = [check_model(config, name, deeply=False) for name in split(config.model) or [config.model]]
     from winobench.base import caches  # late, so that --help, --list_tasks and wrong names are answered at once
 
     caches.keep_compiled()
-    if config.kind == "ask":
+    if isinstance(config, settings.Asking):
         if _PROCESSES.value:
             raise InputError(
                 "--processes is for configs of images and texts, such as gdbench: leave it out", code="option-of-others"
@@ -112,7 +110,7 @@ def main(config: ml_collections.ConfigDict) -> None:
     _evaluate_models(config, models)
 
 
-def _evaluate_models(config: ml_collections.ConfigDict, models: Sequence[ModelRef]) -> None:
+def _evaluate_models(config: Settings, models: Sequence[ModelRef]) -> None:
     """Evaluates every model of a config of images and texts. One that fails takes no other with it."""
     from winobench import parallel
     from winobench.evaluation import evaluate, race
@@ -161,7 +159,7 @@ def _evaluate_models(config: ml_collections.ConfigDict, models: Sequence[ModelRe
 
 
 def _evaluate_model(
-    config: ml_collections.ConfigDict, model: ModelRef, label: str, tasks: Sequence[Any], workdir: str | None
+    config: Settings, model: ModelRef, label: str, tasks: Sequence[Any], workdir: str | None
 ) -> dict[str, Any]:
     from winobench.evaluation import evaluate
 
@@ -170,8 +168,8 @@ def _evaluate_model(
         scorer,
         tasks,
         workdir,
-        configuration.read_settings(config, settings.Sampling, "sampling"),
-        configuration.read_settings(config, settings.Scoring),
+        options.part(config.sampling, settings.Sampling),
+        options.part(config, settings.Scoring),
         settings.Recording(
             overwrite=_OVERWRITE.value,
             reuse=_REUSE.value,
@@ -191,7 +189,7 @@ def _workdir(label: str, num_models: int) -> str | None:
     return os.path.join(_WORKDIR.value, label) if _WORKDIR.value and num_models > 1 else _WORKDIR.value or None
 
 
-def _display_name(model: ModelRef, config: ml_collections.ConfigDict, label: str) -> str:
+def _display_name(model: ModelRef, config: Settings, label: str) -> str:
     """What reports call a model: its name or hub id, or the label of a folder, and its LoRA, if any."""
     if model.kind == registry.HOSTED:
         return text.display_name(model.name)
@@ -201,7 +199,7 @@ def _display_name(model: ModelRef, config: ml_collections.ConfigDict, label: str
     return " + ".join([name, *(f"{label}{scale}" for label in _lora(config)), *words])
 
 
-def _lora(config: ml_collections.ConfigDict) -> list[str]:
+def _lora(config: Settings) -> list[str]:
     """The short name of the LoRA, in a list that is empty without one."""
     return [registry.lora_label(config.lora)] if config.lora else []
 
@@ -210,7 +208,7 @@ def _label(spec: str) -> str:
     return registry.model_label(spec.removesuffix(".py"))
 
 
-def load_scorer(config: ml_collections.ConfigDict, model: str | ModelRef) -> Scorer | SampledScorer:
+def load_scorer(config: Settings, model: str | ModelRef) -> Scorer | SampledScorer:
     """Loads a model with the config's options, as `winobench.scorers.loading.load_scorer`."""
     from winobench.scorers import loading
 
@@ -222,7 +220,7 @@ def load_scorer(config: ml_collections.ConfigDict, model: str | ModelRef) -> Sco
     )
 
 
-def check_model(config: ml_collections.ConfigDict, model: str | ModelRef, *, deeply: bool = True) -> ModelRef:
+def check_model(config: Settings, model: str | ModelRef, *, deeply: bool = True) -> ModelRef:
     """Resolves a model and checks the config's options, as `winobench.scorers.loading.check_scorer`."""
     from winobench.scorers import loading
 
@@ -239,7 +237,7 @@ def check_model(config: ml_collections.ConfigDict, model: str | ModelRef, *, dee
     return ref
 
 
-def _options(config: ml_collections.ConfigDict) -> dict[str, Any]:
+def _options(config: Settings) -> dict[str, Any]:
     """Options for checking and loading a model. The options that only diffusion models have are the unusual ones."""
     from winobench.scorers import loading
 
@@ -247,21 +245,21 @@ def _options(config: ml_collections.ConfigDict) -> dict[str, Any]:
     if "pipeline_options" in diffusion:
         given = diffusion["pipeline_options"]
         diffusion["pipeline_options"] = options.settings().check("--config.pipeline_options", given)
-    return {name: config[name] for name in loading.OPTIONS if name in config} | {"diffusion": diffusion}
+    return {name: value for name, value in vars(config).items() if name in loading.OPTIONS} | {"diffusion": diffusion}
 
 
-def _unusual(config: ml_collections.ConfigDict, case: str) -> dict[str, Any]:
+def _unusual(config: Settings, case: str) -> dict[str, Any]:
     """The unusual values of options that only a case has: name without its group -> value."""
-    declared, values = configuration.options_of(DEFAULT_CONFIG), configuration.flat(config)
+    declared, values = options.declared(config), options.values(config)
     cases = {settings.SAMPLES, settings.DIFFUSION, *settings.MODES} - {case}
     return {name.rpartition(".")[2]: values[name] for name, _ in options.out_of_place(declared, values, cases)}
 
 
-def settle_timesteps(config: ml_collections.ConfigDict, spec: str) -> None:
-    """Sets the number of samples to the number of timesteps, where these are listed."""
+def settle_timesteps(config: Settings, spec: str) -> Settings:
+    """The settings with as many samples as timesteps, where these are listed."""
     timesteps = options.read_timesteps(config.sampling.timesteps)
     if timesteps is None or isinstance(timesteps, str):
-        return
+        return config
     usual = configuration.load(spec).sampling.num_samples
     if config.sampling.num_samples not in (usual, len(timesteps)):
         raise InputError(
@@ -269,7 +267,7 @@ def settle_timesteps(config: ml_collections.ConfigDict, spec: str) -> None:
             f" --config.sampling.num_samples is {config.sampling.num_samples:,}: leave num_samples out",
             code="two-numbers-of-samples",
         )
-    config.sampling.num_samples = len(timesteps)
+    return options.replaced(config, {"sampling.num_samples": len(timesteps)})
 
 
 def _without_data(data_dir: str | None) -> int:

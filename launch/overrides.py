@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
-
-import ml_collections
-from ml_collections import config_dict
 
 from winobench.base import near_names, options
 from winobench.base.errors import InputError
 
 # ``--config.field=text``, or ``--config.field`` with the text as the next word.
 OVERRIDE = re.compile(r"--?config\.([\w.]*)(?:=(.*))?", re.DOTALL)
-# The field that states which program a config is for. It is not an option.
-KIND = "kind"
 
 # As Python writes them: no zeros in front, which would make 1,000 a list of 1 and 0.
 _WHOLE = re.compile(r"[+-]?(?:0|[1-9][0-9]*(?:_[0-9]+)*)")
@@ -26,14 +20,11 @@ _MARKS = re.compile(r'"(?:[^"\\]|\\.)*"|.', re.DOTALL)
 _TRUE, _FALSE = ("true", "t", "1", "yes"), ("false", "f", "0", "no")
 
 
-def flat(config: ml_collections.ConfigDict | dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted field -> value, without the config's `KIND`."""
+def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Dotted field -> value of nested dictionaries."""
     fields: dict[str, Any] = {}
     for name, value in config.items():
-        if isinstance(value, ml_collections.ConfigDict | dict):
-            fields |= flat(value, f"{prefix}{name}.")
-        elif prefix or name != KIND:
-            fields[f"{prefix}{name}"] = value
+        fields |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
     return fields
 
 
@@ -69,40 +60,25 @@ def named_values(flag: str, text: str) -> dict[str, str]:
     return values
 
 
-def set_field(config: ml_collections.ConfigDict, field: str, value: Any) -> None:
-    """Gives a field a value of any type, as tuples may change their length."""
-    *parents, last = field.split(".")
-    for parent in parents:
-        config = config[parent]
-    if type(config[last]) is not type(value) or config[last] != value:
-        with config.ignore_type():
-            config[last] = value
+def check_name(field: str, known: Collection[str]) -> None:
+    """Refuses a name that no field has, and one that a group of fields has."""
+    if field in known:
+        return
+    if inner := [name for name in sorted(known) if name.startswith(f"{field}.")]:
+        raise InputError(
+            f"--config.{field} is a group of fields: override one of {', '.join(inner)}.", code="group-of-fields"
+        )
+    names = sorted(known)
+    near = near_names.near(field, names)
+    near += [name for name in names if name.rsplit(".", 1)[-1] == field.rsplit(".", 1)[-1] and name not in near]
+    hint = " or ".join(f"--config.{name}" for name in near)
+    hint = f"did you mean {hint}?" if near else f"it has {', '.join(names)}."
+    raise InputError(f"the config has no field {options.quote(field)}: {hint}", code="unknown-field")
 
 
-def override(config: ml_collections.ConfigDict, field: str, text: str) -> None:
-    *parents, last = field.split(".")
-    holder = config
-    for parent in parents:
-        holder = holder.get(parent) if isinstance(holder, ml_collections.ConfigDict) else None
-    if not isinstance(holder, ml_collections.ConfigDict) or last not in holder or field == KIND:
-        known = list(flat(config))
-        near = near_names.near(field, known)
-        near += [name for name in known if name.rsplit(".", 1)[-1] == last and name not in near]
-        hint = " or ".join(f"--config.{name}" for name in near)
-        hint = f"did you mean {hint}?" if near else f"it has {', '.join(known)}."
-        raise InputError(f"the config has no field {options.quote(field)}: {hint}", code="unknown-field")
-    if isinstance(holder[last], ml_collections.ConfigDict):
-        inner = ", ".join(f"{field}.{name}" for name in holder[last])
-        raise InputError(f"--config.{field} is a group of fields: override one of {inner}.", code="group-of-fields")
-    kind = holder.get_type(last)
-    optional = isinstance(dict(holder.items(preserve_field_references=True))[last], config_dict.FieldReference)
-    value = _convert(field, text, kind, holder[last], optional)
-    with holder.ignore_type():  # the value has been given the field's type, and tuples may change their length
-        holder[last] = value
-
-
-def _convert(field: str, text: str, kind: type | types.UnionType, current: Any, optional: bool) -> Any:
-    """A field's new value from its text. The field's type decides how it is read."""
+def read_text(field: str, text: str, allowed: options.Range, current: Any) -> Any:
+    """A field's new value from its text. The type of its range decides how it is read."""
+    kind, optional = allowed.kind, allowed.optional
     # An empty word is a shell's variable that is not set. It says nothing, but for a text.
     if optional and (text.lower() == "none" or (not text and kind is str)):
         return None
@@ -119,9 +95,7 @@ def _convert(field: str, text: str, kind: type | types.UnionType, current: Any, 
         names = {bool: "true or false", int: "a whole number", float: "a number"}
         wanted = names.get(kind, "a list with commas") + (", or none" if optional else "")
         raise InputError(f"--config.{field} is {wanted}, not {options.quote(text)}.", code="bad-value") from None
-    raise InputError(
-        f"--config.{field} holds a {kind.__name__}, which the command line cannot set.", code="field-not-settable"
-    )
+    raise InputError(f"--config.{field} holds a {kind}, which the command line cannot set.", code="field-not-settable")
 
 
 def _whole(text: str) -> int:

@@ -12,8 +12,7 @@ from winobench.base.errors import InputError
 from . import configuration
 
 if TYPE_CHECKING:
-    import ml_collections
-
+    from configs.winoviz import Settings
     from winobench.runs.requests import Picture
     from winobench.tasks.questions import TextTask
 
@@ -21,7 +20,7 @@ _SUFFIX = "-pictures"  # of the folder of generated images, behind the name of t
 
 
 def find(
-    config: ml_collections.ConfigDict,
+    config: Settings,
     tasks: Sequence[TextTask],
     *,
     spec: str,
@@ -44,7 +43,7 @@ def find(
     return finding.find_pictures(source, texts, most=config.pictures_per_premise, model=config.drawer, how=how)
 
 
-def _texts(config: ml_collections.ConfigDict, tasks: Sequence[TextTask]) -> list[str]:
+def _texts(config: Settings, tasks: Sequence[TextTask]) -> list[str]:
     """The texts that need images, each once, in the order of the questions."""
     blind = [task.name for task in tasks if task.pictured is None]
     if blind:
@@ -55,9 +54,7 @@ def _texts(config: ml_collections.ConfigDict, tasks: Sequence[TextTask]) -> list
     return list(dict.fromkeys(question.texts[task.pictured] for task, question in questions))
 
 
-def _draw(
-    config: ml_collections.ConfigDict, texts: Sequence[str], *, spec: str, workdir: str | None, overwrite: bool
-) -> Any:
+def _draw(config: Settings, texts: Sequence[str], *, spec: str, workdir: str | None, overwrite: bool) -> Any:
     from winobench import parallel  # late: wrong names are answered at once
     from winobench.generation import finding, generate, loading
     from winobench.prompts.prompt_files import Prompt
@@ -88,7 +85,7 @@ def _draw(
     return run.folder
 
 
-def check_drawer(config: ml_collections.ConfigDict) -> None:
+def check_drawer(config: Settings) -> None:
     """Refuses a generator that does not generate. Reads small files alone."""
     from winobench.scorers import loading
 

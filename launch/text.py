@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any
 from winobench.base import json_files, near_names, options, registry
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
-from winobench.runs import settings
+from winobench.runs import model_settings, settings
 from winobench.runs.requests import KINDS, LazyResponder, PictureText
 
 from . import configuration, premise_pictures
 from .overrides import named_values, split
 
 if TYPE_CHECKING:
-    import ml_collections
-
     from winobench.base.registry import ModelRef
     from winobench.runs.requests import Responder
     from winobench.tasks.questions import Protocol, TextTask
@@ -32,7 +30,7 @@ INCOMPLETE = 2
 
 
 def main(
-    config: ml_collections.ConfigDict,
+    config: model_settings.Responder,
     *,
     spec: str,
     workdir: str | None,
@@ -40,16 +38,14 @@ def main(
     reuse: bool,
     log: str = "",
 ) -> list[str]:
-    about_pictures = bool(config.get("pictures") or config.get("drawer"))
-    # Every config that asks models has wscplus's fields. Fields about images come with winoviz.
-    example = configuration.load("winoviz" if about_pictures else "wscplus")
-    configuration.require(config, configuration.flat(example))
+    # Fields about images come with winoviz.
+    about_pictures = bool(getattr(config, "pictures", None) or getattr(config, "drawer", None))
     # Late, so that --help and --list_tasks answer at once.
     from winobench.evaluation import protocols, questions
 
     # Cheap checks come before images are generated and models are loaded.
     tasks = choose_tasks(config.tasks, config.data_dir)
-    has = protocols.Available(about_pictures, bool(config.get("captioner")))
+    has = protocols.Available(about_pictures, bool(getattr(config, "captioner", None)))
     jobs = [_job(config, model, tasks, has) for model in split(config.model) or [config.model]]
     pictures, captioner = None, functools.cache(lambda: _captioner(config))
     needs = {need for job in jobs for need in job.needs()}
@@ -147,7 +143,7 @@ def _needs(resolved: list[tuple[str | None, dict[str, Protocol]]]) -> set[str]:
 
 
 def _job(
-    config: ml_collections.ConfigDict,
+    config: model_settings.Responder,
     model: str | ModelRef,
     tasks: Sequence[TextTask],
     has: Any,
@@ -166,7 +162,7 @@ def _job(
     return _Job(model, responder, tasks, protocols.resolve(tasks, config.protocol, kinds, has))
 
 
-def _captioner(config: ml_collections.ConfigDict) -> Responder | LazyResponder:
+def _captioner(config: model_settings.Responder) -> Responder | LazyResponder:
     """The model that writes captions. Its revision is the hub's newest one: the config's is the model's."""
     captioner = _later(config, _resolve(config.captioner, None, about_pictures=True), about_pictures=True)
     if PictureText.kind not in captioner.kinds:
@@ -185,7 +181,7 @@ def _resolve(model: str | ModelRef, revision: str | None, *, about_pictures: boo
 
 
 def load_responder(
-    config: ml_collections.ConfigDict,
+    config: model_settings.Responder,
     model: str | ModelRef,
     *,
     about_pictures: bool = False,
@@ -201,11 +197,11 @@ def load_responder(
         about_pictures=about_pictures,
         sampling=_sampling(config) if about_pictures else None,
         seed=config.seed,
-        **{name: config[name] for name in scorers.OPTIONS if name in config},
+        **{name: value for name, value in vars(config).items() if name in scorers.OPTIONS},
     )
 
 
-def _later(config: ml_collections.ConfigDict, model: ModelRef, *, about_pictures: bool) -> Responder | LazyResponder:
+def _later(config: model_settings.Responder, model: ModelRef, *, about_pictures: bool) -> Responder | LazyResponder:
     """A model that is loaded when it is needed. One that answers elsewhere is there at once."""
     from winobench.responders import loading
 
@@ -215,7 +211,7 @@ def _later(config: ml_collections.ConfigDict, model: ModelRef, *, about_pictures
     return LazyResponder(loading.ANSWERS[model.kind], loading.files_state(model), load)
 
 
-def _sampling(config: ml_collections.ConfigDict) -> dict[str, Any]:
+def _sampling(config: model_settings.Responder) -> dict[str, Any]:
     timesteps = options.read_timesteps(config.sampling.timesteps)
     listed = timesteps is not None and not isinstance(timesteps, str)
     return {"num_samples": len(timesteps) if listed else config.sampling.num_samples, "timesteps": timesteps}
@@ -293,7 +289,7 @@ def named_api_options(given: str | None, model: str) -> dict[str, Any] | None:
         return None
     if not registry.api_of(model):
         raise InputError(f"--api has no effect on {options.quote(model)}: leave it out", code="no-effect")
-    known = configuration.load("wscplus").api
+    known = sorted(options.declared(model_settings.Api))
     values = named_values("--api", given)
     for name in values:
         if name not in known:
@@ -306,9 +302,9 @@ def named_api_options(given: str | None, model: str) -> dict[str, Any] | None:
         raise InputError(str(error).replace("--config.api.", "--api="), code=error.code) from None
 
 
-def api_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
+def api_options(config: model_settings.Responder) -> dict[str, Any]:
     """The options of hosted models, as their class has them."""
-    given = dict(config.api.items())
+    given = dataclasses.asdict(config.api)
     text, price = given.pop("extra_body"), given.pop("price")
     if given["max_tokens_field"] == "auto":
         del given["max_tokens_field"]

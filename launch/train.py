@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import TYPE_CHECKING
+from typing import Any
 
 from absl import flags
 
@@ -12,9 +12,6 @@ from winobench.base.errors import InputError
 from winobench.base.files import user_path
 
 from . import configuration
-
-if TYPE_CHECKING:
-    import ml_collections
 
 USAGE = """
 Trains a model and exports it. The same command resumes an interrupted run.
@@ -58,13 +55,12 @@ _LOG = flags.DEFINE_string(
 )
 
 
-def main(config: ml_collections.ConfigDict) -> None:
+def main(config: Any) -> None:
     from winobench import parallel
     from winobench.base import memory
     from winobench.training import recipes
 
     memory.keep_freed()
-    configuration.require(config, ["recipe"])
     options.number(0, 1e9).or_none().check("--max_minutes", _MAX_MINUTES.value)
     log = trackers.read(_LOG.value)
     recipe = recipes.load(config.recipe)

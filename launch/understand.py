@@ -17,7 +17,7 @@ from winobench.base.files import digest, user_path
 from . import configuration
 
 if TYPE_CHECKING:
-    import ml_collections
+    from configs.understand import Settings
 
 DEFAULT_CONFIG = "understand"
 
@@ -41,9 +41,8 @@ _DRAWING = ("model", "prompts", "num_steps", "guidance_scale", "seeds", "dtype")
 _MATCHING = ("model", "tasks", "limit", "dtype")
 
 
-def main(config: ml_collections.ConfigDict) -> None:
+def main(config: Settings) -> None:
     """Runs the four commands, one after the other."""
-    configuration.require(config, configuration.flat(configuration.load(DEFAULT_CONFIG)))
     if config.judge is None and config.prompts.partition(":")[0] != "clevr":
         raise InputError(
             f"--config.prompts={config.prompts} needs a judge, since the verifier knows the prompts clevr alone: give"
@@ -71,7 +70,7 @@ def main(config: ml_collections.ConfigDict) -> None:
             )
 
 
-def _commands(config: ml_collections.ConfigDict, folder: pathlib.Path) -> Iterator[list[str]]:
+def _commands(config: Settings, folder: pathlib.Path) -> Iterator[list[str]]:
     """The words of each command. The last one names the runs of those before it."""
     images, matching = folder / "images", folder / "matching"
     yield [
@@ -88,8 +87,8 @@ def _commands(config: ml_collections.ConfigDict, folder: pathlib.Path) -> Iterat
     yield ["report", *runs, f"--drawn={images}", f"--out={folder / 'report'}"]
 
 
-def _given(config: ml_collections.ConfigDict, names: tuple[str, ...]) -> list[str]:
-    return [f"--config.{name}={_word(config[name])}" for name in names]
+def _given(config: Settings, names: tuple[str, ...]) -> list[str]:
+    return [f"--config.{name}={_word(getattr(config, name))}" for name in names]
 
 
 def _word(value: object) -> str:

@@ -34,7 +34,7 @@ LAUNCHER = "eval"
 class SETTINGS(gdbench.Settings):
     sampling: Sampling = options.group(Sampling)
 
-get_config = forms_of("mine", SETTINGS, "score", {"standard": {"sampling.num_samples": 2}})
+get_config = forms_of("mine", SETTINGS, {"standard": {"sampling.num_samples": 2}})
 """
 
 
@@ -57,7 +57,7 @@ def test_a_new_option_is_one_field(tmp_path):
     with raises("option-of-others", "--config.sampling.brightness"):
         configuration.load(str(path), [("sampling.brightness", "0.5"), ("sampling.mode", "race")])
 
-    given = configuration.read_settings(config, Sampling, "sampling")
+    given = config.sampling
     assert _identity(tmp_path / "new", sampling=given)["sampling"]["brightness"] == 0.5
     assert "brightness" not in _identity(tmp_path / "usual", sampling=Sampling())["sampling"]
     assert _identity(tmp_path / "by_name", sampling=Sampling(), brightness=np.float32(0.5)) == (

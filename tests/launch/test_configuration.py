@@ -8,35 +8,34 @@ import pytest
 from launch import configuration
 from tests import launching
 from tests.expectations import names, raises
+from winobench.base import options
 from winobench.base.errors import InputError
 
 _CONFIG = """
 import dataclasses
-import ml_collections
-from ml_collections import config_dict
+from configs import forms_of
 from winobench.base import options
+from winobench.base.options import COUNT, group, option
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    depth: int = option(1, COUNT)
+    rate: float = option(0.1, options.number())
 
 @dataclasses.dataclass(frozen=True)
 class SETTINGS:
-    rate: float = options.option(0.5, options.number(), "how fast")
+    size: str = option("small", options.text())
+    rate: float = option(0.5, options.number(), "how fast")
+    count: int = option(3, COUNT)
+    fast: bool = option(False, options.flag())
+    widths: tuple = option((1, 2), options.items(COUNT))
+    words: str | None = option(None, options.text().or_none())
+    limit: int | None = option(7, COUNT.or_none())
+    range: tuple | None = option(None, options.span(1_000).or_none())
+    number_or_word: int | str | None = option(None, (COUNT | options.text()).or_none())
+    inner: Inner = group(Inner)
 
-def get_config(size="small"):
-    if size not in ("small", "large"):
-        raise ValueError(f"this comes as small and large, not {size!r}.")
-    config = ml_collections.ConfigDict()
-    config.size = size
-    config.rate = 0.5
-    config.count = 3
-    config.fast = False
-    config.widths = (1, 2)
-    config.words = config_dict.placeholder(str)
-    config.limit = config_dict.FieldReference(7, field_type=int)
-    config.range = config_dict.placeholder(tuple)
-    config.number_or_word = config_dict.placeholder(int | str)
-    config.inner = ml_collections.ConfigDict()
-    config.inner.depth = 1
-    config.inner.rate = 0.1
-    return config
+get_config = forms_of("mine", SETTINGS, {"small": {}, "large": {"size": "large"}})
 """
 
 
@@ -76,7 +75,7 @@ def test_names_paths_arguments_and_repeated_overrides(path):
 )
 def test_the_type_of_the_field_decides(path, field, text, value):
     config = configuration.load(str(path), [(field, text)])
-    found = configuration.flat(config)[field]
+    found = options.values(config)[field]
     assert found == value
     assert type(found) is type(value)
 
@@ -144,35 +143,10 @@ def test_every_config_loads_in_every_form():
     assert configuration.config_names()
     for name in configuration.config_names():
         config = configuration.load(name)
-        assert config.is_locked
         json.dumps(configuration.plain(config))
         declared = configuration.options_of(name)
-        assert declared.keys() == configuration.flat(config).keys()
+        assert declared.keys() == options.values(config).keys()
         assert all(option.metadata["help"] for option in declared.values())
-
-
-@pytest.mark.parametrize("name", configuration.config_names())
-def test_every_config_has_a_kind_that_is_not_an_option(name, tmp_path):
-    config = configuration.load(name)
-    assert config.kind in ("score", "ask", "draw", "edit", "train", "items", "understand")
-    assert "kind" not in configuration.flat(config)
-    assert "kind" not in configuration.plain(config)
-    with raises("unknown-field", "'kind'"):
-        configuration.load(name, [("kind", "train")])
-    own = tmp_path / "mine.py"  # a user's config from before there were kinds
-    own.write_text(
-        f"from configs.{name} import *\nfrom configs import {name} as ours\ndef get_config():\n"
-        "    config = ours.get_config()\n    del config.kind\n    return config\n"
-    )
-    assert configuration.load(str(own)).kind == config.kind
-
-
-def test_require_names_what_is_missing(path):
-    config = configuration.load(str(path))
-    assert configuration.plain(config)["widths"] == [1, 2]
-    configuration.require(config, ["rate", "inner.depth"])
-    with pytest.raises(InputError, match=names("'inner.width'")):
-        configuration.require(config, ["rate", "inner.width"])
 
 
 _LAUNCHER = """

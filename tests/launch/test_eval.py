@@ -103,10 +103,9 @@ def test_a_lora_is_passed_on_and_named(tmp_path, monkeypatch):
     trained.mkdir(parents=True)
     names |= {f"{trained.parent}/": "hardneg-mixed", str(trained): "hardneg-mixed-last", "owner/lora": "lora"}
     for name, expected in names.items():
-        config.lora = name
-        config.lora_scale = 1.0
+        config = dataclasses.replace(config, lora=name, lora_scale=1.0)
         assert launcher._display_name(hub, config, "label") == f"owner/clevr-tiny + {expected}"
-        config.lora_scale = 0.5
+        config = dataclasses.replace(config, lora_scale=0.5)
         assert launcher._display_name(tiny, config, "label") == f"clevr-tiny + {expected} x 0.5"
         launcher.load_scorer(config, "clevr-tiny")
         assert (given["lora"], given["lora_scale"]) == (name, 0.5)

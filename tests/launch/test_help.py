@@ -94,14 +94,14 @@ def check_commands(texts, count):
     for command in commands:
         fields = set()
         for spec in re.findall(r"--config=(\S+)", command):
-            fields |= configuration.flat(configuration.load(spec)).keys()
+            fields |= configuration.options_of(spec).keys()
         given = set(re.findall(r"--config\.([\w.]+)=", command))
         assert given <= fields or "--config=" not in command, command
         for tasks in re.findall(r"(?:--task|--config\.tasks)=(\S+)", command):
             assert {task for task in tasks.split(",") if ":" not in task and "*" not in task} <= known, command
 
 
-@pytest.mark.parametrize("name", [name for name in SPECS if "protocol" in configuration.flat(configuration.load(name))])
+@pytest.mark.parametrize("name", [name for name in SPECS if "protocol" in configuration.options_of(name)])
 def test_forms_of_text_benchmarks_name_known_protocols(name):
     module, _ = configuration._load_module(name)
     for form in module.FORMS:

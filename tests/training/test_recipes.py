@@ -4,6 +4,7 @@ import pytest
 
 from launch import configuration
 from tests.expectations import raises
+from winobench.base import options
 from winobench.training import recipes
 
 VALUES = {"seed": 0, "range": (1, 2), "part": {"rate": 0.1, "steps": 5}}
@@ -77,7 +78,7 @@ def test_every_recipe_has_a_config_and_what_the_launcher_asks_of_it():
     assert {config.recipe for config in configs.values()} == set(recipes.names())
     for spec, config in configs.items():
         recipe = recipes.load(config.recipe)
-        fields = set(configuration.flat(config))
+        fields = set(options.values(config))
         assert set(recipe.free_fields(config)) <= fields
         assert recipe.default_name(config, f"{spec}:debug", "0a1b2c3d").isascii()
         assert callable(recipe.run)

@@ -13,9 +13,11 @@ import operator
 import re
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from winobench.base.errors import InputError
+
+T = TypeVar("T")
 
 _LONGEST_SHOWN = 80
 # Beyond every path that a system takes, and enough for a list of some models.
@@ -83,6 +85,47 @@ def declared(settings: Any, prefix: str = "") -> dict[str, dataclasses.Field]:
         elif "group" in field.metadata:
             found |= declared(field.metadata["group"], f"{prefix}{field.name}.")
     return found
+
+
+def values(settings: Any, prefix: str = "") -> dict[str, Any]:
+    """Dotted name -> value, of the options of a dataclass and of its groups, as `declared` names them."""
+    named: dict[str, Any] = {}
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if "range" in field.metadata:
+            named[("" if field.metadata.get("outside") else prefix) + field.name] = value
+        elif "group" in field.metadata:
+            named |= values(value, f"{prefix}{field.name}.")
+    return named
+
+
+def replaced(settings: T, given: Mapping[str, Any], prefix: str = "") -> T:
+    """A dataclass of options with other values: dotted name -> value."""
+    changes: dict[str, Any] = {}
+    for field in dataclasses.fields(settings):
+        name = ("" if field.metadata.get("outside") else prefix) + field.name
+        if "group" in field.metadata:
+            changes[field.name] = replaced(getattr(settings, field.name), given, f"{prefix}{field.name}.")
+        elif name in given:
+            changes[field.name] = given[name]
+    return dataclasses.replace(settings, **changes)
+
+
+def part(settings: Any, kind: type[T]) -> T:
+    """The options of a dataclass that its parent or another class has, too."""
+    return kind(**{field.name: getattr(settings, field.name) for field in dataclasses.fields(kind)})
+
+
+def nested(named: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted name -> value, as dictionaries of dictionaries, in alphabetical order."""
+    whole: dict[str, Any] = {}
+    for name in sorted(named):
+        *groups, last = name.split(".")
+        holder = whole
+        for group in groups:
+            holder = holder.setdefault(group, {})
+        holder[last] = named[name]
+    return whole
 
 
 def checked(field: dataclasses.Field, name: str, value: Any) -> Any:

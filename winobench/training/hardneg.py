@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 from flax import nnx
@@ -27,25 +27,23 @@ from winobench.base.progress import Progress
 from winobench.data import hard_negatives as negative_data
 from winobench.diffusion import families, pipeline
 from winobench.evaluation import evaluate
+from winobench.runs.training_settings import HardNeg
 from winobench.tasks import clevr_hardneg
 from winobench.tasks.clevr_negatives import ClevrNegatives
 from winobench.training import hardneg_step, latent_cache, loop, tuning
 from winobench.training.coco_captions import TRAINING_SETS
 from winobench.training.validation import MEAN, Validation
 
-if TYPE_CHECKING:
-    import ml_collections
-
 CLEVR = "clevr"  # the training set that is rendered here. Others are prepared by ``winobench prepare``
 _COCO_VALIDATION = "coco_hardneg_text,coco_hardneg_image"
 
 
-def free_fields(config: ml_collections.ConfigDict) -> tuple[str, ...]:
+def free_fields(config: HardNeg) -> tuple[str, ...]:
     is_constant = config.optimizer.schedule == "constant"
     return tuning.free_fields(is_constant, "data.data_dir", "data.cache_dir", "remat")
 
 
-def default_name(config: ml_collections.ConfigDict, spec: str, digest: str) -> str:
+def default_name(config: HardNeg, spec: str, digest: str) -> str:
     is_unhinged = config.loss.threshold is None and config.loss.kind != "none"
     return tuning.folder_name(config, spec, config.loss.kind + "-unhinged" * is_unhinged, digest)
 
@@ -54,23 +52,17 @@ class Training(tuning.Tuning):
     best_metric = MEAN
     watched = "positive_error"
 
-    def __init__(self, config: ml_collections.ConfigDict, workdir: pathlib.Path):
+    def __init__(self, config: HardNeg, workdir: pathlib.Path):
         # Cheap checks come before the model is loaded and images are encoded.
         registry.resolve(config.model)
-        hardneg_step.lora_config(config)
-        loss_config = hardneg_step.loss_config(config)
-        tuning.check_numbers(config)
-        options.EMA_DECAY.check("config.ema_decay", config.ema_decay)
-        options.STEPS.or_none().check("config.num_steps", config.num_steps)
         hardneg_step.optimizer(config.optimizer, config.num_steps or options.MAX_STEPS + 1)
         super().__init__(config, workdir)
         source = training_source(config)
         self._tasks = validation_tasks(config) if config.validate_every else []
         schedule = families.read_description(config.model, revision=config.revision, backend=families.NATIVE).schedule
-        loss_config.timesteps(schedule)
+        hardneg_step.loss_config(config).timesteps(schedule)
         (options.span(schedule.num_train_timesteps) | options.choice(options.ALL)).or_none().check(
-            "config.validation.timestep_range",
-            hardneg_step.pair("validation.timestep_range", config.validation.timestep_range),
+            "config.validation.timestep_range", config.validation.timestep_range
         )
 
         self._pipeline = self._load()
@@ -120,14 +112,13 @@ class Training(tuning.Tuning):
 
     def _make_validation(self) -> Validation:
         settings = self._config.validation
-        chosen = hardneg_step.pair("validation.timestep_range", settings.timestep_range)
         return Validation(
             self._tasks,
             data_dir=self._config.data.data_dir,
             limit=settings.limit,
             num_samples=settings.num_samples,
             seed=self._config.seed,
-            timestep_range=chosen,
+            timestep_range=settings.timestep_range,
             batch_size=settings.batch_size,
             image_size=self._config.image_size,
             mesh=self._mesh,
@@ -199,12 +190,13 @@ class Training(tuning.Tuning):
     def evaluation_command(self, folder: pathlib.Path) -> str:
         config = self._config
         fields: dict[str, Any] = {"model": config.model, "lora": folder}
-        fields |= {name: config[name] for name in ("variant", "revision", "image_size") if config[name] is not None}
+        more = {name: getattr(config, name) for name in ("variant", "revision", "image_size")}
+        fields |= {name: value for name, value in more.items() if value is not None}
         if config.dtype != "float32":
             fields["dtype"] = config.dtype
         if config.allow_pickle:
             fields["allow_pickle"] = "true"
-        span = hardneg_step.pair("validation.timestep_range", config.validation.timestep_range)
+        span = config.validation.timestep_range
         if span is not None:
             fields["sampling.timestep_range"] = span if isinstance(span, str) else ",".join(map(str, span))
         return tuning.evaluation_command("gdbench", fields)
@@ -213,13 +205,9 @@ class Training(tuning.Tuning):
 run = Training.run
 
 
-def training_source(config: ml_collections.ConfigDict) -> negative_data.Source:
+def training_source(config: HardNeg) -> negative_data.Source:
     settings = config.data
     if settings.name == CLEVR:
-        if settings.num_scenes < 2:
-            raise InputError(
-                f"config.data.num_scenes is {settings.num_scenes}, but must be at least 2", code="out-of-range"
-            )
         return ClevrNegatives(settings.num_scenes, seed=config.seed)
     if settings.name not in TRAINING_SETS:
         known = [CLEVR, *TRAINING_SETS]
@@ -230,7 +218,7 @@ def training_source(config: ml_collections.ConfigDict) -> negative_data.Source:
     return TRAINING_SETS[settings.name].load(settings.data_dir)
 
 
-def validation_tasks(config: ml_collections.ConfigDict) -> list[Any]:
+def validation_tasks(config: HardNeg) -> list[Any]:
     """The tasks that ``config.validation`` names, or else the training set's own."""
     names = config.validation.tasks
     own = {task.name: task for task in clevr_hardneg.validation_tasks(seed=config.seed)}

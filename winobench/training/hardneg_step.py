@@ -9,14 +9,12 @@ import jax
 from flax import nnx
 from jax.sharding import Mesh
 
-from winobench.base import options
-from winobench.base.errors import InputError
 from winobench.diffusion.pipeline import Pipeline
 from winobench.models import lora
+from winobench.runs.training_settings import HardNeg, HardNegOptimizer
 from winobench.training import hard_negatives, loop, optimizers
 
 if TYPE_CHECKING:
-    import ml_collections
     import optax
 
 
@@ -30,26 +28,26 @@ class Adapted:
     frozen: dict[str, Any]  # network -> all else
 
 
-def lora_config(config: ml_collections.ConfigDict) -> lora.LoRAConfig:
+def lora_config(config: HardNeg) -> lora.LoRAConfig:
     return lora.LoRAConfig(config.lora.targets, config.lora.rank, config.lora.alpha, dropout=config.lora.dropout)
 
 
-def loss_config(config: ml_collections.ConfigDict) -> hard_negatives.LossConfig:
+def loss_config(config: HardNeg) -> hard_negatives.LossConfig:
     return hard_negatives.LossConfig(
         config.loss.kind,
         config.loss.threshold,
         config.loss.objective,
         config.loss.mixing,
-        pair("loss.timestep_range", config.loss.timestep_range),
+        config.loss.timestep_range,
         config.loss.threshold_over,
     )
 
 
-def optimizer(settings: ml_collections.ConfigDict, num_steps: int) -> optax.GradientTransformation:
+def optimizer(settings: HardNegOptimizer, num_steps: int) -> optax.GradientTransformation:
     return optimizers.from_settings(settings, num_steps, warmup_steps=settings.warmup_steps)
 
 
-def adapt(pipeline: Pipeline, config: ml_collections.ConfigDict) -> Adapted:
+def adapt(pipeline: Pipeline, config: HardNeg) -> Adapted:
     """Adds adapters in place: to the denoiser, and to the text encoders if the config states so."""
     names = [pipeline.DENOISER]
     if config.lora.text_encoder:
@@ -70,7 +68,7 @@ def adapt(pipeline: Pipeline, config: ml_collections.ConfigDict) -> Adapted:
 
 
 def make_step(
-    pipeline: Pipeline, adapted: Adapted, config: ml_collections.ConfigDict, num_steps: int, mesh: Mesh
+    pipeline: Pipeline, adapted: Adapted, config: HardNeg, num_steps: int, mesh: Mesh
 ) -> tuple[loop.StepFn, optax.GradientTransformation]:
     loss = hard_negatives.make_loss(
         type(pipeline), adapted.graphdefs, pipeline.schedule, loss_config(config), remat=config.remat
@@ -82,20 +80,8 @@ def make_step(
     return step, chosen
 
 
-def first_state(adapted: Adapted, chosen: optax.GradientTransformation, config: Any) -> loop.TrainState:
+def first_state(adapted: Adapted, chosen: optax.GradientTransformation, config: HardNeg) -> loop.TrainState:
     return loop.create_state(adapted.trained, chosen, average=config.ema_decay is not None)
-
-
-def pair(name: str, value: Any) -> tuple[int, int] | str | None:
-    """The two numbers of a field that holds a range, or ``all``, or None."""
-    if value is None or value == options.ALL:
-        return value
-    value = tuple(value)
-    if len(value) != 2 or not all(isinstance(part, int) for part in value):
-        raise InputError(
-            f"config.{name} is {value}, but must be two whole numbers, first and end, with a comma", code="out-of-range"
-        )
-    return value
 
 
 def batch_shapes(pipeline: Pipeline, batch_size: int, image_size: int) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import optax
 from optax import contrib
@@ -96,7 +94,7 @@ def make_optimizer(
     return optax.chain(clip, inner)
 
 
-def from_settings(settings: Any, num_steps: int, *, warmup_steps: int) -> optax.GradientTransformation:
+def from_settings(settings: options.Optimizer, num_steps: int, *, warmup_steps: int) -> optax.GradientTransformation:
     rate = make_schedule(settings.schedule, settings.learning_rate, warmup_steps=warmup_steps, total_steps=num_steps)
-    numbers = {name: settings[name] for name in ("weight_decay", "clip_norm", "b1", "b2", "eps")}
+    numbers = {name: getattr(settings, name) for name in ("weight_decay", "clip_norm", "b1", "b2", "eps")}
     return make_optimizer(settings.name, rate, **numbers)

@@ -7,15 +7,14 @@ import os
 import pathlib
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from winobench import parallel
 from winobench.base import options, registry
+from winobench.runs.model_settings import Checkpoint
+from winobench.runs.training_settings import Training
 from winobench.training import loop, writers
 from winobench.training.checkpoints import Checkpoints, TrainState
-
-if TYPE_CHECKING:
-    import ml_collections
 
 
 class Tuning:
@@ -30,10 +29,10 @@ class Tuning:
     _frozen: Any = None
     _validation: Any = None
 
-    def __init__(self, config: ml_collections.ConfigDict, workdir: pathlib.Path):
+    def __init__(self, config: Training, workdir: pathlib.Path):
         self._config, self._workdir = config, workdir
         self._mesh = loop.make_mesh(config.batch_size, config.accumulate, config.mesh.model_parallel)
-        self._writers = writers.for_run(workdir, project=config.wandb, config=config.to_dict())
+        self._writers = writers.for_run(workdir, project=config.wandb, config=options.nested(options.values(config)))
 
     def count_steps(self, num_rows: int) -> int:
         """The steps of the config, or else of its epochs over so many rows."""
@@ -43,7 +42,7 @@ class Tuning:
     @classmethod
     def run(
         cls,
-        config: ml_collections.ConfigDict,
+        config: Training,
         workdir: str | os.PathLike,
         *,
         max_seconds: float | None = None,
@@ -52,7 +51,7 @@ class Tuning:
         parallel.one_device_per_core()
         training = cls(config, pathlib.Path(workdir))
         if log:
-            told = config.to_dict()
+            told = options.nested(options.values(config))
             training._writers = writers.for_run(workdir, project=config.wandb, config=told, log=log)
         training.train(max_seconds=max_seconds)
         return training.report()
@@ -115,7 +114,7 @@ def free_fields(is_length_free: bool, *more: str) -> tuple[str, ...]:
     return free + ("num_steps", "epochs") * is_length_free
 
 
-def folder_name(config: ml_collections.ConfigDict, spec: str, *ends: str) -> str:
+def folder_name(config: Checkpoint, spec: str, *ends: str) -> str:
     """The name of a run's folder: the config's and the model's, and ``ends``, the last one a digest of all settings."""
     return "-".join((registry.model_label(spec.replace(":", "-")), registry.model_label(config.model), *ends))
 
@@ -124,9 +123,3 @@ def evaluation_command(config_name: str, fields: Mapping[str, Any]) -> str:
     """The ``winobench eval`` command with fields of its config."""
     words = ["winobench", "eval", f"--config={config_name}"]
     return shlex.join(words + [f"--config.{name}={value}" for name, value in fields.items()])
-
-
-def check_numbers(config: ml_collections.ConfigDict) -> None:
-    for name in ("batch_size", "accumulate", "log_every", "checkpoint_every"):
-        options.STEPS.check(f"config.{name}", config[name])
-    options.FACTOR.check("config.explosion_factor", config.explosion_factor)

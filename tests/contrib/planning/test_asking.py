@@ -89,10 +89,10 @@ def devices_of(*arguments, **options):
 
 
 def plan_of(folder, devices, *, numbers=(), assumed=planning.Assumptions(), **fields):  # noqa: B008
-    config = wscplus.get_config("standard")
     (folder / "config.json").write_text(json.dumps(LLAMA.to_dict()))
-    with config.unlocked():
-        config.update({"model": str(folder), "dtype": "bfloat16", **fields})
+    config = dataclasses.replace(
+        wscplus.Settings(), **{"model": str(folder), "dtype": "bfloat16", "protocol": "toe", **fields}
+    )
     return plans.make_plan(config, devices.target, devices=numbers, assumed=assumed, say=lambda _: None)
 
 
@@ -130,14 +130,13 @@ def test_batches_that_do_not_fit_are_halved(monkeypatch, tmp_path):
 
 
 def test_what_the_benchmarks_ask():
-    config = wscplus.get_config("standard")
-    (toe,), unknown = text_work.read(config.tasks, config.protocol, None, None, 4.0)
+    (toe,), unknown = text_work.read(wscplus.Settings().tasks, wscplus.FORMS["standard"]["protocol"], None, None, 4.0)
     assert (toe.name, toe.questions, toe.requests, toe.limit, unknown) == ("wscplus, toe", 700, 700, 1024, [])
     assert 500 < toe.prompt < 700
     (options,), _ = text_work.read("wscplus", "options", None, 10, 4.0)
     assert (options.questions, options.options) == (10, (1, 1, 1))
     assert 0 < options.shared < options.prompt
-    config = winoviz.get_config("standard")
+    config = winoviz.Settings()
     asked, unknown = text_work.read(config.tasks, config.protocol, None, None, 4.0)
     assert {each.task: each.questions for each in asked} == {
         "winoviz_mini_single": 134,

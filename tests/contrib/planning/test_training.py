@@ -12,26 +12,25 @@ from tests.contrib.planning import small
 from tests.contrib.planning.test_programs import _environment  # noqa: F401  # as launch.plan sets it, for each test
 from tests.expectations import names
 from winobench import parallel
+from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.contrib.planning import abstract, compiling, hlo, plans, programs, topologies, training
 from winobench.contrib.planning import plan as planning
 from winobench.contrib.planning.roofline import Sum
+from winobench.runs.training_settings import HardNeg
 from winobench.training import hardneg
 
 
-def config_of(folder, **changes):
-    config = hardneg_config.get_config("paper")
-    config.model, config.batch_size, config.num_steps = str(folder), 8, 100
-    config.update(changes)
-    return config
+def config_of(folder, form="paper", **changes):
+    changes = {name.replace("__", "."): value for name, value in changes.items()}
+    values = {"model": str(folder), "batch_size": 8, "num_steps": 100}
+    return options.replaced(HardNeg(), {**hardneg_config.FORMS[form], **values, **changes})
 
 
 @pytest.mark.slow
 def test_the_step_is_that_of_a_training(tiny_pipeline, tmp_path):
-    config = hardneg_config.get_config("debug")
-    config.model, config.lora.text_encoder, config.validate_every = str(tiny_pipeline), True, 0
-    config.data.cache_dir = str(tmp_path / "latents")
-    config.batch_size = 2
+    changes = {"lora__text_encoder": True, "validate_every": None, "batch_size": 2, "num_steps": 4}
+    config = config_of(tiny_pipeline, "debug", **changes, data__cache_dir=str(tmp_path / "latents"))
     run = hardneg.Training(config, tmp_path / "run")
     batch = next(run._batches_from(0))
     mesh = parallel.make_mesh(jax.devices()[:1])
@@ -46,8 +45,10 @@ def test_the_step_is_that_of_a_training(tiny_pipeline, tmp_path):
 @pytest.mark.slow
 def test_only_gradients_are_sent():
     """By the compiler for CPUs, which fuses no attention. Networks of shapes alone take adapters."""
-    config, mesh = config_of("small", batch_size=2, remat=False), parallel.make_mesh(jax.devices()[:2])
-    config.loss.kind = "none"
+    config, mesh = (
+        config_of("small", batch_size=2, remat=False, loss__kind="none"),
+        parallel.make_mesh(jax.devices()[:2]),
+    )
     program, _ = training.step_program(small.description(side=4), config, mesh, 1)
     module = hlo.parse(program.lower().compile().as_text())
     assert set(compiling.collectives(hlo.kernels(module))) == {"all-reduce"}
@@ -117,8 +118,7 @@ def test_a_plan(tmp_path, monkeypatch):
 
 
 def test_without_known_rows_there_is_no_time(monkeypatch):
-    config = config_of("small", num_steps=None)
-    config.data.name = "captions_hardneg_train"
+    config = config_of("small", num_steps=None, data__name="captions_hardneg_train")
     assert training._steps(config)[0] is None
     assert "--config.num_steps" in training._steps(config)[1][0]
 

@@ -136,9 +136,7 @@ def devices_of(*arguments, **options):
 
 
 def planned(devices, folder, numbers=(), **fields):
-    config = gdbench.get_config("full")
-    with config.unlocked():
-        config.update({"model": str(folder), "tasks": "winoground,clevr", **fields})
+    config = dataclasses.replace(gdbench.Settings(), model=str(folder), tasks="winoground,clevr", **fields)
     return plans.make_plan(config, devices.target, devices=numbers, price=2.0, say=lambda _: None)
 
 

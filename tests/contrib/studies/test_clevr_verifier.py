@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from configs import clevr_verifier as config_file
+from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.clevr import objects as clevr_objects
 from winobench.clevr import renderer
@@ -15,9 +16,9 @@ from winobench.contrib.studies import images as pictures
 from winobench.models.clevr_verifier import ClevrVerifier
 
 
-@pytest.fixture
-def config():
-    return config_file.get_config("debug")
+def make_config(**changes):
+    changes = {name.replace("__", "."): value for name, value in changes.items()}
+    return options.replaced(config_file.Settings(), {**config_file.FORMS["debug"], **changes})
 
 
 def inverted(images, levels, generator):
@@ -26,11 +27,10 @@ def inverted(images, levels, generator):
 
 
 @pytest.mark.slow
-def test_records_are_images_with_their_objects(config, monkeypatch):
+def test_records_are_images_with_their_objects(monkeypatch):
     """Chunks of either kind by turns, and every other pair of chunks by an autoencoder."""
     monkeypatch.setattr(renderer, "chunk_size", lambda size, supersample=2: 4)
-    config.data.num_scenes = 10
-    records = list(clevr_verifier.scene_records(config, [inverted]))
+    records = list(clevr_verifier.scene_records(make_config(data__num_scenes=10), [inverted]))
     assert len(records) == 10
     scenes = [
         clevr_verifier.sample("free", 4, seed=0, split="train"),
@@ -111,28 +111,28 @@ def test_accuracy_by_hand():
     assert all(one["low"] < one["value"] < one["high"] for one in measured.values())
 
 
-def test_settings_that_cannot_be_are_refused(config):
-    config.training.decay_steps = 21
-    with pytest.raises(InputError, match=r"config.training.decay_steps is 21, but must be at most the 20"):
-        clevr_verifier.check(config)
-    with config.unlocked():
-        config.training.decay_steps, config.network.widths = 5, (30, 96)
-    with pytest.raises(InputError, match="widths"):
-        clevr_verifier.check(config)
-    config.network.widths, config.training.batch_size = (32, 96), 1_000_000_000
-    with pytest.raises(InputError, match=r"lower config.training.batch_size"):
-        clevr_verifier.check(config)
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("training__decay_steps", 21, r"config.training.decay_steps is 21, but must be at most the 20"),
+        ("network__widths", (30, 96), "widths"),
+        ("training__batch_size", 1_000_000_000, r"lower config.training.batch_size"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(field, value, message):
+    with pytest.raises(InputError, match=message):
+        clevr_verifier.check(make_config(**{field: value}))
 
 
 @pytest.mark.slow
-def test_the_whole_recipe_learns_and_goes_on_where_it_was(config, single_device, tmp_path, monkeypatch):
+def test_the_whole_recipe_learns_and_goes_on_where_it_was(single_device, tmp_path, monkeypatch):
     """With one of the autoencoders, as each is compiled anew; the longer run's accuracy is not measured again."""
     monkeypatch.setattr(clevr_verifier, "DRAWERS", ("clevr-tiny",))
     monkeypatch.setattr(clevr_verifier, "_BATCH", 2)
     monkeypatch.setattr(renderer, "_RAYS_PER_CHUNK", 1 << 17)  # of 8 scenes
-    config.network.widths, config.network.num_blocks = (8, 16), (1, 1, 1)
-    config.data.num_scenes, config.data.num_held_out, config.training.optimizer = 64, 2, "adamw"
-    said = clevr_verifier.run(config, tmp_path)
+    changes = {"network__widths": (8, 16), "network__num_blocks": (1, 1, 1), "training__optimizer": "adamw"}
+    changes |= {"data__num_scenes": 64, "data__num_held_out": 2}
+    said = clevr_verifier.run(make_config(**changes), tmp_path)
     assert "clevr_verifier" in said
     network = ClevrVerifier.from_pretrained(tmp_path / "clevr_verifier")
     assert network.config.widths == (8, 16)
@@ -140,8 +140,7 @@ def test_the_whole_recipe_learns_and_goes_on_where_it_was(config, single_device,
     kinds = ("rendered", "by the autoencoder of clevr-tiny")
     assert set(measured) == {f"{group}, {kind}" for group, kind in itertools.product(("two", "crowd", "hard"), kinds)}
     monkeypatch.setattr(clevr_verifier, "accuracy", lambda *arguments: measured)
-    config.training.num_steps = 40
-    clevr_verifier.run(config, tmp_path)
+    clevr_verifier.run(make_config(**changes, training__num_steps=40), tmp_path)
     lines = [json.loads(line) for line in (tmp_path / "verifier" / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == sorted({line["step"] for line in lines})
     assert lines[-1]["step"] == 40

@@ -13,6 +13,7 @@ from tests.expectations import names
 from tests.parity.torch_copy import QUICK_COMPILATION
 from tests.training import toy_run
 from tests.training.test_writers import events
+from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.checkpoints import tokenizer_files
 from winobench.clevr import captions, questions, renderer
@@ -43,25 +44,15 @@ def config(recipe):
 def make_config(recipe):
     """The recipe with 16-pixel scenes, 8 x 8 latents, the smallest networks, and AdamW, as Muon compiles for long."""
     module = {"clevr_tiny": clevr_tiny_config, "clevr_flow": clevr_flow_config}[recipe.NAME]
-    config = module.get_config("debug")
-    config.data.num_scenes = 12
-    config.data.image_size = 16
-    config.data.captions_per_scene = 4
-    config.data.num_shards = 2
-    config.autoencoder.block_out_channels = (8, 16)
-    config.text_encoder.num_hidden_layers = 1
-    config.text_encoder.hidden_size = 32
-    config.autoencoder.optimizer = config.denoiser.optimizer = "adamw"
+    values = {"data.num_scenes": 12, "data.image_size": 16, "data.captions_per_scene": 4, "data.num_shards": 2}
+    values |= {"autoencoder.block_out_channels": (8, 16), "autoencoder.optimizer": "adamw"}
+    values |= {"text_encoder.num_hidden_layers": 1, "text_encoder.hidden_size": 32, "denoiser.optimizer": "adamw"}
     if recipe.NAME == "clevr_tiny":
-        config.denoiser.block_out_channels = (32,)
-        config.denoiser.down_block_types = ("CrossAttnDownBlock2D",)
+        values |= {"denoiser.block_out_channels": (32,), "denoiser.down_block_types": ("CrossAttnDownBlock2D",)}
     else:
-        config.data.num_scenes, config.data.num_hard_scenes = 4, 8
-        config.denoiser.num_layers = 2
-        config.denoiser.num_heads = 1
-        config.text_encoder_2.num_hidden_layers = 1
-        config.text_encoder_2.hidden_size = 32
-    return config
+        values |= {"data.num_scenes": 4, "data.num_hard_scenes": 8, "denoiser.num_layers": 2, "denoiser.num_heads": 1}
+        values |= {"text_encoder_2.num_hidden_layers": 1, "text_encoder_2.hidden_size": 32}
+    return options.replaced(module.Settings(), {**module.FORMS["debug"], **values})
 
 
 @pytest.fixture(scope="module")
@@ -95,8 +86,7 @@ def test_finished_scenes_are_kept_and_others_made_again(recipe, config, scenes, 
     first = index.stat().st_mtime_ns
     recipe.make_scenes(config, folder)
     assert index.stat().st_mtime_ns == first
-    config.data.num_scenes += 1
-    recipe.make_scenes(config, folder)
+    recipe.make_scenes(options.replaced(config, {"data.num_scenes": config.data.num_scenes + 1}), folder)
     assert json.loads(index.read_text())["num_records"] == 13
 
 
@@ -104,7 +94,7 @@ def test_finished_scenes_are_kept_and_others_made_again(recipe, config, scenes, 
 def test_hard_scenes_come_with_their_own_caption_and_simple_ones(config, scenes):
     source = array_records.ShardSource(scenes / "scenes")
     tokenizer = tokenizer_files.read_clip_tokenizer(scenes / "tokenizer")
-    hard = config.data.get("num_hard_scenes", 0)
+    hard = getattr(config.data, "num_hard_scenes", 0)
     own = {}
     for record in (source[index] for index in range(12)):
         texts = [tokenizer.decode(ids, skip_special_tokens=True) for ids in record["input_ids"]]
@@ -165,17 +155,16 @@ def test_whole_recipe_resumes_and_exports_a_folder_that_loads(recipe, config, sc
     folder = shutil.copytree(scenes, tmp_path / "run")
     two = jax.devices()[:2]
     monkeypatch.setattr(jax, "devices", lambda *_: two)
-    config.autoencoder.num_steps, config.autoencoder.decay_steps = 2, 1
-    config.denoiser.num_steps, config.denoiser.decay_steps = 1, 1
-    config.autoencoder.batch_size = config.denoiser.batch_size = 4
+    changes = {"autoencoder.num_steps": 2, "autoencoder.decay_steps": 1, "autoencoder.batch_size": 4}
+    changes |= {"denoiser.num_steps": 1, "denoiser.decay_steps": 1, "denoiser.batch_size": 4}
+    config = options.replaced(config, changes)
     recipe.run(config, folder, log=["tensorboard"])
     for stage in ("autoencoder", "denoiser"):
         assert {tag for _, _, tag, _ in events(folder / stage / "tensorboard")[0]} >= {"loss"}
     lengths = [1]
     if recipe.NAME == "clevr_flow":
-        config.denoiser.num_steps = 2
         lengths.append(2)
-        recipe.run(config, folder)
+        recipe.run(options.replaced(config, {"denoiser.num_steps": 2}), folder)
     assert [row["step"] for row in toy_run.rows_of(folder / "denoiser")] == lengths  # checkpoints have lines, too
     scorer = DiffusionITM.from_pretrained(folder / recipe.NAME)
     image = images.decode_png(array_records.ShardSource(folder / "scenes")[0]["image"])
@@ -186,7 +175,7 @@ def test_whole_recipe_resumes_and_exports_a_folder_that_loads(recipe, config, sc
 
 @pytest.mark.parametrize("stage", ["autoencoder", "denoiser"])
 def test_a_decay_that_is_longer_than_training_is_refused_at_once(recipe, config, tmp_path, stage):
-    config[stage].decay_steps = 10_000
+    config = options.replaced(config, {f"{stage}.decay_steps": 10_000})
     with pytest.raises(InputError, match=names(f"config.{stage}.decay_steps", "10,000", "20")):
         recipe.run(config, tmp_path)
     assert not list(tmp_path.iterdir())

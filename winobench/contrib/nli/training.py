@@ -31,11 +31,10 @@ from winobench.contrib.nli import pair_files
 from winobench.models import functional
 from winobench.models.bert import BertForSequenceClassification
 from winobench.responders import text_encoders
-from winobench.scorers import common
 from winobench.training import loop, optimizers, tuning
 
 if TYPE_CHECKING:
-    import ml_collections
+    from configs.nli import Optimizer, Settings
 
 LABELS = (pair_files.ENTAILMENT, pair_files.CONTRADICTION)  # of the head's outputs
 ACCURACY = "validation/accuracy"  # share of the validation pairs that are labelled right
@@ -44,21 +43,21 @@ ACCURACY = "validation/accuracy"  # share of the validation pairs that are label
 _SORTED_BATCHES = 64
 
 
-def free_fields(config: ml_collections.ConfigDict) -> tuple[str, ...]:
+def free_fields(config: Settings) -> tuple[str, ...]:
     is_constant = config.optimizer.schedule == "constant" and not config.optimizer.warmup_share
     return tuning.free_fields(is_constant, "data.folder")
 
 
-def default_name(config: ml_collections.ConfigDict, spec: str, digest: str) -> str:
+def default_name(config: Settings, spec: str, digest: str) -> str:
     return tuning.folder_name(config, spec, digest)
 
 
 class Training(tuning.Tuning):
     best_metric = ACCURACY
 
-    def __init__(self, config: ml_collections.ConfigDict, workdir: pathlib.Path):
+    def __init__(self, config: Settings, workdir: pathlib.Path):
         # Cheap checks come before data and model are read.
-        _check(config)
+        _optimizer(config.optimizer, config.num_steps or options.MAX_STEPS)
         dtype = models.as_dtype(config.dtype)
         super().__init__(config, workdir)
         sets = options.comma_separated(config.data.sets)
@@ -146,22 +145,6 @@ class Training(tuning.Tuning):
 run = Training.run
 
 
-def _check(config: ml_collections.ConfigDict) -> None:
-    tuning.check_numbers(config)
-    if config.num_steps is not None:
-        common.positive("config.num_steps", config.num_steps)
-    elif config.epochs <= 0:
-        raise InputError(f"config.epochs is {config.epochs}, but must be above 0", code="out-of-range")
-    if config.validation.limit is not None:
-        common.positive("config.validation.limit", config.validation.limit)
-    if not 0 <= config.optimizer.warmup_share < 1:
-        raise InputError(
-            f"config.optimizer.warmup_share is {config.optimizer.warmup_share}, but must be below 1",
-            code="out-of-range",
-        )
-    _optimizer(config.optimizer, config.num_steps or options.MAX_STEPS)
-
-
 class PairSet:
     """Tokenised pairs with labels in ``LABELS``, truncated to ``max_tokens``."""
 
@@ -230,7 +213,7 @@ class Validation:
         pairs: Sequence[pair_files.Pair],
         tokenizer: Any,
         graphdef: Any,
-        config: ml_collections.ConfigDict,
+        config: Settings,
         mesh: Mesh,
     ):
         parts: dict[str, list[pair_files.Pair]] = {}
@@ -240,7 +223,7 @@ class Validation:
         self._pairs = PairSet(chosen, tokenizer, config.data.max_tokens)
         self._parts = np.asarray([pair.part for pair in chosen])
         self._graphdef = graphdef
-        self._size = common.positive("config.validation.batch_size", config.validation.batch_size) * mesh.size
+        self._size = config.validation.batch_size * mesh.size
         self._mesh = mesh
 
     def __call__(self, params: Any) -> dict[str, float]:
@@ -280,5 +263,5 @@ def _loss(graphdef: Any, params: Any, batch: Mapping[str, jax.Array], key: jax.A
     return -jnp.mean(right), {"accuracy": jnp.mean(jnp.argmax(logits, axis=-1) == batch["labels"])}
 
 
-def _optimizer(settings: ml_collections.ConfigDict, num_steps: int) -> Any:
+def _optimizer(settings: Optimizer, num_steps: int) -> Any:
     return optimizers.from_settings(settings, num_steps, warmup_steps=round(settings.warmup_share * num_steps))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax.numpy as jnp
 
@@ -20,9 +20,6 @@ from winobench.models import released
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_config import DecoderConfig
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration
-
-if TYPE_CHECKING:
-    import ml_collections
 
 
 class _Tokens(dict):
@@ -79,8 +76,8 @@ def make_pipeline(description: Description, dtype: str) -> Pipeline:
     )
 
 
-def read_pipeline(config: ml_collections.ConfigDict, model: str) -> Pipeline:
-    settings = options.settings().or_none().check("--config.pipeline_options", config.get("pipeline_options"))
+def read_pipeline(config: Any, model: str) -> Pipeline:
+    settings = options.settings().or_none().check("--config.pipeline_options", config.pipeline_options)
     if _runs_by_torch(model, config):
         from winobench.contrib.planning import torch_pipelines
 
@@ -88,10 +85,10 @@ def read_pipeline(config: ml_collections.ConfigDict, model: str) -> Pipeline:
     return make_pipeline(read_description(model, revision=config.revision, settings=settings), config.dtype)
 
 
-def _runs_by_torch(model: str, config: ml_collections.ConfigDict) -> bool:
+def _runs_by_torch(model: str, config: Any) -> bool:
     known = registry.MODELS.get(model)
     backend = known.options.get("backend") if known else None
-    backend = backend or config.get("backend") or families.AUTO
+    backend = backend or config.backend or families.AUTO
     if backend != families.AUTO or known or families.released(model) is not None:
         return backend == families.TORCH
     return families.family_of(sources.resolve(model, revision=config.revision)).CLASS_NAME == "TorchPipeline"

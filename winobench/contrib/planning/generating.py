@@ -26,7 +26,7 @@ from winobench.generation import loading
 from winobench.prompts import named_sets
 
 if TYPE_CHECKING:
-    import ml_collections
+    from configs.pictures import Settings
 
 # The noun of the programs that make images. Files have this word.
 IMAGE = "picture"
@@ -131,7 +131,7 @@ def make_plan(job: Job) -> Plan:
     return job.plan(about, [each.load() for each in found], duration, notes, content)
 
 
-def _read_generator(config: ml_collections.ConfigDict, model: str, mesh: Mesh, few: bool) -> Generator:
+def _read_generator(config: Settings, model: str, mesh: Mesh, few: bool) -> Generator:
     if not abstract.is_pipeline(model):
         raise InputError(
             f"{model!r} judges images, but generates none: name a diffusion model", code="wrong-kind-of-model"
@@ -161,7 +161,7 @@ def _of_one_process(target: Target) -> list[jax.Device]:
     return first[: DEVICES_PER_HOST[target.accelerator.platform]]
 
 
-def _count(config: ml_collections.ConfigDict) -> tuple[int, str]:
+def _count(config: Settings) -> tuple[int, str]:
     """Number of prompts, and its source."""
     name, _, file = config.prompts.partition(":")
     if name in _PUBLISHED and not file and not config.categories:

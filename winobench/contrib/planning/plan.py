@@ -5,15 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from winobench.base.errors import InputError
 from winobench.contrib.planning.compiling import compile_program
 from winobench.contrib.planning.programs import Compiled, Program
 from winobench.contrib.planning.topologies import Target
-
-if TYPE_CHECKING:
-    import ml_collections
 
 # Platform -> devices that one host feeds.
 DEVICES_PER_HOST = {"tpu": 4, "gpu": 8}
@@ -97,7 +94,7 @@ class Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    config: ml_collections.ConfigDict
+    config: Any  # the settings of a config
     target: Target
     devices: Sequence[int] = ()  # numbers of devices to estimate the time for. Empty for the target's
     price: float | None = None  # dollars per device and hour

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.contrib.planning import asking, generating, scoring, training, vision_language
 from winobench.contrib.planning.plan import Job, Plan
 from winobench.contrib.planning.topologies import Target
+from winobench.runs import model_settings, settings, training_settings
 from winobench.scorers import loading
 
-if TYPE_CHECKING:
-    import ml_collections
 
-
-def make_plan(config: ml_collections.ConfigDict, target: Target, **how: Any) -> Plan:
+def make_plan(config: Any, target: Target, **how: Any) -> Plan:
     """Plans a config for some devices. `how` are the other fields of `Job`."""
     job = Job(config, target, **how)
-    if config.kind == "draw":
+    if isinstance(config, model_settings.Sampler):
         return generating.make_plan(job)
-    model = config.get("model")
+    model = getattr(config, "model", None)
     if not isinstance(model, str) or "," in model:
         raise InputError(f"--config.model is {options.quote(model)}, but a plan is for one model: name one")
-    if config.kind == "ask":
+    if isinstance(config, settings.Asking):
         return asking.make_plan(job)
-    if config.kind == "train" and config.recipe == "hardneg":
+    if isinstance(config, training_settings.HardNeg):
         return training.make_plan(job)
-    if config.kind != "score":
+    if not isinstance(config, settings.Scoring):
         raise InputError(
             "plans are for configs that evaluate a model, fine-tune it or generate images, such as gdbench, wscplus,"
             " winoviz, hardneg or pictures: name one"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
-from typing import TYPE_CHECKING
 
 import jax
 from jax.sharding import Mesh
@@ -15,10 +15,8 @@ from winobench.contrib.planning import abstract, table
 from winobench.contrib.planning.plan import Duration, Job, Load, Plan
 from winobench.contrib.planning.programs import Compiled, Program, bytes_there, placed
 from winobench.diffusion.folders import Description
+from winobench.runs.training_settings import HardNeg
 from winobench.training import hardneg_step, loop
-
-if TYPE_CHECKING:
-    import ml_collections
 
 # Training set -> rows: COCO's captions in Karpathy's training split with the rest of its validation images.
 _ROWS_OF = {"coco_hardneg_train": 566_747}
@@ -66,7 +64,7 @@ def make_plan(job: Job) -> Plan:
     )
 
 
-def _load(config: ml_collections.ConfigDict, accumulate: int, state: int, step: Compiled | None) -> Load:
+def _load(config: HardNeg, accumulate: int, state: int, step: Compiled | None) -> Load:
     own = step.own if step else 0
     shown = {"networks, adapters and moments": state, "step": own, "sum": state + own}
     row = {"state": table.gigabytes(state)}
@@ -76,12 +74,9 @@ def _load(config: ml_collections.ConfigDict, accumulate: int, state: int, step: 
     return Load(config.model, (step,), state + own, shown, row)
 
 
-def step_program(
-    description: Description, config: ml_collections.ConfigDict, mesh: Mesh, accumulate: int
-) -> tuple[Program, int]:
+def step_program(description: Description, config: HardNeg, mesh: Mesh, accumulate: int) -> tuple[Program, int]:
     """The training step of so many micro-batches, not yet compiled, and the bytes of its state on a device."""
-    config = config.copy_and_resolve_references()
-    config.accumulate = accumulate
+    config = dataclasses.replace(config, accumulate=accumulate)
     pipeline = abstract.make_pipeline(description, config.dtype)  # which gets the adapters
     adapted = hardneg_step.adapt(pipeline, config)
     # Rates that fall with the steps are a number that the step reads. How many there are does not change it.
@@ -97,7 +92,7 @@ def step_program(
     return Program("training step", "row", rows, lambda _: step.lower(*arguments)), bytes_there(arguments)
 
 
-def _steps(config: ml_collections.ConfigDict) -> tuple[int | None, list[str]]:
+def _steps(config: HardNeg) -> tuple[int | None, list[str]]:
     left_out = "encoding the images once, and validation, are not in the time"
     if config.num_steps is not None:
         return config.num_steps, [f"{config.num_steps:,} steps; {left_out}"]

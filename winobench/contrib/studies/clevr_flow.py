@@ -18,7 +18,7 @@ from winobench.models import clip, transformer_sd3
 from winobench.models.base import Network
 
 if TYPE_CHECKING:
-    import ml_collections
+    from configs.clevr_flow import Settings
 
 JUDGED_TIMESTEPS = (250, 700)  # numbers of noise levels, as `clevr_tiny.JUDGED_TIMESTEPS`
 
@@ -40,7 +40,7 @@ class ClevrFlow(embedded.Recipe):
     )
     AUTOENCODER: ClassVar = {"use_quant_conv": False, "use_post_quant_conv": False, "shift_factor": 0.0}
 
-    def scenes(self, config: ml_collections.ConfigDict) -> Iterator[tuple[np.ndarray, list[list[str]]]]:
+    def scenes(self, config: Settings) -> Iterator[tuple[np.ndarray, list[list[str]]]]:
         """clevr-tiny's scenes, then harder ones: half of their captions have clevr-tiny's forms."""
         yield from clevr_tiny.free_scenes(config)
         settings = config.data
@@ -57,11 +57,11 @@ class ClevrFlow(embedded.Recipe):
             )
             yield pictures, [[first] * own + simple for first, *simple in captions]
 
-    def networks(self, config: ml_collections.ConfigDict, vocab_size: int) -> dict[str, tuple[type[Network], Any]]:
+    def networks(self, config: Settings, vocab_size: int) -> dict[str, tuple[type[Network], Any]]:
         settings, encoders = config.denoiser, {}
         for name in ("text_encoder", "text_encoder_2"):
-            size = config[name].hidden_size
-            text = embedded.text_config(config[name], vocab_size, config.data.max_length, projection_dim=size)
+            size = getattr(config, name).hidden_size
+            text = embedded.text_config(getattr(config, name), vocab_size, config.data.max_length, projection_dim=size)
             encoders[name] = (clip.CLIPTextModelWithProjection, clip.CLIPTextProjectionConfig.from_dict(text))
         text_width = sum(text.hidden_size for _, text in encoders.values())
         side = config.data.image_size // self.autoencoder_config(config).downsampling
@@ -83,7 +83,7 @@ class ClevrFlow(embedded.Recipe):
         )
         return {"transformer": (transformer_sd3.SD3Transformer2DModel, transformer), **encoders}
 
-    def schedule(self, config: ml_collections.ConfigDict) -> FlowSchedule:
+    def schedule(self, config: Settings) -> FlowSchedule:
         return FlowSchedule(shift=config.denoiser.shift)
 
     def start(self, denoiser: Network) -> None:
@@ -104,7 +104,7 @@ class ClevrFlow(embedded.Recipe):
         )
         return networks["transformer"](noisy, times, conditions)
 
-    def assemble(self, config: ml_collections.ConfigDict, tokenizer: Any, networks: Mapping[str, Network]) -> Pipeline:
+    def assemble(self, config: Settings, tokenizer: Any, networks: Mapping[str, Network]) -> Pipeline:
         return StableDiffusion3(
             **networks,
             text_encoder_3=None,

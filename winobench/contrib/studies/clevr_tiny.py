@@ -20,7 +20,7 @@ from winobench.models.base import Network
 from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 
 if TYPE_CHECKING:
-    import ml_collections
+    from configs.clevr_tiny import Settings
 
 # The exported model is judged on the timesteps where it tells captions apart best, on scenes of neither split.
 JUDGED_TIMESTEPS = (300, 800)
@@ -42,17 +42,17 @@ class ClevrTiny(embedded.Recipe):
         "",
     )
 
-    def scenes(self, config: ml_collections.ConfigDict) -> Iterator[tuple[np.ndarray, list[list[str]]]]:
+    def scenes(self, config: Settings) -> Iterator[tuple[np.ndarray, list[list[str]]]]:
         return free_scenes(config)
 
-    def networks(self, config: ml_collections.ConfigDict, vocab_size: int) -> dict[str, tuple[type[Network], Any]]:
+    def networks(self, config: Settings, vocab_size: int) -> dict[str, tuple[type[Network], Any]]:
         text = embedded.text_config(config.text_encoder, vocab_size, config.data.max_length)
         return {
             "unet": (unet_2d_condition.UNet2DConditionModel, unet_config(config)),
             "text_encoder": (clip.CLIPTextModel, clip.CLIPTextConfig.from_dict(text)),
         }
 
-    def schedule(self, config: ml_collections.ConfigDict) -> schedules.NoiseSchedule:
+    def schedule(self, config: Settings) -> schedules.NoiseSchedule:
         return schedules.NoiseSchedule(prediction_type=config.denoiser.prediction_type)
 
     def start(self, denoiser: Network) -> None:
@@ -69,13 +69,13 @@ class ClevrTiny(embedded.Recipe):
     ) -> jax.Array:
         return networks["unet"](noisy, times, networks["text_encoder"](input_ids).last_hidden_state)
 
-    def assemble(self, config: ml_collections.ConfigDict, tokenizer: Any, networks: Mapping[str, Network]) -> Pipeline:
+    def assemble(self, config: Settings, tokenizer: Any, networks: Mapping[str, Network]) -> Pipeline:
         return StableDiffusion(
             **networks, tokenizer=tokenizer, schedule=self.schedule(config), timestep_range=JUDGED_TIMESTEPS
         )
 
 
-def free_scenes(config: ml_collections.ConfigDict) -> Iterator[tuple[np.ndarray, list[list[str]]]]:
+def free_scenes(config: Settings) -> Iterator[tuple[np.ndarray, list[list[str]]]]:
     """Scenes of one and two objects."""
     settings = config.data
     chunk = 8 * renderer.chunk_size(settings.image_size)
@@ -89,7 +89,7 @@ def free_scenes(config: ml_collections.ConfigDict) -> Iterator[tuple[np.ndarray,
         yield images, captions.training_captions(scenes, generator, per_scene=settings.captions_per_scene)
 
 
-def unet_config(config: ml_collections.ConfigDict) -> UNet2DConditionConfig:
+def unet_config(config: Settings) -> UNet2DConditionConfig:
     """The way up mirrors the way down."""
     settings = config.denoiser
     down_blocks = tuple(settings.down_block_types)

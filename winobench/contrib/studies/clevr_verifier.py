@@ -36,7 +36,7 @@ from winobench.models.clevr_verifier import ClevrVerifier, ClevrVerifierConfig, 
 from winobench.training import loop
 
 if TYPE_CHECKING:
-    import ml_collections
+    from configs.clevr_verifier import Settings
 
 NAME = "clevr_verifier"  # of the exported folder
 DRAWERS = ("clevr-tiny", "clevr-flow")  # the models whose autoencoders reconstruct images
@@ -54,12 +54,12 @@ default_name = embedded.default_name
 ONE_PROCESS = True
 
 
-def free_fields(config: ml_collections.ConfigDict) -> tuple[str, ...]:
+def free_fields(config: Settings) -> tuple[str, ...]:
     return embedded.free_fields("training")
 
 
 def run(
-    config: ml_collections.ConfigDict,
+    config: Settings,
     workdir: str | os.PathLike,
     *,
     max_seconds: float | None = None,
@@ -76,7 +76,7 @@ def run(
     return f"exported {folder}: of held-out objects {100 * worst:.1f}% or more are all right, see accuracy.json"
 
 
-def check(config: ml_collections.ConfigDict) -> None:
+def check(config: Settings) -> None:
     """Refuses a network that cannot be made and batches that cannot fit, before the first scene is rendered."""
     shape = network_config(config)
     settings = config.training
@@ -89,7 +89,7 @@ def check(config: ml_collections.ConfigDict) -> None:
     )
 
 
-def network_config(config: ml_collections.ConfigDict) -> ClevrVerifierConfig:
+def network_config(config: Settings) -> ClevrVerifierConfig:
     return ClevrVerifierConfig(widths=tuple(config.network.widths), num_blocks=tuple(config.network.num_blocks))
 
 
@@ -105,16 +105,14 @@ def sample(kind: str, count: int, *, seed: int, split: str, start: int = 0) -> c
     )
 
 
-def make_scenes(config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
+def make_scenes(config: Settings, workdir: pathlib.Path) -> None:
     about = embedded.about_stage(config, "data")
     if not array_records.is_complete(workdir / "scenes", about):
         records = scene_records(config, [reconstructor(name) for name in DRAWERS])
         array_records.write_shards(workdir / "scenes", records, num_shards=config.data.num_shards, about=about)
 
 
-def scene_records(
-    config: ml_collections.ConfigDict, reconstructors: Sequence[Reconstruct]
-) -> Iterator[dict[str, np.ndarray]]:
+def scene_records(config: Settings, reconstructors: Sequence[Reconstruct]) -> Iterator[dict[str, np.ndarray]]:
     """Training scenes of either kind by turns, half of them reconstructed: ``image`` (a PNG file), and as in `loss`
     ``places`` float32 [objects, 4], ``attributes`` int32 [objects, 4], ``present`` bool [objects].
     """
@@ -190,7 +188,7 @@ def vary(images: jax.Array, key: jax.Array) -> jax.Array:
 
 
 def train(
-    config: ml_collections.ConfigDict,
+    config: Settings,
     workdir: pathlib.Path,
     *,
     max_seconds: float | None = None,
@@ -210,7 +208,7 @@ def train(
     return embedded.train_stage(step, state, source, _decoded, config.training, folder, config.seed, **how)
 
 
-def export(config: ml_collections.ConfigDict, workdir: str | os.PathLike, params: loop.Params) -> pathlib.Path:
+def export(config: Settings, workdir: str | os.PathLike, params: loop.Params) -> pathlib.Path:
     """Writes ``<workdir>/clevr_verifier`` in float16."""
     folder = pathlib.Path(workdir) / NAME
     network = ClevrVerifier(network_config(config), rngs=nnx.Rngs(0))

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from winobench.base import memory, random_numbers, registry, trackers
+from winobench.base import memory, options, random_numbers, registry, trackers
 from winobench.base.errors import InputError
 from winobench.checkpoints import tokenizer_files
 from winobench.contrib.studies.images import decode_png, encode_png, save_pictures
@@ -34,11 +34,12 @@ from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.schedules import Schedule
 from winobench.models import autoencoder_kl
 from winobench.models.base import Network
+from winobench.runs.training_settings import Stage
 from winobench.training import loop, losses, optimizers
 from winobench.training.checkpoints import Checkpoints
 
 if TYPE_CHECKING:
-    import ml_collections
+    from configs.clevr_tiny import Settings, TextEncoder
 
 _ENCODE_BATCH = 64
 
@@ -55,15 +56,15 @@ class Recipe(abc.ABC):
     # Of each recipe -----------------------------------------------------------------------------------------------
 
     @abc.abstractmethod
-    def scenes(self, config: ml_collections.ConfigDict) -> Iterator[tuple[np.ndarray, list[list[str]]]]:
+    def scenes(self, config: Settings) -> Iterator[tuple[np.ndarray, list[list[str]]]]:
         """Images uint8 [n, size, size, 3] with ``captions_per_scene`` true captions each, some at a time."""
 
     @abc.abstractmethod
-    def networks(self, config: ml_collections.ConfigDict, vocab_size: int) -> dict[str, tuple[type[Network], Any]]:
+    def networks(self, config: Settings, vocab_size: int) -> dict[str, tuple[type[Network], Any]]:
         """Denoiser first, then the text encoders: name -> class and config."""
 
     @abc.abstractmethod
-    def schedule(self, config: ml_collections.ConfigDict) -> Schedule:
+    def schedule(self, config: Settings) -> Schedule:
         """The noise schedule."""
 
     @abc.abstractmethod
@@ -77,20 +78,20 @@ class Recipe(abc.ABC):
         """The denoiser's answer to noisy latents [batch, h, w, c] and token ids int32 [batch, length]. Pure."""
 
     @abc.abstractmethod
-    def assemble(self, config: ml_collections.ConfigDict, tokenizer: Any, networks: Mapping[str, Network]) -> Pipeline:
+    def assemble(self, config: Settings, tokenizer: Any, networks: Mapping[str, Network]) -> Pipeline:
         """The pipeline of trained networks, the autoencoder ``vae`` among them."""
 
     # For winobench train ---------------------------------------------------------------------------------------------
 
-    def free_fields(self, config: ml_collections.ConfigDict) -> tuple[str, ...]:
+    def free_fields(self, config: Settings) -> tuple[str, ...]:
         return free_fields("denoiser")
 
-    def default_name(self, config: ml_collections.ConfigDict, spec: str, digest: str) -> str:
+    def default_name(self, config: Settings, spec: str, digest: str) -> str:
         return default_name(config, spec, digest)
 
     def run(
         self,
-        config: ml_collections.ConfigDict,
+        config: Settings,
         workdir: str | os.PathLike,
         *,
         max_seconds: float | None = None,
@@ -104,7 +105,7 @@ class Recipe(abc.ABC):
         folder = self.export(config, workdir, state.ema)
         return f"exported {folder}: judge it with winobench eval --config=gdbench --config.model={folder}"
 
-    def check(self, config: ml_collections.ConfigDict) -> None:
+    def check(self, config: Settings) -> None:
         """Refuses networks that cannot be made and data that cannot fit, before the first scene is rendered."""
         vae = self.autoencoder_config(config)
         _, denoiser = next(iter(self.networks(config, vocab_size=2).values()))
@@ -118,7 +119,7 @@ class Recipe(abc.ABC):
                 f"config.data.image_size is {settings.image_size}, but this autoencoder needs a multiple of"
                 f" {vae.downsampling}"
             )
-        count = settings.num_scenes + settings.get("num_hard_scenes", 0)
+        count = settings.num_scenes + getattr(settings, "num_hard_scenes", 0)
         memory.check(
             f"the latents of {count:,} scenes, which are scaled all at once,",
             2 * 4 * count * side**2 * vae.latent_channels,
@@ -128,7 +129,7 @@ class Recipe(abc.ABC):
             ("autoencoder", settings.image_size, vae.block_out_channels[0]),
             ("denoiser", side, width),
         ):
-            batch = config[name].batch_size
+            batch = getattr(config, name).batch_size
             memory.check(
                 f"training the {name} on {batch:,} examples a step",
                 2 * 4 * batch * size**2 * channels // jax.device_count(),
@@ -138,7 +139,7 @@ class Recipe(abc.ABC):
 
     # Scenes -------------------------------------------------------------------------------------------------------
 
-    def make_scenes(self, config: ml_collections.ConfigDict, workdir: pathlib.Path) -> None:
+    def make_scenes(self, config: Settings, workdir: pathlib.Path) -> None:
         about = about_stage(config, "data")
         if array_records.is_complete(workdir / "scenes", about):
             return
@@ -148,7 +149,7 @@ class Recipe(abc.ABC):
         records = self.scene_records(config, _tokenizer(workdir))
         array_records.write_shards(workdir / "scenes", records, num_shards=config.data.num_shards, about=about)
 
-    def scene_records(self, config: ml_collections.ConfigDict, tokenizer: Any) -> Iterator[dict[str, np.ndarray]]:
+    def scene_records(self, config: Settings, tokenizer: Any) -> Iterator[dict[str, np.ndarray]]:
         """Yields ``image`` (a PNG file as uint8) and ``input_ids`` (uint16 [captions_per_scene, max_length])."""
         ids: dict[str, np.ndarray] = {}
         for rendered, captions in self.scenes(config):
@@ -159,7 +160,7 @@ class Recipe(abc.ABC):
 
     # Autoencoder --------------------------------------------------------------------------------------------------
 
-    def autoencoder_config(self, config: ml_collections.ConfigDict) -> autoencoder_kl.AutoencoderKLConfig:
+    def autoencoder_config(self, config: Settings) -> autoencoder_kl.AutoencoderKLConfig:
         """The architecture, with a scaling factor of 1 that ``fit_scaling_factor`` replaces."""
         settings = config.autoencoder
         levels = len(settings.block_out_channels)
@@ -177,9 +178,7 @@ class Recipe(abc.ABC):
             }
         )
 
-    def train_autoencoder(
-        self, config: ml_collections.ConfigDict, workdir: pathlib.Path, *, log: Sequence[str] = ()
-    ) -> loop.Params:
+    def train_autoencoder(self, config: Settings, workdir: pathlib.Path, *, log: Sequence[str] = ()) -> loop.Params:
         """Trains, or resumes. Returns the averaged parameters."""
         settings = config.autoencoder
         graphdef, params = split_model(autoencoder_kl.AutoencoderKL, self.autoencoder_config(config), config.seed)
@@ -202,9 +201,7 @@ class Recipe(abc.ABC):
         how = {"on_checkpoint": show, "log": log}
         return train_stage(step, state, source, _only_image, settings, folder, config.seed, **how).ema
 
-    def make_latents(
-        self, config: ml_collections.ConfigDict, workdir: pathlib.Path, *, log: Sequence[str] = ()
-    ) -> None:
+    def make_latents(self, config: Settings, workdir: pathlib.Path, *, log: Sequence[str] = ()) -> None:
         """Trains the autoencoder and encodes every training image, with the scaling factor in a file of its own."""
         about = about_stage(config, "data", "autoencoder")
         if array_records.is_complete(workdir / "latents", about):
@@ -230,7 +227,7 @@ class Recipe(abc.ABC):
 
     # Denoiser -----------------------------------------------------------------------------------------------------
 
-    def fresh(self, config: ml_collections.ConfigDict, vocab_size: int) -> tuple[dict[str, Any], loop.Params]:
+    def fresh(self, config: Settings, vocab_size: int) -> tuple[dict[str, Any], loop.Params]:
         """Graph definitions and first parameters of denoiser and text encoders, by name."""
         graphdefs, params = {}, {}
         for index, (name, (network, network_config)) in enumerate(self.networks(config, vocab_size).items()):
@@ -241,7 +238,7 @@ class Recipe(abc.ABC):
                 params[name] = nnx.to_pure_dict(nnx.state(model))
         return graphdefs, params
 
-    def denoiser_step(self, config: ml_collections.ConfigDict, vocab_size: int) -> tuple[loop.StepFn, loop.TrainState]:
+    def denoiser_step(self, config: Settings, vocab_size: int) -> tuple[loop.StepFn, loop.TrainState]:
         settings = config.denoiser
         graphdefs, params = self.fresh(config, vocab_size)
 
@@ -259,7 +256,7 @@ class Recipe(abc.ABC):
 
     def train_denoiser(
         self,
-        config: ml_collections.ConfigDict,
+        config: Settings,
         workdir: pathlib.Path,
         *,
         max_seconds: float | None = None,
@@ -279,7 +276,7 @@ class Recipe(abc.ABC):
         how = {"on_checkpoint": show, "max_seconds": max_seconds, "log": log}
         return train_stage(step, state, source, transform, settings, folder, config.seed, **how)
 
-    def bundle(self, config: ml_collections.ConfigDict, workdir: pathlib.Path, params: loop.Params) -> Pipeline:
+    def bundle(self, config: Settings, workdir: pathlib.Path, params: loop.Params) -> Pipeline:
         factor = float(np.load(workdir / "latents" / "scaling_factor.npy"))
         vae_config = dataclasses.replace(self.autoencoder_config(config), scaling_factor=factor)
         vae = autoencoder_kl.AutoencoderKL(vae_config, rngs=nnx.Rngs(0))
@@ -290,16 +287,14 @@ class Recipe(abc.ABC):
         networks = {name: nnx.merge(graphdef, params[name]) for name, graphdef in graphdefs.items()}
         return self.assemble(config, tokenizer, {**networks, "vae": vae})
 
-    def _averaged_autoencoder(self, config: ml_collections.ConfigDict, workdir: pathlib.Path) -> loop.Params:
+    def _averaged_autoencoder(self, config: Settings, workdir: pathlib.Path) -> loop.Params:
         _, params = split_model(autoencoder_kl.AutoencoderKL, self.autoencoder_config(config), config.seed)
         checkpoints = Checkpoints(workdir / "autoencoder" / "checkpoints")
         state = checkpoints.restore(loop.create_state(params, _optimizer(config.autoencoder)))
         checkpoints.close()
         return state.ema
 
-    def export(
-        self, config: ml_collections.ConfigDict, workdir: str | os.PathLike, params: loop.Params
-    ) -> pathlib.Path:
+    def export(self, config: Settings, workdir: str | os.PathLike, params: loop.Params) -> pathlib.Path:
         """Writes ``<workdir>/<name>``, a diffusers folder in float16."""
         workdir = pathlib.Path(workdir)
         folder = workdir / self.NAME
@@ -332,7 +327,7 @@ def zero(module: Any) -> None:
             parameter[...] = jnp.zeros_like(parameter[...])
 
 
-def text_config(settings: ml_collections.ConfigDict, vocab_size: int, max_length: int, **more: Any) -> dict[str, Any]:
+def text_config(settings: TextEncoder, vocab_size: int, max_length: int, **more: Any) -> dict[str, Any]:
     """The config of a CLIP text encoder. The end token is the last id of the vocabulary and also pads."""
     return {
         "vocab_size": vocab_size,
@@ -354,14 +349,14 @@ def free_fields(stage: str) -> tuple[str, ...]:
     return tuple(f"{stage}.{name}" for name in ("num_steps", "decay_steps", "checkpoint_every", "log_every"))
 
 
-def default_name(config: ml_collections.ConfigDict, spec: str, digest: str) -> str:
+def default_name(config: Settings, spec: str, digest: str) -> str:
     """The name of a run's folder, where the config was named ``spec``."""
     return f"train-{registry.model_label(spec.replace(':', '-'))}"
 
 
-def check_decay(config: ml_collections.ConfigDict, stage: str) -> None:
+def check_decay(config: Settings, stage: str) -> None:
     """Refuses a decay of the learning rate that is longer than the training."""
-    settings = config[stage]
+    settings = getattr(config, stage)
     if settings.decay_steps > settings.num_steps:
         raise InputError(
             f"config.{stage}.decay_steps is {settings.decay_steps:,}, but must be at most the"
@@ -369,9 +364,13 @@ def check_decay(config: ml_collections.ConfigDict, stage: str) -> None:
         )
 
 
-def about_stage(config: ml_collections.ConfigDict, *parts: str) -> dict[str, Any]:
+def about_stage(config: Settings, *parts: str) -> dict[str, Any]:
     """All that a stage's result depends on."""
-    return {"seed": config.seed, "recipe": 1, **{name: config[name].to_dict() for name in parts}}
+    return {
+        "seed": config.seed,
+        "recipe": 1,
+        **{name: options.nested(options.values(getattr(config, name))) for name in parts},
+    }
 
 
 def _tokenizer(workdir: pathlib.Path) -> Any:
@@ -384,7 +383,7 @@ def _tokenize(tokenizer: Any, texts: list[str]) -> np.ndarray:
     return tokenizer(texts, padding="max_length", truncation=False, return_tensors="np")["input_ids"].astype(np.uint16)
 
 
-def _optimizer(settings: ml_collections.ConfigDict) -> Any:
+def _optimizer(settings: Stage) -> Any:
     rate = optimizers.warmup_constant_decay(
         settings.learning_rate,
         warmup_steps=settings.warmup_steps,
@@ -395,7 +394,7 @@ def _optimizer(settings: ml_collections.ConfigDict) -> Any:
 
 
 def make_step(
-    loss_fn: loop.LossFn, params: loop.Params, settings: ml_collections.ConfigDict, seed: int
+    loss_fn: loop.LossFn, params: loop.Params, settings: Stage, seed: int
 ) -> tuple[loop.StepFn, loop.TrainState]:
     """The jitted training step of a stage, and its first state."""
     optimizer = _optimizer(settings)
@@ -416,12 +415,12 @@ def train_stage(
     state: loop.TrainState,
     source: Any,
     transform: Any,
-    settings: ml_collections.ConfigDict,
+    settings: Stage,
     folder: pathlib.Path,
     seed: int,
     *,
     log: Sequence[str] = (),
-    **options: Any,
+    **more: Any,
 ) -> loop.TrainState:
     """Trains one stage on a `ShardSource`, or resumes. The folder is named after it. Trackers have a run a stage."""
     name = f"{folder.resolve().parent.name}-{folder.name}"
@@ -435,11 +434,11 @@ def train_stage(
         num_steps=settings.num_steps,
         checkpoints=checkpoints,
         metrics_file=folder / "metrics.jsonl",
-        writers=trackers.make_trackers(log, folder, settings.to_dict(), name=name),
+        writers=trackers.of_names(log, folder, options.nested(options.values(settings)), name=name),
         name=folder.name,
         log_every=settings.log_every,
         checkpoint_every=settings.checkpoint_every,
-        **options,
+        **more,
     )
     checkpoints.close()
     return state

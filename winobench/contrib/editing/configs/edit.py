@@ -11,15 +11,15 @@ import dataclasses
 
 from winobench.base import options
 from winobench.base.options import option
-from winobench.runs import settings
+from winobench.runs import model_settings, settings
 
-from . import _shared, forms_of
+from . import forms_of
 
 LAUNCHER = "edit"
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(settings.Data, _shared.Pipeline):
+class Settings(settings.Data, model_settings.Pipeline):
     """Of edits of images towards texts. Numbers of the paper's Appendix C."""
 
     limit: int | None = option(8, options.LIMIT, "scenes or items a task. None for all")
@@ -50,4 +50,4 @@ SETTINGS = Settings
 
 FORMS = {"optimize": {}, "denoise": {"method": "denoise", "num_steps": 50}}
 
-get_config = forms_of("edit", Settings, "edit", FORMS)
+get_config = forms_of("edit", Settings, FORMS)

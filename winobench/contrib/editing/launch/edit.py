@@ -14,7 +14,7 @@ from winobench.base.files import digest, user_path
 from . import configuration
 
 if TYPE_CHECKING:
-    import ml_collections
+    from configs.edit import Settings
 
 DEFAULT_CONFIG = "edit"
 
@@ -36,9 +36,8 @@ _WORKDIR = flags.DEFINE_string(
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Delete another run's records in --workdir instead of refusing it.")
 
 
-def main(config: ml_collections.ConfigDict) -> None:
+def main(config: Settings) -> None:
     """Makes the missing edits, prints how often the smallest edit is the right one, and draws the figure."""
-    configuration.require(config, configuration.flat(configuration.load(DEFAULT_CONFIG)))
     if "," in config.model:
         raise InputError(f"--config.model={config.model} names several models: edit with one at a time")
     from winobench import parallel
@@ -52,7 +51,7 @@ def main(config: ml_collections.ConfigDict) -> None:
     parallel.one_device_per_core()
     tasks = evaluate.choose_tasks(config.tasks, config.data_dir)
     names = ("dtype", "variant", "revision", "allow_pickle", "lora_scale", "embeddings")
-    (drawer,) = loading.make_drawers([config.model], [config.lora], **{name: config[name] for name in names})
+    (drawer,) = loading.make_drawers([config.model], [config.lora], **{name: getattr(config, name) for name in names})
     pipeline, runs = drawer.load(), []
     for strength in config.strengths if config.method == "denoise" else (None,):
         folder = _folder(config, drawer.label, strength)
@@ -75,16 +74,16 @@ def main(config: ml_collections.ConfigDict) -> None:
     print(f"the gallery of a report shows the edits: winobench report {shlex.join(map(str, runs))}")
 
 
-def _editor(config: ml_collections.ConfigDict, pipeline: Any, folder: pathlib.Path, strength: float | None) -> Any:
+def _editor(config: Settings, pipeline: Any, folder: pathlib.Path, strength: float | None) -> Any:
     from winobench.contrib.editing import EditDistance
 
     names = ["method", "num_steps", "seed", "batch_size", "image_size"]
     names += ["learning_rate", "timesteps"] if strength is None else ["guidance_scale"]
-    given = {name: config[name] for name in names} | ({} if strength is None else {"strength": strength})
+    given = {name: getattr(config, name) for name in names} | ({} if strength is None else {"strength": strength})
     return EditDistance(pipeline, folder, **given)
 
 
-def _folder(config: ml_collections.ConfigDict, label: str, strength: float | None) -> pathlib.Path:
+def _folder(config: Settings, label: str, strength: float | None) -> pathlib.Path:
     part = "" if strength is None or len(config.strengths) == 1 else f"strength-{strength:g}"
     if _WORKDIR.value:
         return pathlib.Path(user_path(_WORKDIR.value), part)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 
-import ml_collections
-
 from winobench.base import options
 from winobench.base.options import option
+from winobench.runs.model_settings import Checkpoint
+from winobench.runs.training_settings import Training
 
-from . import _shared, forms_of
+from . import forms_of
 
 LAUNCHER = "train"
 
@@ -47,7 +47,7 @@ class Validation:
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(_shared.Training, _shared.Checkpoint):
+class Settings(Training, Checkpoint):
     recipe: str = option("nli", options.choice("nli"), "the recipe of winobench train")
     model: str = option(
         "google-bert/bert-large-uncased", options.text(), "folder or hub id of a BERT in transformers' layout"
@@ -88,8 +88,8 @@ FORMS = {
     },
 }
 
-get_config = forms_of("nli", Settings, "train", FORMS)
+get_config = forms_of("nli", Settings, FORMS)
 
 
-def check(config: ml_collections.ConfigDict) -> None:
+def check(config: Settings) -> None:
     options.check_batch(config.batch_size, config.accumulate)

@@ -15,8 +15,9 @@ import dataclasses
 
 from winobench.base import options
 from winobench.base.options import option
+from winobench.runs import model_settings
 
-from . import _shared, forms_of
+from . import forms_of
 
 LAUNCHER = "write_items"
 
@@ -33,7 +34,7 @@ class Checks:
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(_shared.Responder):
+class Settings(model_settings.Responder):
     model: str | None = option(
         None,
         options.text().or_none(),
@@ -81,4 +82,4 @@ FORMS = {
     "debug": {"templates": ("toe", "cot"), "queries": ("wdq", "wiq", "ambiguous"), "requests": 1},
 }
 
-get_config = forms_of("wscplus_generate", Settings, "items", FORMS)
+get_config = forms_of("wscplus_generate", Settings, FORMS)

@@ -19,7 +19,7 @@ from . import configuration
 from .overrides import split
 
 if TYPE_CHECKING:
-    import ml_collections
+    from configs.wscplus_generate import Settings
 
 DEFAULT_CONFIG = "wscplus_generate"
 
@@ -65,9 +65,8 @@ _FREE = ("requests", "repeats", "checks", "batch_size", "model_parallel", "allow
 _SOME_CALLS_FAILED = 2
 
 
-def main(config: ml_collections.ConfigDict) -> None:
+def main(config: Settings) -> None:
     """Runs the step that the flags name: to generate and check without any."""
-    configuration.require(config, configuration.flat(configuration.load(DEFAULT_CONFIG)))
     steps = [flag.name for flag in (_CHECK, _ANNOTATE, _FINISH) if flag.value]
     if len(steps) > 1:
         raise InputError(f"--{steps[0]} and --{steps[1]} are two steps: give one after the other.", code="bad-command")
@@ -90,7 +89,7 @@ def main(config: ml_collections.ConfigDict) -> None:
             sys.exit(_SOME_CALLS_FAILED)
 
 
-def _generate(config: ml_collections.ConfigDict, folder: pathlib.Path) -> None:
+def _generate(config: Settings, folder: pathlib.Path) -> None:
     from winobench.contrib.people.wscplus_items import prompts, run
     from winobench.scorers import loading
 
@@ -100,7 +99,7 @@ def _generate(config: ml_collections.ConfigDict, folder: pathlib.Path) -> None:
     for model in models:
         loading.resolve(model, loading.TEXTS)
     names = ("offensive", "batch", "requests", "repeats", "temperature", "max_tokens")
-    asked = prompts.make_prompts(config.templates, config.queries, **{name: config[name] for name in names})
+    asked = prompts.make_prompts(config.templates, config.queries, **{name: getattr(config, name) for name in names})
     _known(config)
     if config.offensive:
         print("offensive questions are requested: what the models write may offend", file=sys.stderr)
@@ -178,7 +177,7 @@ def _finished(folder: pathlib.Path) -> str:
     return "\n".join(lines)
 
 
-def _folder(config: ml_collections.ConfigDict) -> pathlib.Path:
+def _folder(config: Settings) -> pathlib.Path:
     if _WORKDIR.value:
         return pathlib.Path(user_path(_WORKDIR.value))
     from winobench.runs.records import digest
@@ -191,7 +190,7 @@ def _folder(config: ml_collections.ConfigDict) -> pathlib.Path:
     return pathlib.Path("runs") / f"{configuration.chosen_name(DEFAULT_CONFIG)}-{label}-{digest(settled)[:8]}"
 
 
-def _models(config: ml_collections.ConfigDict) -> list[str]:
+def _models(config: Settings) -> list[str]:
     if models := split(config.model):
         return models
     raise InputError(
@@ -201,7 +200,7 @@ def _models(config: ml_collections.ConfigDict) -> list[str]:
     )
 
 
-def _known(config: ml_collections.ConfigDict) -> list[str]:
+def _known(config: Settings) -> list[str]:
     """The files of known items. Refuses missing ones."""
     paths = split(config.checks.known)
     for path in paths:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from absl import flags
 
 from winobench.base.errors import InputError
 
 from . import configuration, layout
-
-if TYPE_CHECKING:
-    import ml_collections
 
 DEFAULT_CONFIG = "gdbench:table1"
 
@@ -54,7 +51,7 @@ _DETAILS = flags.DEFINE_bool("details", False, "Show every program's kernels, an
 _OUTPUT = flags.DEFINE_string("output", None, "Write everything as JSON to this file, too.")
 
 
-def main(config: ml_collections.ConfigDict) -> None:
+def main(config: Any) -> None:
     from winobench.contrib.planning import topologies
 
     if not _ACCELERATOR.value:

@@ -64,4 +64,4 @@ FORMS = {
     "debug": {**clevr_tiny.DEBUG, **_SHARED, "data.num_hard_scenes": 512},
 }
 
-get_config = forms_of("clevr_flow", Settings, "train", FORMS)
+get_config = forms_of("clevr_flow", Settings, FORMS)

@@ -11,8 +11,9 @@ import dataclasses
 
 from winobench.base import options
 from winobench.base.options import option
+from winobench.runs.training_settings import Stage
 
-from . import _shared, forms_of
+from . import forms_of
 
 LAUNCHER = "train"
 
@@ -32,7 +33,7 @@ class Data:
 
 
 @dataclasses.dataclass(frozen=True)
-class Autoencoder(_shared.Stage):
+class Autoencoder(Stage):
     block_out_channels: tuple = option((8, 16, 32, 64), options.items(_WIDTH, 1, 8), "channels of each block")
     layers_per_block: int = option(1, options.whole(1, 64), "residual layers of each block")
     latent_channels: int = option(8, _WIDTH, "channels of the latents")
@@ -48,7 +49,7 @@ class TextEncoder:
 
 
 @dataclasses.dataclass(frozen=True)
-class Denoising(_shared.Stage):
+class Denoising(Stage):
     num_heads: int = option(4, _WIDTH, "attention heads")
     timestep_range: tuple = option((100, 1000), options.span(1_000), "first,end of the timesteps that are sampled")
     timestep_power: float = option(
@@ -106,4 +107,4 @@ DEBUG = {
 }
 FORMS = {"full": FULL, "debug": DEBUG}
 
-get_config = forms_of("clevr_tiny", Settings, "train", FORMS)
+get_config = forms_of("clevr_tiny", Settings, FORMS)

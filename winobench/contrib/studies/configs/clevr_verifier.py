@@ -11,8 +11,9 @@ import dataclasses
 
 from winobench.base import options
 from winobench.base.options import option
+from winobench.runs.training_settings import Stage
 
-from . import _shared, forms_of
+from . import forms_of
 
 LAUNCHER = "train"
 
@@ -39,7 +40,7 @@ class Settings:
     seed: int = option(0, options.SEED, "random seed of everything")
     data: Data = options.group(Data)
     network: Network = options.group(Network)
-    training: _shared.Stage = options.group(_shared.Stage)
+    training: Stage = options.group(Stage)
 
 
 SETTINGS = Settings
@@ -66,4 +67,4 @@ FORMS = {
     },
 }
 
-get_config = forms_of("clevr_verifier", Settings, "train", FORMS)
+get_config = forms_of("clevr_verifier", Settings, FORMS)

@@ -16,14 +16,15 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import jinja2
-import ml_collections
 
 import winobench
 from winobench.base import options, registry, trackers
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
+from winobench.runs import model_settings, settings
 from winobench.training import recipes
 
 from .. import configuration
@@ -111,7 +112,7 @@ def make(request: Request) -> Job:
     slice_ = accelerator if isinstance(accelerator, accelerators.Slice) else None
     gpus = accelerator if isinstance(accelerator, accelerators.Gpus) else None
     several = request.nodes > 1 or (slice_ is not None and slice_.num_hosts > 1)
-    if several and (config.kind == "ask" or ("recipe" in config and recipes.needs_one_process(config.recipe))):
+    if several and (isinstance(config, settings.Asking) or _trains_alone(config)):
         raise InputError(f"one process runs --config={request.config}: take one machine with --nodes=1.")
     name = request.name or _job_name(launcher, request.config, config)
     plan = None if request.plan is None else planned.read(request.plan, config, accelerator, request.nodes)
@@ -150,12 +151,17 @@ def make(request: Request) -> Job:
     return dataclasses.replace(job, text=text)
 
 
-def _as_planned(request: Request, plan: planned.Planned, config: ml_collections.ConfigDict) -> Request:
+def _trains_alone(config: Any) -> bool:
+    return hasattr(config, "recipe") and recipes.needs_one_process(config.recipe)
+
+
+def _as_planned(request: Request, plan: planned.Planned, config: Any) -> Request:
     """The request with the plan's numbers wherever it has none itself."""
     changes: dict[str, object] = {}
     # Without a number, or where the launcher's own number of images does not fit.
-    named, found = config.get("batch_size"), plan.batch_size
-    is_less = config.kind == "draw" and isinstance(named, int) and found is not None and found < named
+    named, found = getattr(config, "batch_size", None), plan.batch_size
+    is_sampler = isinstance(config, model_settings.Sampler)
+    is_less = is_sampler and isinstance(named, int) and found is not None and found < named
     if found is not None and (named is None or is_less):
         changes["overrides"] = (*request.overrides, ("batch_size", str(found)))
     if plan.accumulate is not None and plan.accumulate > config.accumulate:
@@ -270,18 +276,16 @@ def _check_log(request: Request, launcher: str) -> None:
         options.words(*trackers.NAMES).check("--log", request.log)
 
 
-def _extras(
-    config: ml_collections.ConfigDict, accelerator: accelerators.Gpus | accelerators.Slice | None, log: str
-) -> str:
+def _extras(config: Any, accelerator: accelerators.Gpus | accelerators.Slice | None, log: str) -> str:
     """The extras of our package that the job needs, such as ``[cuda,api]``."""
     extras = []
     if accelerator is not None:
         extras.append("tpu" if isinstance(accelerator, accelerators.Slice) else "cuda")
-    names = f"{config.get('model')},{config.get('captioner')}".split(",")
+    names = f"{getattr(config, 'model', None)},{getattr(config, 'captioner', None)}".split(",")
     apis = [registry.api_of(name.strip()) for name in names]
     extras += dict.fromkeys(registry.apis()[api].extra for api in apis if api)
     by_torch = [name.strip() for name in names if registry.is_by_torch(name.strip())]
-    extras += ["torch"] if by_torch or config.get("backend") == "torch" else []
+    extras += ["torch"] if by_torch or getattr(config, "backend", None) == "torch" else []
     extras += [name for name in options.comma_separated(log) if name != trackers.TENSORBOARD]
     return f"[{','.join(extras)}]" if extras else ""
 
@@ -290,7 +294,7 @@ def _extras(
 _LATER = (("backend", "auto"), ("embeddings", None), ("float8", False))
 
 
-def _job_name(launcher: str, spec: str, config: ml_collections.ConfigDict) -> str:
+def _job_name(launcher: str, spec: str, config: Any) -> str:
     """A name that is the same for the same run, also for jobs from before launch.draw."""
     was = "generate" if launcher == "draw" else launcher
     told = {name: value for name, value in configuration.plain(config).items() if (name, value) not in _LATER}

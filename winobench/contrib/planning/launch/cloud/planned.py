@@ -6,8 +6,6 @@ import dataclasses
 import math
 from typing import Any
 
-import ml_collections
-
 from winobench.base import json_files
 from winobench.base.errors import InputError
 
@@ -44,7 +42,7 @@ class Planned:
         return f"by the plan, which is an estimate: {self.hours:,.1f} hours{cost}, {self.memory} GB of memory a machine"
 
 
-def read(path: str, config: ml_collections.ConfigDict, accelerator: Gpus | Slice | None, nodes: int) -> Planned:
+def read(path: str, config: Any, accelerator: Gpus | Slice | None, nodes: int) -> Planned:
     content = json_files.read(path, "write it with winobench plan --output")
     plans = content.get("plans") if isinstance(content, dict) else None
     if not isinstance(plans, list) or not isinstance(content.get("config"), dict):

@@ -1,4 +1,4 @@
-"""Options that several configs have."""
+"""Options of models: how they are loaded, asked and sampled. Several configs have them."""
 
 from __future__ import annotations
 
@@ -154,53 +154,3 @@ class Sampler:
         options.choice("resident", "staged"),
         "resident, or staged: text encoders and denoiser are never on the devices together",
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class Mesh:
-    model_parallel: int = option(
-        1,
-        options.DEVICES,
-        "devices that share one copy of the parameters, or of frozen weights (FSDP); 1 gives each its own",
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class Training:
-    batch_size: int = option(32, options.BATCH_SIZE, "rows a step, over all devices and micro-batches")
-    accumulate: int = option(
-        1,
-        options.BATCH_SIZE,
-        "micro-batches that a step is made of, one after the other. A loss of means has them over each",
-    )
-    num_steps: int | None = option(None, options.STEPS.or_none(), "steps in all. None for as many as the epochs are")
-    epochs: float = option(3.0, options.number(above=0, high=1e6), "times that every row is seen")
-    explosion_factor: float | None = option(
-        None,
-        options.FACTOR,
-        "stop when the loss (hardneg: of positives) exceeds so many times its running median. None for never",
-    )
-    validate_every: int | None = option(
-        None, options.STEPS.or_none(), "steps between validations, each with a checkpoint. None for no validation"
-    )
-    checkpoint_every: int = option(100, options.STEPS, "steps between checkpoints")
-    log_every: int = option(10, options.STEPS, "steps between lines of metrics")
-    mesh: Mesh = options.group(Mesh)
-    wandb: str | None = option(
-        None,
-        options.text(255).or_none(),
-        "project of Weights & Biases. None leaves it to the environment (WANDB_*)",
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class Stage:
-    optimizer: str = option("muon", options.OPTIMIZER_NAME, "adamw or muon")
-    learning_rate: float = option(2e-3, options.LEARNING_RATE, "between warm-up and decay")
-    batch_size: int = option(96, options.BATCH_SIZE, "rows a step")
-    num_steps: int = option(2_600, options.STEPS, "steps in all")
-    warmup_steps: int = option(300, options.WARMUP_STEPS, "from zero to the learning rate")
-    decay_steps: int = option(1_000, options.WARMUP_STEPS, "from the learning rate to zero, at the end")
-    ema_decay: float = option(0.999, options.DECAY, "decay of the weights' moving average, which is exported")
-    log_every: int = option(50, options.STEPS, "steps between lines of metrics")
-    checkpoint_every: int = option(400, options.STEPS, "steps between checkpoints")
