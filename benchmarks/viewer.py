@@ -31,7 +31,7 @@ from tests.viewer import browser
 from winobench import metrics
 from winobench.base import files
 from winobench.base.texts import EMPTY_TEXT, text_hash
-from winobench.evaluation import gallery, summary
+from winobench.evaluation import example_rows, gallery, summary
 from winobench.evaluation.plan import Plan
 from winobench.metrics import normalization
 from winobench.metrics.sample_mean import PLAIN
@@ -227,7 +227,7 @@ def _write_run(
     for task in tasks:
         scores = summary.question_scores(plan, task.name, errors, PLAIN)
         results[task.name] = summary.task_results(task, plan.questions[task.name], scores)
-        table = summary.example_table(task, plan, scores)
+        table = example_rows.example_table(task, plan, scores)
         if one_group:
             _write_as_before(folder.examples_path / f"{task.name}.parquet", table)
             _write_as_before(folder.gallery_path / f"{task.name}.parquet", shots[task.name])

@@ -253,6 +253,20 @@ def test_the_python_on_extending_runs(elsewhere, capsys, monkeypatch):
     assert "compares 2 runs" in module.path.read_text()
 
 
+def test_the_page_on_extensions_has_the_shortest_published_task():
+    assert (ROOT / "winobench/tasks/colorswap.py").read_text() in blocks("docs/howto/extend.md", "python")
+
+
+def test_five_files_lead_from_a_command_to_a_number():
+    text = (ROOT / "docs/explanation/architecture.md").read_text()
+    files = re.findall(r"^\| `(winobench/\S+)\.py` ", text.split("\n## ")[1], re.MULTILINE)
+    sources = [(ROOT / f"{file}.py").read_text() for file in files]
+    assert len(files) == 5
+    assert sum(source.count("\n") for source in sources) <= 1050
+    for index, neighbour in [*enumerate(files[1:]), *enumerate(files[:-1], 1)]:
+        assert f"`{neighbour.replace('/', '.')}`" in ast.get_docstring(ast.parse(sources[index])), files[index]
+
+
 def test_the_python_of_the_docs_is_called_as_it_is_defined(elsewhere, capsys):
     """Those that would need data or a published model: names exist, and the arguments fit."""
     run = elsewhere / "runs" / "clevr-tiny"

@@ -8,7 +8,7 @@ import pytest
 from tests.evaluation import fakes
 from winobench import metrics
 from winobench.data.images import GRAY_IMAGE, image_hash
-from winobench.evaluation import summary
+from winobench.evaluation import example_rows, summary
 from winobench.evaluation.plan import Plan, Question
 from winobench.metrics import normalization
 from winobench.runs.error_store import Batch, mean_scores
@@ -191,7 +191,7 @@ def test_example_rows():
     questions = [_question("e1", groups=("g",)), _question("e2", target=1), _question("e3")]
     plan = _plan(questions, [[0, 0], [0, 1]])
     task = dataclasses.replace(fakes.text_task(), name="task")
-    rows = summary.example_table(task, plan, [np.array([[2.0, 1.0]]), np.array([[2.0, 1.0]]), np.ones((1, 2))])
+    rows = example_rows.example_table(task, plan, [np.array([[2.0, 1.0]]), np.array([[2.0, 1.0]]), np.ones((1, 2))])
     assert [tuple(row.values()) for row in rows.to_pylist()] == [
         ("e1", ["g"], ["x"], ["a", "b"], 0, [[2.0, 1.0]], 0, True, False, ["own"]),
         ("e2", [], ["x"], ["a", "b"], 1, [[2.0, 1.0]], 0, False, False, ["own"]),
@@ -202,7 +202,7 @@ def test_example_rows():
 def test_example_rows_of_recall_have_a_column_a_part():
     task = dataclasses.replace(fakes.text_task(), name="task", metric="recall")
     plan = _plan([_question(0)], [[0, 0], [0, 1]])
-    names = summary.example_table(task, plan, _matrices(1)).column_names
+    names = example_rows.example_table(task, plan, _matrices(1)).column_names
     assert names[-4:] == ["correct_recall_at_1", "tie_recall_at_1", "correct_recall_at_5", "tie_recall_at_5"]
 
 

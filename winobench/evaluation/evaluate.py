@@ -1,5 +1,8 @@
 """One evaluation from beginning to end: plan, score missing errors, record, summarise.
 
+Before: ``launch.eval`` loads a scorer, and a file such as `winobench.tasks.colorswap` declares the task. After:
+`winobench.evaluation.plan` lists the pairs of images and texts that need a score.
+
 Each of several processes scores its share on its own devices. They meet a few times, and never while they score.
 """
 
@@ -17,7 +20,7 @@ from winobench import metrics, parallel
 from winobench.base import options, parquet_files, trackers
 from winobench.base import progress as progress_bars
 from winobench.base.errors import InputError
-from winobench.evaluation import contracts, gallery, importance, race, runner, sample_groups, summary
+from winobench.evaluation import contracts, example_rows, gallery, importance, race, runner, sample_groups, summary
 from winobench.evaluation.sample_groups import SampleGroup
 from winobench.metrics import association, sample_mean
 from winobench.models import snapshots
@@ -346,7 +349,7 @@ def _summarise(
             )
         except InputError as error:
             failed[task.name] = error
-        folder.write_examples(task.name, summary.example_table(task, plan, scores, threshold))
+        folder.write_examples(task.name, example_rows.example_table(task, plan, scores, threshold))
         folder.write_gallery(task.name, gallery.example_table(task, plan, scores))
     results["failed"] = {name: str(error) for name, error in failed.items()}
     results["passes"] = sum(outcome.passes for _, outcome in judged)

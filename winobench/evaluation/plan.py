@@ -1,4 +1,8 @@
-"""What must be scored: the unique images, texts and pairs behind the examples of all chosen tasks."""
+"""The plan of a run: the unique images, texts and pairs behind the examples of all chosen tasks.
+
+Before: `winobench.evaluation.evaluate` has chosen the tasks. After: `winobench.evaluation.runner` hands the pairs in
+batches to a scorer. A diffusion model's error of a batch is computed in `winobench.scorers.denoising`.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """The denoising error of (image, text, sample) triples (Krojer et al. 2023, "Are Diffusion Models Vision-And-Language
 Reasoners?", Eq. 1-5), and the compiled step that computes many of them.
+
+Before: `winobench.evaluation.plan` lists the pairs, and `winobench.scorers.diffusion_itm` encodes images and texts.
+After: `winobench.evaluation.runner` records the errors, and `winobench.evaluation.summary` averages them over samples.
 """
 
 from __future__ import annotations

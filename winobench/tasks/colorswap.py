@@ -1,6 +1,6 @@
 """ColorSwap: two generated images and two captions in which colours are swapped
 
-The 300 pairs of the test split.
+The 300 pairs of the test split. `winobench.evaluation.evaluate` asks a scorer about them.
 """
 
 from __future__ import annotations
