@@ -1,1 +1,1 @@
-"""What every package may use: errors, files, options, JSON, the hub, progress and names."""
+"""Base modules for every package: errors, files, options, JSON, the hub, progress and names."""

@@ -129,7 +129,7 @@ def begins_with_thoughts(text: str) -> bool:
 def yes_no(text: str | None) -> bool | None:
     """Whether an answer is yes (True) or no (False). None for any other one, and for both.
 
-    It is the first word, a word that is a sentence or clause of its own, or the last word, in this order. In English,
+    It is the first word, a word that is a separate sentence or clause, or the last word, in this order. In English,
     words may follow the first one. A clause of the opposite makes it None, as a refusal does.
     """
     return _agreed(text, _yes_no)
@@ -174,7 +174,7 @@ def lines(text: str | None) -> list[bool]:
 
 
 def _agreed(text: str | None, read: Callable[[str], _Value | None]) -> _Value | None:
-    """What all parts of a text that state an answer say; None where they differ."""
+    """Answer that all parts of a text agree on. None if they differ."""
     values = {read(part) for part in _stated(_plain(text), 3)}
     return values.pop() if len(values) == 1 else None
 
@@ -329,5 +329,5 @@ def _mark(part: str, names: Sequence[str]) -> int | None:
 
 
 def _end(name: str) -> str:
-    """What follows a mark. Behind a letter, which may be a word, a sign or nothing."""
+    """Pattern of the text after a mark. After a letter, which may be a word, it is a sign or nothing."""
     return r"(?=\s*(?:\Z|[).:,;\]/|]|\s-|\b(?:and|or)\b))" if len(name) == 1 else r"(?!\w)"

@@ -1,4 +1,4 @@
-"""What is kept between runs only to save time, in one folder that may be deleted whenever nothing runs."""
+"""Caches between runs that only save time, in one folder that may be deleted whenever nothing runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def processor() -> str:
 
 
 def keep_compiled() -> None:
-    """Has JAX keep what it compiles from now on, unless JAX's settings name a folder or forbid it."""
+    """Has JAX keep compiled programs from now on, unless JAX's settings name a folder or forbid it."""
     if jax.config.jax_compilation_cache_dir is not None or not jax.config.jax_enable_compilation_cache:
         return
     # A home that several machines share would offer one of them what only another one's processor can execute.

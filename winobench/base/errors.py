@@ -4,7 +4,7 @@
 class InputError(ValueError):
     """Bad input: a file, folder, flag, text or image that cannot be used as it is.
 
-    The message is one sentence: what is wrong, where, and what to do next. The launchers print it without a
+    The message is one sentence: the fault, its location and the remedy. The launchers print it without a
     traceback and exit with status 2. Library code lets it rise.
 
     Attributes:

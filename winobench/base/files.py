@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and a digest of what is written."""
+"""Files that are written whole or not at all, and digests of their content."""
 
 from __future__ import annotations
 

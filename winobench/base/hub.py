@@ -1,6 +1,6 @@
 """Files of the Hugging Face hub. A hub that cannot be reached is noticed within seconds.
 
-huggingface_hub tries for a minute or more. So the hub is asked once, with a limit on the whole of that.
+huggingface_hub tries for a minute or more. So the hub gets one request, with a limit on its whole time.
 """
 
 from __future__ import annotations

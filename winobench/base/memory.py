@@ -1,4 +1,4 @@
-"""How much memory there is, asked before something large is allocated, and whether a process keeps it.
+"""Amounts of memory, checked before large allocations, and whether a process keeps freed memory.
 
 Without the question, a system answers with a traceback, kills the process, or crawls.
 """

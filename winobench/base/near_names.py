@@ -9,7 +9,7 @@ _LONGEST = 100  # characters that are compared
 
 
 def near(name: str, names: Iterable[str], count: int = 3) -> list[str]:
-    """At most ``count`` of the names, the nearest first. Upper case counts as lower case."""
+    """Returns at most ``count`` of the names, the nearest first. Upper case counts as lower case."""
     folded = {known.casefold(): known for known in reversed(list(names))}
     found = difflib.get_close_matches(name[:_LONGEST].casefold(), folded, n=count)
     return [folded[known] for known in found]

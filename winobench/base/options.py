@@ -1,4 +1,4 @@
-"""What options may be: types, bounds and choices, checked by one mechanism, in the same words everywhere.
+"""Types, bounds and choices of options, checked by one mechanism, in the same words everywhere.
 
 An option is a field of a dataclass (`option`), from which configs, ``--help`` and checks are made.
 """
@@ -390,7 +390,7 @@ PATH = text(4_096)
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
-    """Of the optimizers that `winobench.training.optimizers` makes."""
+    """Options of the optimizers that `winobench.training.optimizers` makes."""
 
     name: str = option("adamw", OPTIMIZER_NAME, "adamw or muon")
     learning_rate: float = option(1e-3, LEARNING_RATE, "after the warm-up")

@@ -33,7 +33,7 @@ _LARGEST_COLUMN, _MOST_TIMES, _NUMBER = 4 * 2**30, 100, 8
 
 
 class DamagedError(Exception):
-    """A file that is not what was written. The message says how it can be told."""
+    """A file that differs from the one that was written. The message states the evidence."""
 
 
 def write(path: str | os.PathLike, table: pa.Table, repeating: Collection[str] | None = None) -> None:
@@ -46,7 +46,7 @@ def write(path: str | os.PathLike, table: pa.Table, repeating: Collection[str] |
 
 
 def content(table: pa.Table, repeating: Collection[str] | None = None) -> bytes:
-    """What `write` writes."""
+    """Makes the content that `write` writes."""
     buffer = io.BytesIO()
     options = {} if repeating is None else _by_ranges(table, repeating)
     pq.write_table(table, buffer, compression="zstd", write_page_checksum=True, **options)
@@ -74,7 +74,7 @@ def read(path: str | os.PathLike, columns: Sequence[str] | None = None) -> pa.Ta
 
 
 def metadata(path: str | os.PathLike) -> pq.FileMetaData:
-    """What the footer says of a file whose bytes are still those that were written."""
+    """Metadata in the footer of a file whose bytes are unchanged."""
     files.check_regular(path)
     with open(path, "rb") as file:
         content = file.read()
@@ -125,7 +125,7 @@ def check_sizes(file: pq.ParquetFile, size: int, columns: Collection[str] | None
 
 
 def _footer(content: bytes | memoryview) -> int:
-    """Where the footer begins. Below 0 where a damaged file states so."""
+    """Start of the footer. Below 0 if a damaged file states so."""
     (length,) = struct.unpack("<i", content[-_TAIL : -_TAIL + 4])
     return len(content) - _TAIL - length
 

@@ -1,4 +1,4 @@
-"""How far long work is: a bar on a terminal, and a line now and then where the output is a log file."""
+"""Progress of long work: a bar on a terminal, and lines at intervals in a log file."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Progress:
             return
         now = time.monotonic()
         if self._first is None:
-            # What comes first is spent on compiling, or on connecting.
+            # The first steps include compiling or connecting.
             self._first = self._last = now
             self._first_done = self._done
         elif now - self._last >= SECONDS_BETWEEN_LINES:
@@ -84,7 +84,7 @@ class Progress:
             self.say(f"{self._label}: {self._number(self._done)} {self._rest(now)}{self._note and f', {self._note}'}")
 
     def note(self, text: str) -> None:
-        """What follows the numbers from now on, such as the loss."""
+        """Sets the text after the numbers, such as the loss."""
         self._note = text
 
     def say(self, line: str) -> None:
@@ -159,5 +159,5 @@ class _Note(rich.progress.ProgressColumn):
 
 
 def _rate(speed: float) -> str:
-    """Speeds of less than ten a second, such as those of large models, with a decimal."""
+    """Speeds below ten a second, such as large models have, with a decimal."""
     return f"{speed:,.0f}" if speed >= 10 else f"{speed:.1f}"

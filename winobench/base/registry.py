@@ -183,7 +183,7 @@ a `winobench.runs.requests.Responder`."""
 
 @functools.cache
 def plugged_in() -> Mapping[str, importlib.metadata.EntryPoint]:
-    """Name -> entry point of the scorers that other packages plug in. A name of ``MODELS`` stays what it is."""
+    """Name -> entry point of the scorers that other packages plug in. Names of ``MODELS`` keep their meaning."""
     points = importlib.metadata.entry_points(group=ENTRY_POINTS)
     own = {*MODELS, *LANGUAGE_MODELS}
     return {point.name: point for point in sorted(points, key=lambda point: point.name) if point.name not in own}
@@ -290,7 +290,7 @@ class ModelRef:
 
     @property
     def checkpoint(self) -> str:
-        """What ``from_pretrained`` takes: the name of a released model may bring settings along."""
+        """Argument of ``from_pretrained``: the name of a released model may bring settings along."""
         return self.name if self.name in MODELS else self.source
 
 

@@ -86,7 +86,7 @@ def escape_markdown(text: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Without line ends, tabs and what a terminal would obey."""
+    """Removes line ends, tabs and control characters of terminals."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 

@@ -1,4 +1,4 @@
-"""What a text must be for models and files: of a length that can be read, and of whole characters."""
+"""Checks of texts for models and files: a length that can be read, and whole characters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST_CAPTION = 100_000
 all of it before they leave out the rest: of 10 MB they take 50 seconds and 2.7 GB."""
 
 LONGEST_PROMPT = 1_000_000
-"""Characters of all that a language model is asked at once: the longest contexts of today."""
+"""Characters of a language model's whole request: the longest contexts of today."""
 
 
 LONGEST_ANSWER = 100_000
@@ -97,7 +97,7 @@ def check_placeholder(name: str, template: Any) -> None:
 
 
 def count_truncated(encoded: Any) -> int:
-    """How many of the texts that a fast tokenizer of transformers has encoded did not fit into its longest."""
+    """Number of the texts that did not fit into the longest length of a fast tokenizer of transformers."""
     return sum(bool(encoding.overflowing) for encoding in encoded.encodings)
 
 

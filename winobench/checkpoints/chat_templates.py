@@ -84,7 +84,7 @@ def _cannot(where: str, reason: str) -> str:
 
 @functools.lru_cache(64)
 def _try(asked: str) -> tuple[_Rendered, ...] | str:
-    """What the process says, or why it ended."""
+    """Returns the process's answer, or the reason why it ended."""
     # The library warns of packages that it does not find.
     environment = {**os.environ, "TRANSFORMERS_VERBOSITY": "error", "JAX_PLATFORMS": "cpu"}
     try:

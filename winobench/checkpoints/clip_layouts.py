@@ -43,7 +43,7 @@ _PREPROCESSOR = "preprocessor_config.json"
 _OPEN_CLIP_STEMS = ("open_clip_model", "open_clip_pytorch_model")
 # Of any name, the preferred ones first.
 _OF_TRAININGS = (".safetensors", (".pt", ".pth"))
-# Its tokenizer is that of all models with its number of tokens, for folders that bring none.
+# All models with this number of tokens share the tokenizer, for folders without one.
 _TOKENIZER_REPOSITORY = "openai/clip-vit-base-patch32"
 _TOKENIZER_SIZE = 49408
 # OpenCLIP's options that are implemented at one value only. Values that mean the same are listed together.
@@ -312,7 +312,7 @@ def open_clip_config(options: Any, *, quick_gelu: bool = False) -> CLIPConfig:
 
 
 def _checked(part: str, options: Any) -> Mapping[str, Any]:
-    """One part of OpenCLIP's config, once all of its options are known to be supported."""
+    """One part of OpenCLIP's config, whose options are all supported."""
     if not isinstance(options, Mapping):
         raise InputError(f"there is no object of options named {part}", code="not-an-object")
     only = _OPEN_CLIP_ONLY[part]

@@ -65,7 +65,7 @@ def convert_repository(repo_id: str, folder: pathlib.Path, revision: str | None 
         "ignore_patterns": list(_OTHER_WEIGHTS),
     }
     snapshot = pathlib.Path(huggingface_hub.snapshot_download(repo_id, revision=source.revision, **wanted))
-    # The cache may hold more of the repository than was asked for.
+    # The cache may hold more of the repository than was requested.
     cached = [path.relative_to(snapshot).as_posix() for path in snapshot.rglob("*") if path.is_file()]
     names = sorted(huggingface_hub.utils.filter_repo_objects(cached, **wanted))
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Text encoders from the files they are published in: BERT and what was trained from it, and T5.
+"""Text encoders from their published files: BERT and models trained from it, and T5.
 
 BERT's layouts are distinguished by their keys:
 
@@ -119,7 +119,7 @@ def load_bert_for_tuning(
 ) -> BertCheckpoint:
     """Loads a BERT with a new classification head, in float32.
 
-    The head, and a pooler that the file lacks, start from weights drawn from a normal distribution of standard
+    The head, and a pooler that the file lacks, start from weights of a normal distribution of standard
     deviation 0.02, as in BERT, and biases of zero.
     """
     source, config, tensors = _read_bert(source, variant, revision, allow_pickle)
@@ -199,8 +199,8 @@ def build_t5(
 ) -> tuple[T5Config, tuple[Any, Any], str]:
     """Builds a T5 and fills it with tensors.
 
-    Returns the config, which now states whether there is a head besides the embeddings; (graph, state); a digest of the
-    tensors.
+    Returns the config, which now states whether a head exists besides the embeddings, (graph, state), and a digest of
+    the tensors.
     """
     cls = T5ForConditionalGeneration
     tensors = models.rename(cls.__name__, tensors, cls.file_keys, prefix="module.")

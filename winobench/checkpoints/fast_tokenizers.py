@@ -1,6 +1,6 @@
 """Tokenizers of language models that encode an image's text, such as T5's: read, called, written, identified.
 
-transformers reads them from ``tokenizer.json``, or makes that of a SentencePiece model. `tokenizer_files` reads CLIP's.
+transformers reads them from ``tokenizer.json``, or makes one from a SentencePiece model. CLIP's: `tokenizer_files`.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def read_fast_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
 
 
 def checked(texts: Sequence[str]) -> list[str]:
-    """A list of texts. Raises InputError for an empty one, and for what is not a text."""
+    """A list of texts. Raises InputError for an empty list, and for other values than texts."""
     texts = checked_list("texts", texts)
     check_texts(texts)
     return texts
@@ -161,7 +161,7 @@ def save_fast_tokenizer(tokenizer: Any, folder: str | os.PathLike) -> None:
 
 
 def fast_identity(tokenizer: Any) -> list[Any]:
-    """What a tokenizer does, as JSON values: a digest of its parts, how it pads, and its chat template."""
+    """Identity of a tokenizer as JSON values: a digest of its parts, its padding, and its chat template."""
     # The library's object keeps the last call's truncation and padding.
     backend = tokenizer.backend_tokenizer
     truncation, padding = backend.truncation, backend.padding

@@ -66,7 +66,7 @@ class LoadedLanguageModel(Loaded):
 
 
 def language_model_kind(source: str | os.PathLike[str] | sources.Source, revision: str | None = None) -> str:
-    """Which kind of network a language model is."""
+    """Kind of network of a language model."""
     source = sources.resolve(source, revision=revision)
     path = source.find("config.json")
     model_type = sources.read_json(path).get("model_type") if path is not None else None
@@ -94,7 +94,7 @@ def load_decoder(
     """Loads a LLaMA, a Qwen3, or the language side of a LLaVA-1.5, in float32 or bfloat16, straight onto the devices.
 
     Args:
-      mesh: the devices. When None, those of this process, of CPUs as many as there is memory for copies of the
+      mesh: the devices. When None, all of this process, or as many CPUs as have memory for copies of the
         parameters for. Devices of an axis ``model`` share one copy, and none ever holds more than its part.
       int8: the projections of the layers, most of the parameters, hold numbers of 8 bits with a scale for each output
         channel, which takes half of bfloat16's memory. Logits of random networks, 2 to 8 layers deep and up to 512

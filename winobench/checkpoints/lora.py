@@ -42,7 +42,7 @@ class LoRAWeights:
 
     # Network in the pipeline -> torch's name of the layer -> its adapter. Layers of text encoders begin with
     # ``text_model.``. As read, a transformer may be called ``unet``, and its layers have the names of the file;
-    # `load_lora` returns those of the network.
+    # `load_lora` returns the network's names.
     parts: Mapping[str, Mapping[str, Adapter | Change]]
     file: str  # a folder if that has one file for each network
     negatives: str | None = None  # of our training, as the file states; None where it does not
@@ -230,7 +230,7 @@ def save_lora(folder: str | os.PathLike, *, negatives: str | None = None, **netw
             arrays[f"{part}.{name}.lora_A.weight"] = down.T if is_dense else down.transpose(3, 2, 0, 1)
             arrays[f"{part}.{name}.lora_B.weight"] = up.T if is_dense else up.T[:, :, None, None]
     if not arrays:
-        raise InputError("there is no LoRA to save: none of the networks has adapters", code="no-lora")
+        raise InputError("no LoRA to save: none of the networks has adapters", code="no-lora")
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, f"{WEIGHTS_NAME}.safetensors")
     weights.write_weights(path, arrays, {} if negatives is None else {_NEGATIVES_KEY: negatives})

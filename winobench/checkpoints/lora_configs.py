@@ -124,7 +124,7 @@ class PeftConfig:
         return any(name == one or name.endswith(f".{one}") for one in which)
 
     def _match(self, match: Callable[..., Any], name: str) -> Any:
-        """What a pattern finds in a name, within the time that is left for all of them."""
+        """Match of a pattern in a name, within the time that is left for all patterns."""
         start = time.monotonic()
         try:
             return match(name, timeout=self.seconds)

@@ -1,4 +1,4 @@
-"""How LoRA files name their tensors: each name as a network, a layer and a role.
+"""Names of tensors in LoRA files: each is a network, a layer and a role.
 
 For the layer ``...attn1.to_q`` of a UNet, with the network's name in the pipeline in front or without it:
 

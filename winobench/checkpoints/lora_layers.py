@@ -1,7 +1,7 @@
-"""Which layers of a network the adapters of a LoRA file are for.
+"""Layers of a network that the adapters of a LoRA file belong to.
 
 Files name layers as the network here does, with underscores for dots (kohya), or as the models' original code does,
-where one dense layer stands for several of diffusers. An adapter of such a layer is split by its outputs, and each part
+where one dense layer replaces several of diffusers. An adapter of such a layer is split by its outputs, and each part
 keeps the first factor, so that nothing is rounded. The network decides the meaning of a name: FLUX.1 and FLUX.2 share
 names in the original code.
 """

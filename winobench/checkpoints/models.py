@@ -150,7 +150,7 @@ def abstract_model(cls: type[Model], config: Any, *, dtype: Any = jnp.float32, *
 
 
 class _SameKey:
-    """Stands for ``nnx.Rngs`` where the drawn values do not matter.
+    """Replaces ``nnx.Rngs`` where the random values do not matter.
 
     ``nnx.Rngs`` counts its keys in a variable, which costs a traced UNet half a minute.
     """

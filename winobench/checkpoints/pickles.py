@@ -222,7 +222,7 @@ def read_torch_pickle(path: str | os.PathLike) -> dict[str, PickledTensor]:
                 raise _not_weights(f"{path} is a zip archive, but not one of torch.save: it has no data.pkl")
             root = programs[0].removesuffix("data.pkl")
             if sizes[programs[0]].file_size > _MAX_PICKLE_BYTES:
-                message = f"{path} is refused: its data.pkl is larger than that of any network"
+                message = f"{path} is refused: its data.pkl is larger than any network's"
                 raise InputError(message, code="too-large")
             program = archive.read(programs[0])
             order = sizes.get(f"{root}byteorder")
@@ -285,7 +285,7 @@ def _tensor(path: str, root: str, sizes: dict[str, zipfile.ZipInfo], key: Any, v
     if sound:
         count = math.prod(value.shape)
         last = value.offset + sum((n - 1) * stride for n, stride in zip(value.shape, value.strides, strict=True))
-        # Values that repeat (stride 0) are not weights, and would let a small file ask for any amount of memory.
+        # Values that repeat (stride 0) are not weights, and would let a small file take any amount of memory.
         sound = count == 0 or (count <= storage.size and last < storage.size)
     if not sound:
         message = f"{path} is refused: it describes the tensor {key} in a way that torch.save never does"

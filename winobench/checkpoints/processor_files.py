@@ -1,4 +1,4 @@
-"""How images are made ready, from the files of vision-language models."""
+"""Image processors from the files of vision-language models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a checkpoint's files are: a local folder or a repository on the Hugging Face hub."""
+"""Locations of a checkpoint's files: a local folder or a repository on the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Source(abc.ABC):
     def state(self) -> str | None:
         """A digest of where the files are and when they changed. It changes with a file. None where that is unknown.
 
-        Reads no file: names, sizes and times tell. A time of change cannot be set, as the one of modification can.
+        Reads no file: names, sizes and times tell. A time of change cannot be set, unlike a time of modification.
         """
         found = []
         try:
@@ -100,7 +100,7 @@ class Source(abc.ABC):
         path = self.find(name)
         if path is None:
             if hint := self.hint():
-                raise InputError(f"{name} of {self} is not at hand: {hint}", code="hub-not-reached")
+                raise InputError(f"{name} of {self} is not available: {hint}", code="hub-not-reached")
             self.refuse_adapter()
             way = self._way(self._files_without_config())
             raise InputError(f"{self} has no {name}, {purpose}{way}", code="no-such-file")
@@ -140,7 +140,7 @@ class LocalFolder(Source):
 class HubRepository(Source):
     """A repository on the hub, through huggingface_hub: its cache, tokens and offline mode are respected.
 
-    All files come from one commit, that of the first file, even if the repository changes meanwhile.
+    All files come from the first file's commit, even if the repository changes meanwhile.
     """
 
     def __init__(self, repo_id: str, revision: str | None = None):

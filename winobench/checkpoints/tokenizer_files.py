@@ -158,7 +158,7 @@ def save_clip_tokenizer(tokenizer: Any, folder: str | os.PathLike) -> None:
 
 
 def vocabulary_and_merges(tokenizer: Any) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """What a tokenizer does, in a form that does not depend on the library's version."""
+    """Vocabulary and merges of a tokenizer, in a form that does not depend on the library's version."""
     merges = json_files.parse(tokenizer.backend_tokenizer.to_str())["model"]["merges"]
     # A list of pairs, or of strings with a blank between the two, as of tokenizers 0.20.
     pairs = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in merges]
@@ -201,7 +201,7 @@ def _write_files(
 def learn_merges(words: Iterable[str]) -> list[tuple[str, str]]:
     """The pairs to join, in order, so that each word ends as one token.
 
-    A word is first encoded with the merges found so far, and only what is still apart is joined by new merges at the
+    A word is first encoded with the merges found so far. Only the pieces left are joined by new merges at the
     end of the list. An earlier word keeps its encoding: at each of its steps an older merge applies and wins.
     """
     merges: dict[tuple[str, str], int] = {}

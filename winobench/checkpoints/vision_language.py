@@ -57,7 +57,7 @@ class LoadedVisionLanguageModel(Loaded):
 
     @property
     def end(self) -> int:
-        """The token that ends an answer: the tokenizer's, but of an OPT the config's, in BLIP-2 that of a new line."""
+        """The token that ends an answer: the tokenizer's, but an OPT's is in its config (a new line in BLIP-2)."""
         text = self.config.text_config
         return text.eos_token_id if isinstance(text, OPTConfig) else self.tokenizer.eos_token_id
 
@@ -121,7 +121,7 @@ def check_template(name: str, template: Any, form: PromptForm) -> None:
     # Without other words behind the image, an empty text would leave nothing to read there.
     if len(behind) != 1 or "{}" not in behind[0] or not behind[0].replace("{}", "").strip():
         raise InputError(
-            f"{name} is {options.quote(template)}, but this model reads the image in the place of {form.image_token}:"
+            f"{name} is {options.quote(template)}, but this model reads the image at {form.image_token}:"
             f" write that once, before {{}} and other words, as in {options.quote(form.template)}",
             code="bad-template",
         )
@@ -143,7 +143,7 @@ def load_vision_language(
     """Loads a vision-language model, in float32 or bfloat16, straight onto the devices.
 
     Args:
-      mesh: the devices. When None, those of this process, of CPUs as many as there is memory for copies of the
+      mesh: the devices. When None, all of this process, or as many CPUs as have memory for copies of the
         parameters for. Devices of an axis ``model`` share one copy.
       int8: the dense kernels of the language model's layers hold numbers of 8 bits with a scale for each output
         channel.
@@ -197,7 +197,7 @@ def build_vision_language(
     """Builds a network and fills it with tensors, keys in torch's naming -> values, all of which are used.
 
     Returns the config, which now states whether the language model has a head besides the embeddings; (graph, state) of
-    the network; a digest of the tensors.
+    the network, and a digest of the tensors.
     """
     models._check_depth(cls.__name__, config, tensors, "config.json")
     named = models.rename(cls.__name__, tensors, cls.file_keys)

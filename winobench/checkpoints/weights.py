@@ -26,7 +26,7 @@ from winobench.checkpoints.tensors import FileTensor
 # The library's own limit.
 _LARGEST_HEADER = 100_000_000
 # Where the header of a file that is written here keeps the digest of its tensors. Other tools drop it when they write a
-# file of their own, so that weights which are changed on purpose are not taken for damaged ones.
+# file, so that weights which are changed on purpose are not taken for damaged ones.
 _DIGEST = "winobench.sha256"
 _OF_SEVERAL_DEVICES = "module."
 # Names of dtypes in safetensors files that NumPy lacks.
@@ -60,7 +60,7 @@ def find_weights(
         raise pickles.not_allowed(f"{join(subfolder, pickled[0])} of {source}", pickles.conversion_command(source))
     found = f". It has {shorten(there)}: {_advice(there)}" if there else ""
     if hint := source.hint():
-        raise InputError(f"{wanted} of {source} is not at hand: {hint}", code="hub-not-reached")
+        raise InputError(f"{wanted} of {source} is not available: {hint}", code="hub-not-reached")
     raise InputError(f"{source} has no {wanted}{found}", code="no-weights")
 
 
@@ -110,7 +110,7 @@ def _find(source: Source, subfolder: str | None, stem: str, extension: str, vari
     weight_map = read_json(index).get("weight_map")
     named = list(weight_map.values()) if isinstance(weight_map, dict) else []
     if not named or any(not isinstance(shard, str) or os.path.basename(shard) != shard for shard in named):
-        message = f"{index} does not name shards of its own folder (weight_map): the index is damaged, get it again"
+        message = f"{index} does not name shards in its folder (weight_map): the index is damaged, get it again"
         raise InputError(message, code="damaged-index")
     shards = sorted(set(named))
     if missing := [shard for shard in shards if source.find(join(subfolder, shard)) is None]:
@@ -163,7 +163,7 @@ def _read_safetensors(path: str) -> dict[str, FileTensor]:
     try:
         # The handle maps the file into memory and lives as long as the tensors that refer to it.
         handle = safetensors.safe_open(path, framework="np")
-        slices = {name: handle.get_slice(name) for name in handle.keys()}  # noqa: SIM118  # it is no dictionary
+        slices = {name: handle.get_slice(name) for name in handle.keys()}  # noqa: SIM118  # not a dictionary
         shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
         kinds = {name: part.get_dtype() for name, part in slices.items()}
         written = (handle.metadata() or {}).get(_DIGEST)

@@ -1,4 +1,4 @@
-"""How far raters agree, and how often each of them is right: Fleiss' and Cohen's kappa, and a table of raters.
+"""Agreement and accuracy of raters: Fleiss' and Cohen's kappa, and a table of raters.
 
 A rater file is a CSV file with the columns ``item``, ``rater`` and ``label``, a line a judgement.
 """
@@ -163,7 +163,7 @@ def read_ratings(*paths: str | os.PathLike) -> list[Rating]:
 
 
 def count_matrix(ratings: Iterable[Rating], labels: Sequence[str] | None = None) -> tuple[np.ndarray, list[str]]:
-    """How often each item was given each label: int64 [num_items, num_labels], and the items in order of appearance."""
+    """Counts of each item's labels: int64 [num_items, num_labels], and the items in order of appearance."""
     ratings = list(ratings)
     if not ratings:
         raise InputError(
@@ -211,7 +211,7 @@ def ratings_kappa(
 def rater_accuracy(
     ratings: Iterable[Rating], answers: Mapping[str, str], groups: Mapping[str, str]
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """How often each rater is right, by group and in total, and the raters' mean (the layout of WSC+'s Table 6).
+    """Accuracy of each rater, by group and in total, and the raters' mean (the layout of WSC+'s Table 6).
 
     Returns rater, and ``"average"`` at the end -> group, and ``"total"`` at the end -> {"value", "low", "high" (95%
     interval), "chance" (None), "n" (judgements), "ties" (0)}, without groups of which the rater has judged nothing. The
@@ -259,7 +259,7 @@ def _kappas(counts: np.ndarray, num_raters: int) -> tuple[np.ndarray, np.ndarray
 
 
 def _cohen(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """As `_kappas`, of two raters: counts [..., labels, labels] of the first one's label and the second one's."""
+    """Computes `_kappas` of two raters: counts [..., labels, labels] of the first one's label and the second one's."""
     total = table.sum(axis=(-2, -1))
     same = np.trace(table, axis1=-2, axis2=-1)
     by_chance = np.sum(table.sum(axis=-1) * table.sum(axis=-2), axis=-1)

@@ -49,14 +49,14 @@ class TargetPair:
 
 @dataclasses.dataclass(frozen=True)
 class Association:
-    """What a bias task measures (Krojer et al. 2023, Eq. 8). Each of its examples is one image of one group, with all
+    """Design of a bias task (Krojer et al. 2023, Eq. 8). Each of its examples is one image of one group, with all
     texts of the group's pairs."""
 
     pairs: tuple[TargetPair, ...]
 
 
 class PermutationTest(NamedTuple):
-    """How often chance alone gives an effect size as large as the observed one."""
+    """Probability that chance alone gives an effect size as large as the observed one."""
 
     p_one_sided: float  # of an effect size at least as large as the observed one, towards X
     p_two_sided: float  # twice the smaller of the two one-sided probabilities, at most 1
@@ -76,7 +76,7 @@ class PairAssociations(NamedTuple):
 def associations(scores, a: Sequence[int], b: Sequence[int]) -> np.ndarray:
     """psi of each image: its mean score with the texts A minus its mean score with the texts B, [num_images] float64.
 
-    What is added to all scores of an image, such as minus its unconditional error, cancels. An image that matches all
+    An addend of all scores of an image, such as minus its unconditional error, cancels. An image that matches all
     texts alike gets exactly 0. ``scores`` are [num_images, num_texts], higher = better match.
     """
     scores = np.asarray(scores, np.float64)
@@ -106,14 +106,14 @@ def permutation_test(psi_x, psi_y, *, num_permutations: int = 10_000, seed: int 
 
     Arrangements are ordered by Welch's t statistic, so that the test is about means: with differences of means, groups
     of unequal sizes whose spreads differ would be distinguished in 34% of the cases where 5% are said. A p-value of
-    groups of unequal sizes is never below that of Welch's test itself, as a small group's spread is uncertain. Nor is
-    it below that of Welch's test after Hall's transformation, as skewed groups look different too often.
+    groups of unequal sizes is never below Welch's test itself, as a small group's spread is uncertain. Nor is
+    it below Welch's test after Hall's transformation, as skewed groups look different too often.
 
     The one-sided p-value looks towards X, so that a negative effect size cannot be significant: that is what the stars
     of the paper's bias tables mark (Tables 3 and 5 star 0.23 and 0.24 but none of the negative values down to -0.78).
 
-    Where there are no more than ``num_permutations`` arrangements, all of them are judged and the p-value is exact.
-    Otherwise that many random ones are drawn and the observed one is added: p = (as extreme ones + 1) /
+    If at most ``num_permutations`` arrangements exist, all of them are judged and the p-value is exact.
+    Otherwise that many random ones are sampled and the observed one is added: p = (as extreme ones + 1) /
     (num_permutations + 1), which is never 0.
 
     Sources: Caliskan et al. 2017 for the test; A. Janssen, Statistics & Probability Letters 36 (1997), for the

@@ -1,4 +1,4 @@
-"""Which outcomes may depend on each other: those that share something, such as an image."""
+"""Dependence between outcomes that share something, such as an image."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PAIRS_AT_ONCE = 4_000_000
 
 
 class Dependence:
-    """Which of n outcomes share a unit (an image, a pair of questions, an item that several people judge).
+    """Units that n outcomes share (an image, a pair of questions, an item that several people judge).
 
     Sharing need not be transitive: of three questions the first and the second may share one image, the second and the
     third another one. Outcomes that have the same units are kept together, so that many of them cost as little as few.
@@ -67,11 +67,11 @@ class Dependence:
         return alone and (self._sets is None or not np.any(np.asarray(self._sets.sum(axis=0)) > 1))
 
     def sums(self, values: np.ndarray) -> np.ndarray:
-        """For each outcome the sum of values [n, ...] over all outcomes with which it shares a unit, and itself."""
+        """Sums of values [n, ...] over each outcome and all outcomes with which it shares a unit."""
         return self._apply(values, similarity=False)
 
     def alike(self, values: np.ndarray) -> np.ndarray:
-        """As `sums`, with each outcome weighted by the share of units that it has in common (Jaccard's index)."""
+        """Computes `sums` with each outcome weighted by the share of units in common (Jaccard's index)."""
         return self._apply(values, similarity=True)
 
     def _apply(self, values: np.ndarray, similarity: bool) -> np.ndarray:

@@ -48,7 +48,7 @@ class Interval(NamedTuple):
 
 
 class PairedDifference(NamedTuple):
-    """By how much the second of two sets of outcomes over the same examples is better than the first."""
+    """Gain of the second of two sets of outcomes over the first, on the same examples."""
 
     value: float  # of the proportions, in [-1, 1]
     low: float
@@ -58,7 +58,7 @@ class PairedDifference(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """How much a difference varies beyond its outcomes, as with samples that serve all questions."""
+    """Variance of a difference beyond its outcomes, as with samples that serve all questions."""
 
     variance: float  # of the mean
     freedom: float  # degrees of freedom behind it
@@ -119,8 +119,8 @@ def paired_difference(
     """Interval and test for the difference of two proportions over the same examples, second - first, [n] bool each.
 
     With one outcome a cluster and no strata the interval is Tango's (Statistics in Medicine 17, 1998) and the test
-    McNemar's, without continuity correction. ``replicates`` [n, sets] are second - first under each of many draws of
-    the samples on which all outcomes rest: the difference is then that of the mean over samples, too.
+    McNemar's, without continuity correction. ``replicates`` [n, sets] are second - first under each of many choices of
+    the samples of all outcomes: the difference is then the mean over samples, too.
     """
     first, second = np.asarray(first, bool), np.asarray(second, bool)
     if first.ndim != 1 or not len(first) or first.shape != second.shape:
@@ -133,7 +133,7 @@ def paired_difference(
 
 
 class Design:
-    """Which outcomes depend on each other, and how much each of them weighs.
+    """Dependence between outcomes, and their weights.
 
     ``clusters`` are [n] hashable labels, of which equal ones share a cluster, or a `Dependence`. With ``strata``, [n]
     labels, the value is the plain mean of the strata's proportions (a macro mean over sub-tasks), and each outcome
@@ -177,7 +177,7 @@ class Design:
         left = total - np.sum(in_strata * self.dependence.sums(in_strata) / self._sizes)
         self._correction = alone / left if left > 1e-9 * total else np.nan
         # What each outcome adds to the sum over pairs, with and without the pair of itself. Kish's effective number of
-        # clusters, taken of these, is that of Carter, Schnepel and Steigerwald.
+        # clusters, computed from these, follows Carter, Schnepel and Steigerwald.
         added = weights * self.dependence.sums(weights)
         pairs = added - weights**2
         pairs[pairs < 1e-9 * weights**2] = 0  # of an outcome that depends on no other, but for rounding
@@ -267,7 +267,7 @@ class Design:
     def common_variance(self, replicates) -> float:
         """The variance of the weighted mean from what outcomes vary together that share nothing but random samples.
 
-        ``replicates`` [n, sets] are the outcomes under each of many draws of samples. How each varies by itself, and
+        ``replicates`` [n, sets] are the outcomes under each of many choices of samples. How each varies by itself, and
         with those with which it shares something, is in the estimates from one set of outcomes already.
         """
         replicates = self._checked(replicates)
@@ -301,7 +301,7 @@ class Design:
         level: float,
         noise: Noise | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """How many independent outcomes have the same variance, less what Student's quantile takes.
+        """Number of independent outcomes with the same variance, less the part for Student's quantile.
 
         ``of_one`` [sets] and ``of_strata`` [strata, sets] are variances of one outcome, ``residuals`` [n, sets],
         ``telling`` [sets] the outcomes that the estimate of the dependence rests on. Returns the number, Student's
@@ -357,7 +357,7 @@ def family_wise(p_values: Iterable[float]) -> list[float]:
 
 
 def reaches(third, variance, student) -> tuple[np.ndarray, np.ndarray]:
-    """How many standard errors an interval reaches below and above an estimate.
+    """Number of standard errors that an interval reaches below and above an estimate.
 
     Student's quantile is too short to the side to which data are skewed. There Hall's transformation takes its place
     (JRSS B 54, 1992), with `_supposed` skewness. More skewness never makes the reach shorter, and the reach is at most

@@ -1,4 +1,4 @@
-"""By how much right answers are preferred to the others."""
+"""Margins of right answers over the others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def margins(targets: Sequence[int | None], scores: Sequence[np.ndarray]) -> np.ndarray:
-    """By how much each example's right answer is preferred to the best other one, [n]; 0 without a right answer.
+    """Margin of each example's right answer over the best other one, [n]. It is 0 without a right answer.
 
     On the diagonal of two images and two texts, the smallest of the four differences.
     """

@@ -175,7 +175,7 @@ def _judge_all_answers(scores: np.ndarray, targets: np.ndarray | None) -> dict[s
     if scores.ndim < 3 or scores.shape[1] not in (1, 2) or scores.shape[2] < 2 or scores.shape[2] % 2:
         raise ValueError(f"all_answers needs one or two images and pairs of texts, got {scores.shape[1:3]}.")
     if targets is not None or not np.isfinite(scores).all():
-        raise ValueError("all_answers needs finite scores and no targets: places say what is right.")
+        raise ValueError("all_answers needs finite scores and no targets: positions decide.")
     image, text = np.nonzero(_right_answers(scores.shape[1:3]))
     return {"all_answers": _all_ahead(scores[:, image, text] - scores[:, image, text ^ 1])}
 

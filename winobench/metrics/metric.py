@@ -1,4 +1,4 @@
-"""What a metric is: how answers are judged, and all that races, records and reports have to know of it."""
+"""Metrics: the rule that judges answers, and all data on it for races, records and reports."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Outcome(NamedTuple):
     """The result of each example under one metric, [num_examples, ...] bool, with more axes for many sets of scores."""
 
     correct: np.ndarray
-    tie: np.ndarray  # the answer hung on equal scores. It may still be wrong or right whatever their order
+    tie: np.ndarray  # the answer hung on equal scores. It may still be wrong or right in any order
 
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
-    """Which comparisons of candidates decide a question under a metric: what a race has to settle, and no more.
+    """Comparisons of candidates that decide a question under a metric, and that a race has to settle.
 
     ``tops`` are the sets of best candidates that the metric asks for: (1, 5) for the best one and the five best. A
     question is one image and some texts, or one text and some images, with a target. Empty for the diagonal.
@@ -53,9 +53,9 @@ class Decision:
 
 @dataclasses.dataclass(frozen=True)
 class Alone:
-    """How pairs of an image and a text are judged each by itself.
+    """Rule that judges each pair of an image and a text by itself.
 
-    ``judge`` is as that of a `Metric`, of scores less the threshold: above 0 they match. ``combined`` is that of a
+    ``judge`` is a `Metric`'s, of scores less the threshold: above 0 they match. ``combined`` is the one of a
     `Metric`, and ``chance`` has the levels of all these rows for who tosses a coin.
     """
 
@@ -66,7 +66,7 @@ class Alone:
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-    """How answers are judged, and how a task is summed up by that.
+    """Rule that judges answers and sums up a task.
 
     Attributes:
       name: what a task calls it, and what ``config.json`` records.
@@ -74,7 +74,7 @@ class Metric:
         ``scores`` is [n, images, texts, ...] float64, higher = better match. Trailing axes are sets of scores that are
         judged at once, and outcomes are [n, ...]. ``targets`` is [n] int64, an index along the longer axis, or None
         where the right answer is the diagonal. Raises ValueError for questions that it is not for.
-      headline: the outcome by which an example counts as right or wrong where there is room for one.
+      headline: the outcome by which an example counts as right or wrong in short tables.
       shown: the outcomes that charts and summaries show. The others follow from the same answers. The headline alone by
         default.
       chance: ``chance((images, texts)) -> outcome -> level in [0, 1]`` of guessing, for tasks that state none.
@@ -180,7 +180,7 @@ class Metrics(collections.UserDict[str, Metric]):
         A metric from a file is one of these metrics from then on, under its own name.
 
         Raises:
-          InputError: the name is unknown, the file fails, or it has no such metric. Names what is near.
+          InputError: the name is unknown, the file fails, or it has no such metric. The message names near ones.
         """
         place, _, name = word.rpartition(":")
         if not place.endswith(".py"):

@@ -15,10 +15,10 @@ from winobench.base import options
 
 @dataclasses.dataclass(frozen=True)
 class Term:
-    """Errors that a score adds up with a sign: those of its image under its text, or with one of them replaced."""
+    """Errors that a score adds up with a sign: of its image under its text, or with one of them replaced."""
 
     name: str  # in records
-    sign: int = 1  # -1 for the error itself, 1 for what is subtracted from it
+    sign: int = 1  # -1 for the error itself, 1 for the error that is subtracted from it
     of_empty_text: bool = False  # of the image under the empty text
     of_gray_image: bool = False  # of a gray image under the text
 

@@ -163,7 +163,7 @@ def kendall_tau_b(pairs: _Pairs) -> Measure:
 
 
 def kendall_tau_c(pairs: _Pairs, rated: Rated) -> Measure:
-    """Stuart's tau-c over all pairs. The number of classes is that of all images."""
+    """Stuart's tau-c over all pairs. The number of classes counts all images."""
     classes = min(len(np.unique(rated.scores)), len(np.unique(rated.ratings)))
     if classes < 2:
         return _undefined(0.0)
@@ -308,7 +308,7 @@ def preference_accuracy(pairs: _Pairs) -> dict[str, Measure]:
 
 
 def auroc(rated: Rated, yes: np.ndarray) -> Measure:
-    """How often an image to which people say ``yes`` scores higher than another one, a tie counting half."""
+    """Share of pairs in which the image with ``yes`` scores higher than the other one. A tie counts half."""
     order = np.argsort(rated.scores, kind="stable")
     order = order[yes[order]]
     scores, prompts, size = rated.scores[order], rated.prompts[order], rated.num_prompts
@@ -402,7 +402,7 @@ def rank_measures(rated: Rated) -> dict[str, Measure]:
 
 
 def yes_no_measures(rated: Rated) -> dict[str, Measure]:
-    """As `rank_measures`, after the area under the ROC curve and the accuracy of yes and no."""
+    """The area under the ROC curve and the accuracy of yes and no, followed by `rank_measures`."""
     yes = rated.ratings > YES_ABOVE
     return {"auroc": auroc(rated, yes), "best_accuracy": best_accuracy(rated), **rank_measures(rated)}
 
@@ -415,7 +415,7 @@ def correlation_measures(rated: Rated) -> dict[str, Measure]:
 
 
 def element_measures(rated: Rated) -> dict[str, Measure]:
-    """Of elements that people see in an image or not: the area under the ROC curve, and the accuracy of probabilities.
+    """The area under the ROC curve and the accuracy of probabilities, for elements that people see in an image or not.
 
     People say yes where half of them or more do. Scores that do not all lie in [0, 1] have no such accuracy.
     """
@@ -433,11 +433,11 @@ def preference_measures(rated: Rated) -> dict[str, Measure]:
 
 @dataclasses.dataclass(frozen=True)
 class RatingMetric:
-    """How a scorer's agreement with people's ratings is measured."""
+    """Measure of a scorer's agreement with people's ratings."""
 
     name: str
     measures: Callable[[Rated], Mapping[str, Measure]]  # by name
-    headline: str  # the measure where there is room for one
+    headline: str  # the measure in short tables
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -477,7 +477,7 @@ def rating_results(
 
     Returns row -> {"value", "low", "high" (95% interval), "chance" (or None), "n" (images), "ties" (images whose score
     another one has too), "prompts", and ``about`` of the measure}. Groups as ``<group>/<measure>``. Measures that are
-    undefined, and those of groups with one prompt, have no row.
+    undefined, and measures of groups with one prompt, have no row.
     """
 
     def rated(indices: Sequence[int]) -> Rated:

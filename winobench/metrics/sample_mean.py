@@ -1,4 +1,4 @@
-"""From the errors of samples to their mean: the one definition, for single scores, evaluations and reports."""
+"""Mean of the errors of samples: the one definition, for single scores, evaluations and reports."""
 
 from __future__ import annotations
 

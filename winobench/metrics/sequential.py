@@ -116,7 +116,7 @@ def _capital(
         gain_z = np.where(risk > 1e-12, (rest_z / left - z) / risk, np.where(risk < -1e-9, np.inf, 0.0))
         factors = np.stack([1 + gain_z, 1 + share * gain_y + (1 - share) * gain_z])
         factors = np.maximum(factors, 0.0)
-        # With any larger mean, too, nothing is known of positive parts.
+        # A larger mean does not bound the positive parts either.
         factors[1, np.broadcast_to(np.isinf(upper), factors.shape[1:3])] = 0.0
         factors[..., :start] = 1.0
         grown = np.tensordot(np.array(_WEIGHTS), np.cumprod(factors, axis=-1), axes=1)

@@ -1,4 +1,4 @@
-"""How much each timestep counts in a score: the published weightings of noise levels, and weights learned from errors.
+"""Weights of timesteps in a score: the published weightings of noise levels, and weights learned from errors.
 
 A score is the mean over samples of weight times error. Weights have the mean 1, so that scores keep their size. They
 are applied to recorded errors: another weighting needs no pass of a network.
@@ -49,7 +49,7 @@ class Curve:
 
 
 def parse(given: str | os.PathLike | Mapping[str, Any] | None) -> str | Curve:
-    """What is requested."""
+    """Parses an option's value."""
     if given is None or given == UNIFORM:
         return UNIFORM
     if isinstance(given, str) and given in LEVEL_RULES:

@@ -43,7 +43,7 @@ def dot_product_attention(
 
     Runs as a fused kernel where there is one for the device, the dtype and the shape (`winobench.models.
     fused_attention`), otherwise as plain products (`winobench.models.plain_attention`), in parts where there are many
-    scores. The device is that of the mesh (`winobench.parallel.traced_device`), or what the function is lowered for.
+    scores. The device is the mesh's (`winobench.parallel.traced_device`), or the one that the function is lowered for.
     XLA cannot divide kernels and loops over parts among devices: where several share the rows, as in a training step,
     each is given its own (`winobench.parallel.on_each_device`).
 
@@ -169,7 +169,7 @@ class Attention(nnx.Module):
     def keys_values(self, context: jax.Array) -> tuple[jax.Array, jax.Array]:
         """context [B, S, context_channels] -> keys and values, each [B, S, heads, channels / heads].
 
-        They depend on the context alone, so those of a text can be kept and passed to ``attend`` many times.
+        They depend on the context alone, so a text's can be kept and passed to ``attend`` many times.
         """
         return self._split(self.to_k(context)), self._split(self.to_v(context))
 

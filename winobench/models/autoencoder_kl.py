@@ -92,7 +92,7 @@ class AutoencoderKLConfig(NetworkConfig):
 
     @classmethod
     def sdxl(cls) -> Self:
-        """Stable Diffusion XL base 1.0: that of ``stabilityai/stable-diffusion-xl-base-1.0``."""
+        """Stable Diffusion XL base 1.0: ``stabilityai/stable-diffusion-xl-base-1.0``."""
         return dataclasses.replace(cls.sd(), sample_size=1024, scaling_factor=0.13025)
 
     @classmethod
@@ -110,7 +110,7 @@ class AutoencoderKLConfig(NetworkConfig):
 
     @classmethod
     def flux(cls) -> Self:
-        """FLUX.1: that of ``black-forest-labs/FLUX.1-dev``; Z-Image's is the same."""
+        """FLUX.1: ``black-forest-labs/FLUX.1-dev``; Z-Image's is the same."""
         return dataclasses.replace(cls.sd3(), scaling_factor=0.3611, shift_factor=0.1159)
 
     @property
@@ -200,7 +200,7 @@ class UpBlock(nnx.Module):
 
 
 class _Coder(nnx.Module):
-    """What encoder and decoder share: the layers around the blocks."""
+    """Layers around the blocks, shared by encoder and decoder."""
 
     def __init__(self, config: AutoencoderKLConfig, inputs: int, entry: int, leave: int, outputs: int, **kwargs: Any):
         self.conv_in = layers.Conv2d(inputs, entry, 3, padding=1, **kwargs)

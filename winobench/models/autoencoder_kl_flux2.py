@@ -47,7 +47,7 @@ class AutoencoderKLFlux2Config(AutoencoderKLConfig):
 
     @classmethod
     def flux2(cls) -> Self:
-        """That of all FLUX.2 models: diffusers' defaults, which its ``scripts/convert_flux2_to_diffusers.py`` uses."""
+        """Config of all FLUX.2 models: diffusers' defaults, as in its ``scripts/convert_flux2_to_diffusers.py``."""
         return cls()
 
     def to_dict(self) -> dict[str, Any]:

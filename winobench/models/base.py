@@ -1,4 +1,4 @@
-"""What all networks share: the base class, and the two layers that nearly all of them are made of.
+"""Base class of all networks, and the two layers that nearly all of them consist of.
 
 Compute dtype (``dtype``) and parameter dtype (``param_dtype``) are separate everywhere.
 """
@@ -44,7 +44,7 @@ def only_shapes() -> Iterator[None]:
 
 @dataclasses.dataclass(frozen=True)
 class KeyTable:
-    """How the keys of a network's files differ from its attribute paths."""
+    """Differences between the keys of a network's files and its attribute paths."""
 
     # (pattern, replacement) for key names of other vintages.
     renames: tuple[tuple[str, str], ...] = ()
@@ -155,7 +155,7 @@ def linear(inputs: int, outputs: int, *, bias: bool = True, dtype: Any, param_dt
 
 
 class _LayerNorm(nnx.LayerNorm):
-    """With the two-pass variance. On TPUs bfloat16 takes one pass, which is more exact than its inputs."""
+    """Layer norm with the two-pass variance. On TPUs bfloat16 takes one pass, which is more exact than its inputs."""
 
     def __call__(self, x: jax.Array) -> jax.Array:
         if not is_rounded_on_tpu(x.dtype):

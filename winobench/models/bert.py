@@ -1,6 +1,6 @@
 """BERT (Devlin et al., 2019), as published: the encoder, its pooler, and a head that classifies pairs of sentences.
 
-The layers are those of the published code, post-norm with absolute positions. Dropout acts only where a key is given,
+The layers follow the published code: post-norm with absolute positions. Dropout acts only where a key is given,
 so that a network's state is its parameters alone.
 """
 
@@ -121,7 +121,7 @@ class BertConfig(NetworkConfig):
 
 
 def _labels(id2label: Any, label2id: Any, num_labels: Any) -> tuple[str, ...] | None:
-    """The labels in order, from whichever of three options a file has; None where it has none of them."""
+    """The labels in order, from the one of three options that a file has. None if it has none of them."""
     if not id2label and isinstance(label2id, Mapping):
         id2label = {number: label for label, number in label2id.items()}
     if isinstance(id2label, Mapping) and id2label:
@@ -142,7 +142,7 @@ def _labels(id2label: Any, label2id: Any, num_labels: Any) -> tuple[str, ...] | 
 
 
 class BertOutput(NamedTuple):
-    """What the encoder returns.
+    """Results of the encoder.
 
     Attributes:
       last_hidden_state: [B, L, hidden_size]. Rows of padding hold anything finite.

@@ -1,8 +1,8 @@
 """BLIP-2 (Li et al., 2023) and InstructBLIP (Dai et al., 2023) in transformers' layout, with FLAN-T5, OPT or Vicuna.
 
-A vision transformer encodes the image. The Q-Former, in the manner of BERT, makes a few states of it: those of learned
-queries, which attend to each other and, in every second layer, to the image. In InstructBLIP they attend to the tokens
-of the question as well. A language model reads these states, once through a dense layer, before the question's tokens.
+A vision transformer encodes the image. The Q-Former, in the manner of BERT, makes a few states of it, of learned queries.
+These attend to each other and, in every second layer, to the image. In InstructBLIP they attend to the tokens of the
+question as well. A language model reads these states, once through a dense layer, before the question's tokens.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class QFormer(nnx.Module):
         self.encoder = QFormerEncoder(config, reads_text=reads_text, **kwargs)
 
     def keys_values(self, image_states: jax.Array) -> ImageKeysValues:
-        """What the layers attend to of images, [B, positions, width of images], which no question changes."""
+        """Keys and values of images [B, positions, width of images]. They do not depend on a question."""
         return tuple(
             layer.crossattention.attention.keys_values(image_states)
             for layer in self.encoder.layer
@@ -131,7 +131,7 @@ class QFormer(nnx.Module):
 
 
 FORM = PromptForm(
-    # What InstructBLIP is asked in the published evaluation. Of BLIP-2 none is published. It is asked the same.
+    # InstructBLIP's question in the published evaluation. BLIP-2 has no published one, and gets the same.
     question='Question: Does this figure show "{}"? Please answer yes or no.',
     answer="yes",
     opposite="no",
@@ -143,7 +143,7 @@ FORM = PromptForm(
 
 OPT_FORM = PromptForm(
     # Our own: no VQAScore is published of an OPT, which was trained to continue with texts and not to follow
-    # instructions. It is asked in the form that BLIP-2 with OPT was published with for questions.
+    # instructions. Its prompts have the form that was published for questions to BLIP-2 with OPT.
     question='Question: Does this figure show "{}"? Answer:',
     answer="yes",
     opposite="no",
@@ -164,7 +164,7 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
     image_processor: ClassVar[str] = "blip"
     form: ClassVar[PromptForm] = FORM
     file_keys: ClassVar = KeyTable(
-        # A decoder's layers have one level less of names here, those of OPT two.
+        # A decoder's layers have one level less of names here, OPT's two.
         renames=(
             (r"language_model\.model\.decoder\.final_layer_norm\.", r"language_model.norm."),
             (r"language_model\.model\.decoder\.(layers\.\d+\.self_attn\.)out_proj\.", r"language_model.\1o_proj."),
@@ -212,7 +212,7 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
     def prefix(
         self, image: ImageKeysValues, input_ids: jax.Array | None = None, lengths: jax.Array | None = None
     ) -> jax.Array:
-        """What the language model reads of images: [B, num_query_tokens, d_model]. Arguments as in `query_states`."""
+        """States of images for the language model: [B, num_query_tokens, d_model]. Arguments as in `query_states`."""
         return self.language_projection(self.query_states(image, input_ids, lengths))
 
     def encode_image(self, pixels: jax.Array, before: tuple[int, ...] = ()) -> Any:
@@ -247,13 +247,13 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
 
 
 def _is_text(prefix: jax.Array, input_ids: jax.Array, lengths: jax.Array) -> jax.Array:
-    """Which of the prefix's states and of the tokens behind them are not padding: bool [B, P + S]."""
+    """Mask of the prefix's states and the tokens behind them that are not padding: bool [B, P + S]."""
     count = prefix.shape[1]
     return jnp.arange(count + input_ids.shape[1]) < count + lengths[:, None]
 
 
 class InstructBlipForConditionalGeneration(Blip2ForConditionalGeneration):
-    """As `Blip2ForConditionalGeneration`, with a Q-Former that reads the question, too."""
+    """`Blip2ForConditionalGeneration` with a Q-Former that also reads the question."""
 
     config_class: ClassVar = InstructBlipConfig
     form: ClassVar[PromptForm] = dataclasses.replace(FORM, on_crop=True)

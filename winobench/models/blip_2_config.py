@@ -126,7 +126,7 @@ class Blip2Config(NetworkConfig):
         if self.qformer_config.encoder_hidden_size != width:
             raise InputError(
                 f"{type(self).__name__}: the Q-Former attends to states of width"
-                f" {self.qformer_config.encoder_hidden_size} (encoder_hidden_size), but those of images have {width}"
+                f" {self.qformer_config.encoder_hidden_size} (encoder_hidden_size), but images have {width}"
                 " (hidden_size).",
                 code="mismatched-parts",
             )

@@ -115,7 +115,7 @@ class BlipConfig(NetworkConfig):
         if self.text_config.encoder_hidden_size != width:
             raise InputError(
                 f"BlipConfig: the text encoder attends to states of width {self.text_config.encoder_hidden_size}"
-                f" (encoder_hidden_size), but those of images have {width} (hidden_size).",
+                f" (encoder_hidden_size), but images have {width} (hidden_size).",
                 code="mismatched-parts",
             )
 
@@ -126,7 +126,7 @@ class BlipConfig(NetworkConfig):
             named = values.get("architectures") or [cls.architecture]
             if cls.architecture not in named:
                 raise InputError(
-                    f"BlipConfig: the config is that of {named[0]}, which has no head for image-text matching. Take a"
+                    f"BlipConfig: the config belongs to {named[0]}, which has no head for image-text matching. Take a"
                     " checkpoint such as Salesforce/blip-itm-base-coco.",
                     code="no-task-head",
                 )

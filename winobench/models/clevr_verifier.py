@@ -1,8 +1,8 @@
 """A small detector that lists the objects of a CLEVR-style image. It has nothing to do with diffusion.
 
-One number for each place says whether an object's centre is there, and others what it is (objects as points, Zhou et
+One number for each cell tells whether an object's centre is in it, and others describe it (objects as points, Zhou et
 al. 2019, "Objects as Points", section 3). The network is a short U-Net of residual blocks. Every block adds a function
-of the mean over all places, since what is large and what is small depends on how crowded the image is.
+of the mean over all cells, since sizes are relative to how crowded the image is.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ClevrVerifierConfig(NetworkConfig):
 
 
 class Maps(NamedTuple):
-    """What the verifier says of each cell.
+    """Outputs of the verifier for each cell.
 
     Attributes:
       heat: [B, rows, columns], logit of "an object's centre is in this cell".
@@ -152,7 +152,7 @@ class ClevrVerifier(Network):
     def objects(
         self, images: np.ndarray | Sequence[np.ndarray], *, threshold: float = THRESHOLD
     ) -> list[list[SceneObject]]:
-        """Lists what is in images.
+        """Lists the objects in images.
 
         Args:
           images: uint8 [n, sample_size, sample_size, 3], or a sequence of such images.
@@ -208,7 +208,7 @@ def _finer(x: jax.Array) -> jax.Array:
 def decode(maps: Maps, *, threshold: float = THRESHOLD) -> list[Detections]:
     """Reads the objects off maps. Pure.
 
-    An object is a cell whose heat is at least that of its eight neighbours. Of two whose centres are nearer to each
+    An object is a cell with at least the heat of its eight neighbours. Of two whose centres are nearer to each
     other than 0.4 of the sum of their radii the surer one stays: objects of a scene are never so near.
     """
     heat = 1.0 / (1.0 + np.exp(-np.asarray(maps.heat, np.float64)))
@@ -239,7 +239,7 @@ def _read(heat: np.ndarray, peaks: np.ndarray, values: np.ndarray, winners: np.n
 
 
 def targets(places: jax.Array, present: jax.Array, side: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """What the maps of true objects look like. Pure.
+    """Computes the maps of true objects. Pure.
 
     The heat of an object falls off from its centre's cell as a Gaussian, whose deviation is a quarter of the radius
     and at least 0.7 cells. Of several objects the greatest counts. ``places`` are [B, objects, 4], as in `Detections`.
@@ -262,7 +262,7 @@ def loss(
 ) -> tuple[jax.Array, Mapping[str, jax.Array]]:
     """The focal loss of the heat, and of each object's own cell cross-entropies and absolute errors. Pure.
 
-    The focal loss is that of Zhou et al. (2019), Eq. 1, with its exponents 2 and 4, over the number of objects.
+    The focal loss is from Zhou et al. (2019), Eq. 1, with its exponents 2 and 4, over the number of objects.
     """
     heat, cells, measures = targets(places, present, maps.heat.shape[1])
     number = jnp.maximum(present.sum(), 1)

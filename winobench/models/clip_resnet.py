@@ -131,7 +131,7 @@ class AttentionPool2d(nnx.Module):
         states = x.reshape(batch, -1, channels)
         mean = jnp.mean(states, axis=1, keepdims=True, dtype=jnp.float32).astype(self.dtype)
         states = jnp.concatenate([mean, states], axis=1) + self.positional_embedding[...].astype(self.dtype)
-        # Of the queries, only that of the mean is used.
+        # Only the mean's query is used.
         query, key, value = (
             layer(part).reshape(batch, -1, self.heads, channels // self.heads)
             for layer, part in ((self.q_proj, states[:, :1]), (self.k_proj, states), (self.v_proj, states))

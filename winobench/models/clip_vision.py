@@ -33,7 +33,7 @@ class CLIPVisionConfig(NetworkConfig):
     _class_key: ClassVar = "model_type"
     _class_value: ClassVar = "clip_vision_model"
     _only: ClassVar = clip.FIXED_OPTIONS | {"num_channels": (3,)}
-    # The ids of words are no matter of this tower, but older versions wrote them into its config too.
+    # This tower does not use the ids of words, but older versions wrote them into its config too.
     _no_effect: ClassVar = clip.IDLE_OPTIONS | {"bos_token_id", "eos_token_id", "pad_token_id"}
 
     def __post_init__(self):

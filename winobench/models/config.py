@@ -1,4 +1,4 @@
-"""What the network configs share: reading a published config.json, checking it, and writing it back."""
+"""Base of network configs: reads, checks and writes a published config.json."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class NetworkConfig:
         }
 
     def _require(self, condition: bool, key: str, expected: str) -> None:
-        """Raises InputError, naming the option, its value and what was expected, unless ``condition`` holds."""
+        """Raises InputError, which names the option, its value and the expected one, unless ``condition`` holds."""
         if not condition:
             raise InputError(
                 f"{type(self).__name__}: unsupported option {key}={options.quote(getattr(self, key))}. Expected"
@@ -137,7 +137,7 @@ class NetworkConfig:
 
 
 def is_count(value: Any) -> bool:
-    """True for a whole number of at least one (a bool is none) that a shape of an array can have."""
+    """True for a whole number of at least one (not a bool) that a shape of an array can have."""
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**31
 
 

@@ -4,7 +4,7 @@ One network serves them all: tokens, layers of causal attention with rotary posi
 feed-forward (Shazeer, 2020), each after a root-mean-square norm (Zhang and Sennrich, 2019). The language side of
 LLaVA-1.5 is a LLaMA. Norms, rotations, attention scores and softmax are float32 in every compute dtype.
 
-A text may be computed at once or piece by piece: the keys and values of what came before are in a `Cache` of fixed
+A text may be computed at once or piece by piece: the keys and values of earlier tokens are in a `Cache` of fixed
 length, so that every step of a generation has one shape and is compiled once.
 """
 
@@ -118,7 +118,7 @@ def rms_norm(x: jax.Array, scale: jax.Array, epsilon: float, *, apart: bool = Fa
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class TokenLayout:
-    """Where tokens are, the same for all layers."""
+    """Positions, slots and masks of tokens, the same for all layers."""
 
     cosines: jax.Array | None  # [B, s, 1, head_dim / 2] float32, of the rotations; None where nothing is rotated
     sines: jax.Array | None
@@ -146,7 +146,7 @@ def _attend(
     Plain products: which slots may be attended to differs from row to row and with what the cache holds, which the
     fused kernels take as an array of biases only, and on CPUs these products are faster than
     ``jax.nn.dot_product_attention`` (see ``winobench.models.attention``). Keys and values are not repeated for the
-    heads that share them, nor those of a prefix for the rows: the queries of all who share them are rows of one matrix.
+    heads that share them, nor a prefix's for the rows: the queries of all who share them are rows of one matrix.
     """
     batch, length, _, width = query.shape
     groups = own[0].shape[1]
@@ -193,7 +193,7 @@ class DecoderAttention(nnx.Module):
     def __call__(
         self, x: jax.Array, layout: TokenLayout, stored: Stored | None, shared: Stored | None
     ) -> tuple[jax.Array, Stored | None]:
-        """x [B, s, hidden_size] -> the same shape, and the cached keys and values with those of x in them."""
+        """x [B, s, hidden_size] -> the same shape, and the cached keys and values with x's in them."""
         query, key, value = (
             projection(x).reshape(*x.shape[:-1], -1, self.head_dim)
             for projection in (self.q_proj, self.k_proj, self.v_proj)
@@ -206,7 +206,7 @@ class DecoderAttention(nnx.Module):
             own = jnp.moveaxis(key, 1, 3), jnp.moveaxis(value, 1, 2)
         else:
             rows = jnp.arange(x.shape[0])[:, None]
-            # Slots beyond the end, those of padding, are written nowhere.
+            # Slots beyond the end, for padding, are written nowhere.
             options = {"mode": "drop", "unique_indices": True}
             keys, values = stored
             keys = keys.at[rows, :, :, layout.slots].set(key.astype(keys.dtype), **options)
@@ -248,7 +248,7 @@ class DecoderLayer(nnx.Module):
     def __call__(
         self, x: jax.Array, layout: TokenLayout, stored: Stored | None, shared: Stored | None
     ) -> tuple[jax.Array, Stored | None]:
-        """As the attention."""
+        """See the attention layer."""
         attended, stored = self.self_attn(self.input_layernorm(x), layout, stored, shared)
         x = x + attended
         return x + self.mlp(self.post_attention_layernorm(x)), stored
@@ -299,16 +299,17 @@ class Decoder(Network):
             a row are the same, unless there is no cache and ``mask`` keeps them apart. Negative for padding, which may
             be anywhere: it is written nowhere, nobody attends to it, and its own states mean nothing. Positions beyond
             the cache's last slot are written nowhere, without notice.
-          cache: what came before. Tokens attend to its prefix, whose positions are before all of ``positions``, and to
-            the slots up to their own position that are written, these tokens included. Slots that are written already
+          cache: the earlier tokens. Tokens attend to its prefix, whose positions are before all of ``positions``, and
+            to the slots up to their own position that are written, these tokens included. Slots that are written already
             are overwritten. Without a cache, tokens attend to the ones in ``input_ids`` at their own position or
-          before. mask: bool [B, s, slots of the cache, or s without one]. Where False, a token does not attend although
+            before.
+          mask: bool [B, s, slots of the cache, or s without one]. Where False, a token does not attend although
             it otherwise would. The prefix has none.
-          prefix: [B, P, hidden_size], what comes before the embeddings of the tokens, such as an image. Positions,
-            mask, rotations, additions and result are then those of P + s.
+          prefix: [B, P, hidden_size], inputs before the embeddings of the tokens, such as an image. Positions,
+            mask, rotations, additions and result then cover P + s tokens.
           rotations: int32 [B, s, head_dim / 2], the positions that the pairs of each token's heads are turned by; None
             for the ones in ``positions``, and what the cache has them ahead.
-          additions: of the first layers, what is added to the states behind each, [B, s, hidden_size].
+          additions: addends of the states behind each of the first layers, [B, s, hidden_size].
 
         Returns:
           [B, s, hidden_size] in the compute dtype, after the last norm, and the cache with the new tokens in it (None
@@ -361,13 +362,13 @@ class Decoder(Network):
         return jnp.take(self.embed_tokens.embedding[...], input_ids, axis=0).astype(self.dtype)
 
     def enter(self, x: jax.Array, positions: jax.Array) -> jax.Array:
-        """What the first layer takes, [B, s, hidden_size], of embeddings and their positions: the embeddings."""
+        """Input of the first layer [B, s, hidden_size], from embeddings and their positions: here the embeddings."""
         return x
 
     def _layout(
         self, positions: jax.Array, cache: Cache | None, mask: jax.Array | None, rotations: jax.Array | None = None
     ) -> tuple[TokenLayout, jax.Array | None]:
-        """Where the tokens are, and the slots that are written once they are."""
+        """Layout of the tokens, and the slots that are written after them."""
         batch, length = positions.shape
         cosines = sines = prefix = None
         if self.config.rotary:
@@ -395,7 +396,7 @@ class Decoder(Network):
 
 
 def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
-    """Where each parameter of a decoder lives: see `winobench.models.tensor_parallel`.
+    """Shardings of a decoder's parameters: see `winobench.models.tensor_parallel`.
 
     A layer adds up partial results twice, the embedding once, and the choice of a token compares one number for each
     row and device twice. Nothing else travels.

@@ -1,4 +1,4 @@
-"""What a decoder keeps of the tokens that it has seen: keys and values of each layer."""
+"""Cache of a decoder: keys and values of earlier tokens in each layer."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def check_length(config: DecoderConfig, length: int) -> None:
 
 
 def cache_shardings(config: DecoderConfig, batch: int, mesh: Mesh | AbstractMesh) -> Cache:
-    """Where a cache lives: its rows are split over the data axis, its heads over the model axis, where divisible."""
+    """Shardings of a cache: rows are split over the data axis, heads over the model axis, where divisible."""
     rows = parallel.DATA_AXIS if batch % mesh.shape[parallel.DATA_AXIS] == 0 else None
     parts = mesh.shape.get(parallel.MODEL_AXIS, 1)
     heads = parallel.MODEL_AXIS if parts > 1 and config.num_key_value_heads % parts == 0 else None

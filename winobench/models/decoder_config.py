@@ -46,7 +46,7 @@ _SCALINGS: dict[str, tuple[str, ...]] = {
 
 @dataclasses.dataclass(frozen=True)
 class RopeScaling:
-    """How rotations are slowed down for texts that are longer than those of the first training."""
+    """Slower rotations for texts that are longer than the texts of the first training."""
 
     rope_type: str  # see _SCALINGS
     factor: float  # how many times as long texts may be
@@ -255,7 +255,7 @@ def _scaling(kind: str, given: Mapping[str, Any]) -> RopeScaling:
 
 
 def inverse_wavelengths(config: DecoderConfig) -> np.ndarray:
-    """How far each pair of a head's numbers turns from one position to the next, in radians.
+    """Angle in radians by which each pair of a head's numbers turns from one position to the next.
 
     Float32 [head_dim / 2]. Powers are taken in float32, as in the code that models were trained with.
     """

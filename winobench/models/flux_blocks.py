@@ -1,4 +1,4 @@
-"""What the transformers of FLUX.1 and FLUX.2 share next to the blocks: patches, positions of several axes, times."""
+"""Parts shared by the transformers of FLUX.1 and FLUX.2: patches, positions of several axes, times."""
 
 from __future__ import annotations
 

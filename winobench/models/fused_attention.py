@@ -29,7 +29,7 @@ _BACKWARD_BLOCK = 512
 # What a step of the kernel costs next to its scores, as so many queries or keys more: by the same schedules, a step of
 # b keys takes 4.1e-3 (b + 490) cycles a query on a v5e. The positions of an image and a text together, 4,429 in Stable
 # Diffusion 3, are therefore padded to 4,608 and taken in blocks of 768 and 1,536 (115,000 cycles a head), where blocks
-# that divide 4,480 leave 896 (123,000), and those of 4,352 positions 256 (214,000).
+# that divide 4,480 leave 896 (123,000), and divisors of 4,352 positions 256 (214,000).
 _STEP_QUERIES, _STEP_KEYS = 64, 490
 # More padding than to whole registers must bring as much. Beyond some length, the gradient's blocks are this wide, too.
 _WORTH = 1.05
@@ -60,7 +60,7 @@ def cudnn(
     mask: jax.Array | None = None,
     scale: float | None = None,
 ) -> jax.Array:
-    """As `winobench.models.attention.dot_product_attention`, of what `cudnn_takes`, forward and backward."""
+    """`winobench.models.attention.dot_product_attention` where `cudnn_takes` the shapes, forward and backward."""
     if mask is None:
         return _cudnn_of(is_causal, scale, query, key, value, lengths)
     if _is_padding(mask):
@@ -196,7 +196,7 @@ def flash(
     mask: jax.Array | None = None,
     scale: float | None = None,
 ) -> jax.Array:
-    """As `winobench.models.attention.dot_product_attention`, by a Pallas kernel for TPUs, forward and backward.
+    """Computes `winobench.models.attention.dot_product_attention` by a Pallas kernel for TPUs, forward and backward.
 
     Forward it is `winobench.models.packed_attention` where that takes the arrays, otherwise and backward JAX's kernel.
     """
@@ -241,7 +241,7 @@ def _split(
     lengths: jax.Array | None = None,
     mask: jax.Array | None = None,
 ) -> jax.Array:
-    """By JAX's kernel, for which each head's positions are next to each other.
+    """Calls JAX's kernel, for which each head's positions are next to each other.
 
     Positions are padded to whole registers, and so are heads of more than one. Keys that are padding are not query's.
     """

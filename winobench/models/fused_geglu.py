@@ -26,7 +26,7 @@ _WARPS, _STAGES = 4, 2
 _MOST_INPUTS = 640
 _AMPERE = (8, 0)
 # erf(x) is x P(x^2) / Q(x^2) to the last bits of float32 within [-4, 4], and +-1 beyond: highest powers first, the
-# rational approximation that XLA and Eigen use. Triton's form of Pallas has none of its own.
+# rational approximation that XLA and Eigen use. Triton's form of Pallas has none.
 _ERF_P = (
     -2.72614225801306e-10,
     2.77068142495902e-08,
@@ -100,7 +100,7 @@ def _gelu_and_slope(x: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def fused(x: jax.Array, kernel: jax.Array, bias: jax.Array, interpret: bool = False) -> jax.Array:
-    """As `plain`, forward as one kernel, where it `takes` the shapes. The sums, GELU and the gating are float32."""
+    """Computes `plain`, forward in one kernel where it `takes` the shapes. Sums, GELU and gating are float32."""
     from jax.experimental import pallas as pl
     from jax.experimental.pallas import triton
 

@@ -1,7 +1,7 @@
 """Blocks of transformers in which an image and a text attend to each other (Esser et al., 2024).
 
 Image and text are two streams with their own layers, which meet in one softmax; FLUX has blocks with one stream,
-too. Time and pooled text modulate every norm. The layout is that of diffusers' published weights. Norms, rotations and
+too. Time and pooled text modulate every norm. The layout follows diffusers' published weights. Norms, rotations and
 scores are float32 in any compute dtype.
 """
 
@@ -85,7 +85,7 @@ class GELU(nnx.Module):
 
 
 class FeedForward(nnx.Module):
-    """To four times the width and back."""
+    """Dense layers to four times the width and back."""
 
     def __init__(self, width: int, **kwargs: Any):
         inner = 4 * width
@@ -127,7 +127,7 @@ def attend(queries: jax.Array, keys: jax.Array, values: jax.Array, lengths: jax.
 class SelfAttention(nnx.Module):
     """Attention within one stream, with norms of queries and keys if there is an epsilon.
 
-    FLUX has no output projection here, but one behind what it computes next to the attention.
+    FLUX has no output projection here, but one behind the layer next to the attention.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class SelfAttention(nnx.Module):
 class JointAttention(SelfAttention):
     """Attention over a text and an image, each with its own projections (Esser et al., 2024, Fig. 2b).
 
-    With ``text_ends``, the last use of the text, there is no output projection of it.
+    With ``text_ends``, the last use of the text, the text has no output projection.
     """
 
     def __init__(
@@ -198,14 +198,14 @@ class Stream(NamedTuple):
 
     @classmethod
     def of(cls, parts: Sequence[jax.Array], norms: Sequence[RMSNorm | None], turns: Rotations | None) -> Self:
-        """With the norms of queries and keys, both None without norms."""
+        """Makes a stream with the norms of queries and keys, both None without norms."""
         if norms[0] is None:
             return cls(tuple(parts), None, None, turns)
         return cls(tuple(parts), tuple(norm.scale[...] for norm in norms), norms[0].epsilon, turns)
 
 
 def attended(streams: Sequence[Stream], heads: int, lengths: jax.Array | None = None) -> list[jax.Array]:
-    """What the tokens of each stream find in all streams, each [n, tokens, width]. Lengths as in `attend`."""
+    """Attention results of each stream's tokens over all streams, each [n, tokens, width]. Lengths as in `attend`."""
     # Numbers are not differentiated.
     epsilon, arrays = streams[0].epsilon, [stream._replace(epsilon=None) for stream in streams]
     form = _in_one_kernel if _one_kernel_takes(streams, heads) else _apart

@@ -100,7 +100,7 @@ def arrange_for_cpus(structure: functional.Structure, arrays: Sequence[jax.Array
 
 
 def _patches(x: jax.Array, size: int) -> jax.Array:
-    """[B, h, w, channels] -> [B, h // size, w // size, size * size * channels]. What is left over is cut off."""
+    """[B, h, w, channels] -> [B, h // size, w // size, size * size * channels]. A remainder is cut off."""
     if size == 1:
         return x
     batch, height, width, channels = x.shape
@@ -127,7 +127,7 @@ class GroupNorm(nnx.Module):
     def __call__(self, x: jax.Array, added: jax.Array | None = None) -> jax.Array:
         """x [B, ..., channels] -> the same shape in the compute dtype.
 
-        What is ``added``, [B, channels], to each position first: here, in float32, where it is part of the kernels that
+        ``added``, [B, channels], is added to each position first: here, in float32, as part of the kernels that
         normalise. Added to the result of a convolution it is written out at full size, for cuDNN to add.
         """
         return group_norm(x, self.scale[...], self.bias[...], self.groups, self.epsilon, added).astype(self.dtype)

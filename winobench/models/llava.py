@@ -64,7 +64,7 @@ class LlavaConfig(NetworkConfig):
     image_token_index: int = 32000  # token that holds an image's place
     projector_hidden_act: str = "gelu"
     vision_feature_select_strategy: str = _PATCHES  # "full" also takes the state of the whole image
-    vision_feature_layer: int | tuple[int, ...] = -2  # of the tower, from the end if negative; of several, side by side
+    vision_feature_layer: int | tuple[int, ...] = -2  # of the tower, from the end if negative. Several are side by side
     multimodal_projector_bias: bool = True
 
     architecture: ClassVar[str] = "LlavaForConditionalGeneration"
@@ -132,7 +132,7 @@ class LlavaConfig(NetworkConfig):
 
 
 class LlavaProjector(nnx.Module):
-    """What makes states of the vision tower those of the language model. Published names."""
+    """Maps states of the vision tower to states of the language model. Published names."""
 
     def __init__(self, config: LlavaConfig, **kwargs: Any):
         kwargs = {"bias": config.multimodal_projector_bias, **kwargs}
@@ -152,7 +152,7 @@ class LlavaForConditionalGeneration(VisionLanguageNetwork):
     config_class: ClassVar = LlavaConfig
     image_processor: ClassVar[str] = "clip"
     image_axes: ClassVar[int] = 2  # images and heads
-    # Question, answer and squares are those of LLaVA 1.5's published VQAScore. The template is that of its checkpoints
+    # Question, answer and squares are from LLaVA 1.5's published VQAScore. The template is from its checkpoints
     # for transformers. What asks for a caption is in the manner of the brief descriptions that it was trained on.
     form: ClassVar[PromptForm] = PromptForm(
         question=f'{_SYSTEM} USER: <image>\nDoes this figure show "{{}}"? Please answer yes or no. ASSISTANT:',
@@ -190,7 +190,7 @@ class LlavaForConditionalGeneration(VisionLanguageNetwork):
         return states[:, 1:] if self.config.vision_feature_select_strategy == _PATCHES else states
 
     def prefix(self, image_states: jax.Array) -> jax.Array:
-        """What the language model reads of images: results of `image_states` -> [B, states, hidden_size]."""
+        """Image states for the language model: results of `image_states` -> [B, states, hidden_size]."""
         return self.multi_modal_projector(image_states)
 
     def encode_image(self, pixels: jax.Array, before: tuple[int, ...] = ()) -> KeysValues:
@@ -200,7 +200,7 @@ class LlavaForConditionalGeneration(VisionLanguageNetwork):
         return cache.keys, cache.values
 
     def image_spec(self, parts: int) -> PartitionSpec:
-        """See `VisionLanguageNetwork`: its share of the heads, which is what it reads of them."""
+        """See `VisionLanguageNetwork`: each device keeps the heads that it reads."""
         divisible = self.config.text_config.num_key_value_heads % parts == 0
         return PartitionSpec(None, parallel.MODEL_AXIS) if parts > 1 and divisible else PartitionSpec()
 

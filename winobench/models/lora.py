@@ -1,9 +1,9 @@
 """Low-rank adapters (LoRA; Hu et al., 2021, Eq. 3) on the dense layers and the convolutions of a network.
 
-An adapted dense layer computes ``base(x) + scale * (x @ down) @ up``. Of a convolution ``x @ down`` is one, too, of the
-same kernel size, stride and padding. The adapted layer stands instead of the layer that it adapts and
-holds that layer's parameters under their own names, with the adapter in one more branch, ``lora``: every path and value
-of the base stays as it was, and what is trained is told from what is frozen by its type, `LoRAParam`.
+An adapted dense layer computes ``base(x) + scale * (x @ down) @ up``. For a convolution, ``x @ down`` is a
+convolution, too, of the same kernel size, stride and padding. The adapted layer replaces its base layer and holds that
+layer's parameters under their own names. The adapter is in one more branch, ``lora``, so that every path and value of
+the base stays as it was. Trained parameters have a separate type, `LoRAParam`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DOWN_INIT = nnx.initializers.variance_scaling(1.0 / 3.0, "fan_in", "uniform")
 
 @dataclasses.dataclass(frozen=True)
 class LoRAConfig:
-    """Which layers get an adapter, and what kind of one."""
+    """Choice of the layers that get an adapter, and its kind."""
 
     targets: str = "cross"  # layers that attend to the text (paper, section 3.2), or "all" (published code)
     rank: int = 4
@@ -60,7 +60,7 @@ class LoRAConfig:
 
     @property
     def scale(self) -> float:
-        """What the adapters' product is multiplied by."""
+        """Factor of the adapters' product."""
         return 1.0 if self.alpha is None else self.alpha / self.rank
 
 
@@ -137,7 +137,7 @@ class LoRAConv2d(Conv2d):
         return y + self.lora(x, y.dtype, self.convolve)
 
     def added_to(self, y: jax.Array, parts: Sequence[jax.Array]) -> jax.Array:
-        """As of the base."""
+        """See the base layer."""
         y = super().added_to(y, parts)
         return y + self.lora(jnp.concatenate(parts, axis=-1), y.dtype, self.convolve)
 
@@ -224,7 +224,7 @@ def adapters(network: nnx.Module) -> dict[str, LoRA]:
 
 
 def scales(network: nnx.Module) -> dict[str, float]:
-    """What each adapter's product is multiplied by, which is not among the weights. Empty without adapters."""
+    """Factor of each adapter's product. It is not among the weights. Empty without adapters."""
     return {name: adapter.scale for name, adapter in adapters(network).items()}
 
 
@@ -236,7 +236,7 @@ def lora_params(network: nnx.Module) -> dict[str, dict[str, jax.Array]]:
 def split(network: nnx.Module) -> tuple[nnx.GraphDef, nnx.State, nnx.State]:
     """Parts a network for training: ``nnx.merge(graphdef, lora, frozen)`` is the network again.
 
-    Returns the structure, the state of the adapters (what is trained), and all other state (what is frozen).
+    Returns the structure, the state of the adapters (trained), and all other state (frozen).
     """
     if not adapters(network):
         raise InputError(f"this {type(network).__name__} has no LoRA adapters: add some with add_lora", code="no-lora")

@@ -1,7 +1,7 @@
 """OPT (Zhang et al., 2022), the language model of the first BLIP-2, in the layout of transformers.
 
 A `winobench.models.decoder.Decoder` with learned positions instead of rotations, layer norms, and a feed-forward with
-one ReLU. All dense layers have biases. What comes before the layers of an OPT of 350 million parameters, and its norms
+one ReLU. All dense layers have biases. The input of the layers of an OPT of 350 million parameters, and its norms
 behind attention and feed-forward, are not implemented.
 """
 
@@ -19,7 +19,7 @@ from winobench.models.base import embedding, layer_norm
 from winobench.models.decoder import Decoder, DecoderAttention, Projection, Stored, TokenLayout
 from winobench.models.opt_config import OPTConfig
 
-# Rows of the table of positions before that of the first token. None of them is ever read.
+# Rows of the table of positions before the first token's. None of them is ever read.
 _OFFSET = 2
 
 
@@ -41,7 +41,7 @@ class OPTLayer(nnx.Module):
     def __call__(
         self, x: jax.Array, layout: TokenLayout, stored: Stored | None, shared: Stored | None
     ) -> tuple[jax.Array, Stored | None]:
-        """As the attention."""
+        """See the attention layer."""
         attended, stored = self.self_attn(self.self_attn_layer_norm(x), layout, stored, shared)
         x = x + attended
         return x + self.fc2(jax.nn.relu(self.fc1(self.final_layer_norm(x)))), stored
@@ -64,12 +64,12 @@ class OPTForCausalLM(Decoder):
 
 
 def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
-    """Where each parameter of an OPT lives: see `winobench.models.tensor_parallel` and that of a decoder."""
+    """Shardings of an OPT's parameters: see `winobench.models.tensor_parallel` and a decoder's."""
     return tensor_parallel.parameter_shardings(
         state,
         mesh,
         back=("o_proj", "fc2"),
         embedding="embed_tokens",
-        # What is added to the states, which are whole.
+        # Biases of sums, whose states are whole.
         whole=("embed_positions", "self_attn_layer_norm", "final_layer_norm", "norm"),
     )

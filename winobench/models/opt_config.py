@@ -27,7 +27,7 @@ class OPTConfig(NetworkConfig):
     word_embed_proj_dim: int | None = None  # None for hidden_size
     tie_word_embeddings: bool = True
     bos_token_id: int = 2
-    eos_token_id: int = 2  # in BLIP-2 that of a new line
+    eos_token_id: int = 2  # in BLIP-2 the new line
     pad_token_id: int = 1  # kept for the file's sake (padding has negative positions)
 
     layer_norm_eps: ClassVar[float] = 1e-5  # torch's default: no file names another
@@ -69,7 +69,7 @@ class OPTConfig(NetworkConfig):
 
     @property
     def num_key_value_heads(self) -> int:
-        """As many as of queries."""
+        """Number of heads of keys, equal to that of queries."""
         return self.num_attention_heads
 
     @property
@@ -79,5 +79,5 @@ class OPTConfig(NetworkConfig):
 
     @property
     def longest(self) -> int:
-        """Number of tokens beyond which texts cannot be computed: there are no positions for more."""
+        """Number of tokens of the longest text: the model has no more positions."""
         return self.max_position_embeddings

@@ -111,7 +111,7 @@ def _name(blocks: _Blocks, keys: int, size: int, queries: int, are_rotated: bool
 
 
 def turned_by(scale: jax.Array | None, turns: tuple[jax.Array, jax.Array] | None, size: int) -> jax.Array | None:
-    """What numbers of a head are multiplied by, float32 [1 or B, 1 or tokens, size or 2 * size].
+    """Factors of a head's numbers, float32 [1 or B, 1 or tokens, size or 2 * size].
 
     Behind the factors of the numbers themselves are factors of the pair's other one, where pairs of features are turned
     by angles, whose cosines and sines are [tokens, 1, size / 2] float32, or with B before it. A norm's ``scale`` [size]

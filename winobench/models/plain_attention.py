@@ -148,9 +148,9 @@ def attend_in_parts(
     ``mask`` is [B or 1, heads or 1, T or 1, S]. ``by_keys`` is a form for CPUs, of float32 without any mask.
 
     On CPUs this is up to 7 times as fast for large score matrices: the cache holds the scores of one part between the
-    two products, and the products' scratch memory is used again, where that of all scores at once is given back to the
-    system after each product and cleared by it before the next. On accelerators it is for shapes that no fused kernel
-    takes.
+    two products, and the products' scratch memory is used again. Scratch memory for all scores at once would be given
+    back to the system after each product, which clears it before the next. On accelerators this is for shapes that no
+    fused kernel takes.
     """
     batch, heads, length, width = query.shape
     rows = part_bytes // (4 * key.shape[2])

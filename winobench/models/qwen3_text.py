@@ -17,7 +17,7 @@ from winobench.models.decoder_config import DecoderConfig
 
 @dataclasses.dataclass(frozen=True)
 class Qwen3TextConfig(DecoderConfig):
-    """As `DecoderConfig`, of a Qwen3."""
+    """`DecoderConfig` of a Qwen3."""
 
     model_type: str = "qwen3"
     out_layers: tuple[int, ...] = (
@@ -32,12 +32,12 @@ class Qwen3TextConfig(DecoderConfig):
 
     @classmethod
     def qwen3_4b(cls) -> Self:
-        """That of FLUX.2-klein-4B and of Z-Image."""
+        """Config of FLUX.2-klein-4B and of Z-Image."""
         return cls(**vars(released.language_model("qwen3-4b")))
 
     @classmethod
     def qwen3_8b(cls) -> Self:
-        """That of FLUX.2-klein-9B."""
+        """Config of FLUX.2-klein-9B."""
         return cls(**vars(released.language_model("qwen3-8b")))
 
 
@@ -71,7 +71,7 @@ class Qwen3TextEncoder(Network):
 
 
 class Qwen3Model(Qwen3TextEncoder):
-    """As `Qwen3TextEncoder`, without an output matrix, with which or without which such a pipeline's files come."""
+    """`Qwen3TextEncoder` without an output matrix, for pipelines whose files lack it."""
 
     # With the prefix of a model that writes, or without, and what that one has besides.
     file_keys: ClassVar = KeyTable(

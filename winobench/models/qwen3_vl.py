@@ -1,8 +1,8 @@
 """Qwen3-VL (Bai et al., 2025, arXiv:2511.21631), the dense sizes, in the layout of transformers.
 
-A vision transformer encodes an image at its own size. Squares of 2 x 2 patches are what a Qwen3 reads in the place
-of ``<|image_pad|>`` in a text. States of some of the tower's layers are added to those of the decoder's first layers at
-the same places. The decoder's rotations follow three coordinates, which of a text are its positions, and of an image
+A vision transformer encodes an image at its own size. A Qwen3 reads squares of 2 x 2 patches at ``<|image_pad|>``
+in a text. States of some of the tower's layers are added to the states of the decoder's first layers at the same
+positions. The decoder's rotations follow three coordinates, which of a text are its positions, and of an image
 its time, rows and columns (interleaved M-RoPE).
 
 As with LLaVA, the decoder reads a text's beginning and the image once, and what questions share of an image are its
@@ -41,7 +41,7 @@ class Qwen3VLForConditionalGeneration(VisionLanguageNetwork):
 
     config_class: ClassVar = Qwen3VLConfig
     image_processor: ClassVar[str] = "qwen2_vl"
-    # Question and answer are those of t2v_metrics, the published VQAScore, for Qwen3-VL. It scores the first token that
+    # Question and answer are from t2v_metrics, the published VQAScore, for Qwen3-VL. It scores the first token that
     # the model writes, which "Yes" is to these tokenizers. An answer of several tokens is scored by their mean here.
     form: ClassVar[PromptForm] = PromptForm(
         question=f'{_BEFORE}Does this figure show "{{}}"? Please answer Yes or No.{_BEHIND}',
@@ -89,7 +89,7 @@ class Qwen3VLForConditionalGeneration(VisionLanguageNetwork):
 
 
 def coordinates(squares: jax.Array, room: int, before: int) -> jax.Array:
-    """Time, row and column of tokens before images and of images: int32 [B, before + room, 3], anything for padding.
+    """Time, row and column of tokens before images and of images: int32 [B, before + slots, 3], anything for padding.
 
     ``squares``, int32 [B, 2], are rows and columns of images as the language model reads them.
     """

@@ -159,7 +159,7 @@ class Qwen3VLConfig(NetworkConfig):
     _class_key: ClassVar = "model_type"
     _class_value: ClassVar = "qwen3_vl"
     _parts: ClassVar = {"vision_config": Qwen3VLVisionConfig, "text_config": Qwen3VLTextConfig}
-    # What the files say of the head is not relied on. The other tokens are those of texts and of videos.
+    # The files' option for the head is not reliable. The other tokens are for texts and videos.
     _no_effect: ClassVar = clip.IDLE_OPTIONS | {
         "bos_token_id",
         "eos_token_id",

@@ -1,4 +1,4 @@
-"""The vision tower of Qwen3-VL, in the published layout: images of any shape, each in patches of its own grid.
+"""The vision tower of Qwen3-VL, in the published layout: images of any shape, each with its grid of patches.
 
 Learned positions of a square are interpolated to an image's rows and columns, by which heads are rotated besides (Su et
 al., 2021). Squares of patches become states of the language model, of the last layer and of some before it (DeepStack;
@@ -43,7 +43,7 @@ class Qwen3VLPatchProjection(nnx.Module):
 
 
 class Qwen3VLPatchEmbed(nnx.Module):
-    """What makes patches vectors."""
+    """Embeds patches as vectors."""
 
     def __init__(self, config: Qwen3VLVisionConfig, **kwargs: Any):
         self.proj = Qwen3VLPatchProjection(config, **kwargs)
@@ -91,13 +91,13 @@ class Qwen3VLVisionBlock(nnx.Module):
         self.mlp = Qwen3VLVisionMLP(config, **kwargs)
 
     def __call__(self, x: jax.Array, cosines: jax.Array, sines: jax.Array, lengths: jax.Array) -> jax.Array:
-        """As the attention."""
+        """See the attention layer."""
         x = x + self.attn(self.norm1(x), cosines, sines, lengths)
         return x + self.mlp(self.norm2(x))
 
 
 class Qwen3VLPatchMerger(nnx.Module):
-    """What makes squares of patches states of the language model. The norm is over squares or over each patch."""
+    """Merges squares of patches into states of the language model. The norm is over squares or over each patch."""
 
     def __init__(self, config: Qwen3VLVisionConfig, *, norm_of_squares: bool, **kwargs: Any):
         self.width = config.hidden_size * config.spatial_merge_size**2
@@ -133,7 +133,7 @@ class Qwen3VLVisionModel(nnx.Module):
         """Encodes images.
 
         Returns [B, squares, out_hidden_size], the states of the squares of patches row by row, with anything finite
-        behind an image's own, and those of the layers in ``deepstack_visual_indexes``.
+        behind an image's own, and the states of the layers in ``deepstack_visual_indexes``.
         """
         config = self.config
         rows, columns = places(patches.grid, patches.pixels.shape[1], config.spatial_merge_size)
@@ -171,7 +171,7 @@ def places(grid: jax.Array, count: int, merge_size: int) -> tuple[jax.Array, jax
 
 
 def neighbours(index: jax.Array, size: jax.Array, side: int) -> list[tuple[jax.Array, jax.Array]]:
-    """Between which two of ``side`` points along an axis places [B, N] are: number and weight of either, [B, N].
+    """The two of ``side`` points along an axis around each position [B, N]: number and weight of either, [B, N].
 
     The first of ``size`` places, int32 [B], is on the first point and the last one on the last.
     """

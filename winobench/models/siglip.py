@@ -1,7 +1,7 @@
 """SigLIP (Zhai et al., 2023) and SigLIP 2 of fixed resolution (Tschannen et al., 2025): two towers, a sigmoid loss.
 
 The two have one network. They differ in weights, tokenizer and image processor. The layers are CLIP's
-(`winobench.models.clip`), without a causal mask. A text's vector is that of its last position, padding or not. An
+(`winobench.models.clip`), without a causal mask. A text's vector is its last position's, padding or not. An
 image's is what a learned query finds among its patches.
 """
 
@@ -23,13 +23,13 @@ from winobench.models.config import NetworkConfig
 # Where training starts: ln 10 and -10 (Zhai et al., Section 3.2).
 _LOGIT_SCALE = 2.302585
 _LOGIT_BIAS = -10.0
-# The ids of words are no matter of a network. Transformers writes CLIP's.
+# Networks do not use the ids of words. Transformers writes CLIP's.
 _IDS = frozenset({"bos_token_id", "eos_token_id", "pad_token_id"})
 
 
 @dataclasses.dataclass(frozen=True)
 class _TowerConfig(NetworkConfig):
-    """What both towers have."""
+    """Options of both towers."""
 
     hidden_size: int = 768
     intermediate_size: int = 3072
@@ -67,7 +67,7 @@ class SiglipTextConfig(_TowerConfig):
 
     @property
     def width(self) -> int:
-        """Of the joint space."""
+        """Width of the joint space."""
         return self.projection_size or self.hidden_size
 
 
@@ -76,7 +76,7 @@ class SiglipVisionConfig(_TowerConfig):
     """Shape of the vision tower, with the names and defaults of the published ``config.json``."""
 
     image_size: int = 224
-    patch_size: int = 16  # what is left over at the right and below is not read
+    patch_size: int = 16  # a remainder at the right and below is not read
 
     _class_value: ClassVar = "siglip_vision_model"
     _only: ClassVar = clip.FIXED_OPTIONS | {"num_channels": (3,), "vision_use_head": (True,)}
@@ -216,7 +216,7 @@ class SiglipModel(Network):
         return self.text_model(input_ids)
 
     def logits(self, cosines: jax.Array) -> jax.Array:
-        """What the sigmoid is taken of, from cosine similarities: float32 of any shape (Zhai et al., Eq. 2)."""
+        """Logits of the sigmoid from cosine similarities, float32 of any shape (Zhai et al., Eq. 2)."""
         scale, bias = (parameter[...].astype(jnp.float32)[0] for parameter in (self.logit_scale, self.logit_bias))
         return jnp.exp(scale) * cosines + bias
 

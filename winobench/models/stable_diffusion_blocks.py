@@ -53,7 +53,7 @@ class ResnetBlock2D(nnx.Module):
         added = None if self.time_emb_proj is None else self.time_emb_proj(jax.nn.silu(time))
         y = self.conv2(jax.nn.silu(self.norm2(y, added)))
         if self.conv_shortcut is not None and len(parts) > 1 and parallel.is_traced_for("gpu"):
-            # Products that add to what is there: what the norm reads as one need not be written down as one for them.
+            # These products add to an existing array. The norm's input need not be written as one array for them.
             return self.conv_shortcut.added_to(y, parts) / self.output_scale
         shortcut = x if self.conv_shortcut is None else self.conv_shortcut(x)
         return (shortcut + y) / self.output_scale

@@ -44,7 +44,7 @@ Entry = tuple[Any, Any]
 
 
 class State:
-    """What objects are at one moment. Equal if nothing has changed.
+    """State of objects at one moment. Equal if nothing has changed.
 
     Attributes:
       tensors: the weights in a ``state_dict``. Each attribute has names with entries.

@@ -25,7 +25,7 @@ from winobench.models.t5_config import T5Config
 
 
 class T5Cache(NamedTuple):
-    """What the decoder keeps of its earlier tokens, and of the encoder's states.
+    """Cache of the decoder's earlier tokens, and of the encoder's states.
 
     Attributes:
       keys: of each layer's self-attention, [B, length, heads, d_kv].
@@ -178,7 +178,7 @@ class T5Stack(nnx.Module):
         """Embedded tokens [B, S, d_model] -> the encoder's states, of the same shape.
 
         Args:
-          hidden: what is added to the scores of keys, over [B, heads, S, S].
+          hidden: addend of the scores of keys, over [B, heads, S, S].
         """
         length = x.shape[1]
         bias = self.bias(jnp.arange(length), length) + hidden
@@ -248,10 +248,10 @@ class T5ForConditionalGeneration(Network):
         mask: jax.Array | None = None,
         cache: T5Cache | None = None,
     ) -> jax.Array | tuple[jax.Array, T5Cache]:
-        """The logits of what comes after each token, float32 [B, T, vocab_size]. With a cache, also the new cache.
+        """The logits of each next token, float32 [B, T, vocab_size]. With a cache, also the new cache.
 
         ``decoder_ids`` are a whole output, from ``config.decoder_start_token_id`` on, or those behind a cache's.
-        ``states`` and ``mask`` are as of `encode`, and are not needed with a cache.
+        ``states`` and ``mask`` are those that `encode` has, and are not needed with a cache.
         """
         is_cached = cache is not None
         if cache is None:
@@ -295,7 +295,7 @@ class T5ForConditionalGeneration(Network):
 
 
 def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
-    """Where each parameter of a T5 lives: see `winobench.models.tensor_parallel`.
+    """Shardings of a T5's parameters: see `winobench.models.tensor_parallel`.
 
     A layer of the encoder adds up partial results twice, one of the decoder three times, each embedding of tokens once.
     """
@@ -303,7 +303,7 @@ def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
 
 
 def _hidden(mask: jax.Array) -> jax.Array:
-    """What is added to scores: 0 where a key is looked at, and elsewhere so little that its weight is 0.
+    """Addend of scores: 0 for keys in the mask, and elsewhere so low that the weight is 0.
 
     Minus infinity would make the weights of a row without any token, such as one that fills up a batch, no numbers.
     """

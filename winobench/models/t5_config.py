@@ -94,5 +94,5 @@ class T5Config(NetworkConfig):
 
     @property
     def activation(self) -> str:
-        """Of the feed-forward layers, a name in `winobench.models.bert.ACTIVATIONS`."""
+        """Activation of the feed-forward layers, a name in `winobench.models.bert.ACTIVATIONS`."""
         return self.dense_act_fn or _USUAL_ACTIVATIONS[self.feed_forward_proj]

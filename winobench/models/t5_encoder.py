@@ -19,7 +19,7 @@ _OF_DECODERS = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class T5EncoderConfig(T5Config):
-    """As `T5Config`, of an encoder by itself. What is reported for a decoder is dropped."""
+    """`T5Config` of an encoder alone. Options of the decoder are dropped."""
 
     _only: ClassVar = {"is_decoder": (False,), "is_encoder_decoder": (True, False), "pruned_heads": ({}, ())}
 

@@ -1,4 +1,4 @@
-"""Where the parameters of a transformer live that several devices share, so that they talk to each other little."""
+"""Shardings of a transformer's parameters over several devices, with little communication."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def parameter_shardings(
     head: str = "lm_head",
     whole: Collection[str] = (),
 ) -> Any:
-    """Where each parameter lives, so that the states between layers are whole on every device.
+    """Sharding of each parameter, so that the states between layers are whole on every device.
 
     As `winobench.parallel.parameter_shardings`, but what leads back to the states is split along its inputs, which are
-    the outputs of what comes before it, and the embedding along its tokens. Attention and feed-forward then add up
+    the outputs of the layers before it, and the embedding along its tokens. Attention and feed-forward then add up
     partial results once each (Shoeybi et al., 2019). So does the embedding, of whose rows each device has some, and
-    nothing else of a layer travels. Logits are split along the vocabulary, so that of them the largest ones travel
+    nothing else of a layer travels. Logits are split along the vocabulary, so that only the largest ones travel
     alone. An embedding split along its features would split the states, too: as many bytes would travel, but in three
-    times as many collectives, as every norm would add up its squares and every projection gather what it reads.
+    times as many collectives, as every norm would add up its squares and every projection gather its input.
 
-    All this holds where the number of devices divides the number of heads, also of those of keys and values. Where it
+    All this holds where the number of devices divides the numbers of heads of queries, keys and values. Where it
     does not, results are the same, but more travels. Norms, biases and scales behind ``back``, and an embedding and a
     head of a number of tokens that the devices do not divide, are whole on every device.
     """

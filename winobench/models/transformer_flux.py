@@ -26,7 +26,7 @@ _MLP_RATIO = 4
 
 
 class FluxConditions(NamedTuple):
-    """What the transformer is given of texts.
+    """Text inputs of the transformer.
 
     Attributes:
       encoder_hidden_states: [n, tokens, joint_attention_dim], T5's states.
@@ -60,7 +60,7 @@ class FluxTransformerBlock(nnx.Module):
 
 
 def _after_attention(x: jax.Array, attended: jax.Array, numbers: list[jax.Array], feed_forward: Any) -> jax.Array:
-    """What follows attention in one stream. Of its six numbers, two have been used before it."""
+    """Computes a stream's block after the attention. Two of the six numbers are used before it."""
     gate, shift, scale, last_gate = numbers[2:]
     x = x + gate[:, None] * attended
     return x + last_gate[:, None] * feed_forward(joint_blocks.modulated(x, shift, scale))
@@ -111,7 +111,7 @@ class FluxTransformer2DModel(Network):
     """
 
     config_class: ClassVar = FluxTransformerConfig
-    # The projections of the attention in which the two streams meet, and also those of the one stream.
+    # The projections of the attention in which the two streams meet, and of the one stream.
     lora_targets: ClassVar = {
         "cross": re.compile(r"transformer_blocks\.\d+\.attn\.(to_(q|k|v|out\.0)|add_(q|k|v)_proj|to_add_out)"),
         "all": re.compile(

@@ -1,7 +1,7 @@
 """The transformer of FLUX.2 (Black Forest Labs, 2025), in the layout of diffusers' published weights.
 
 As FLUX.1's (`winobench.models.transformer_flux`), but no layer has a bias, feed-forwards are gated (Shazeer, 2020), all
-blocks of a kind are modulated by the same numbers, the text has positions, and there is no pooled text. In blocks with
+blocks of a kind are modulated by the same numbers, the text has positions, and the text is not pooled. In blocks with
 one stream, one dense layer makes queries, keys, values and what the feed-forward needs.
 """
 
@@ -142,7 +142,7 @@ class Flux2Transformer2DModel(Network):
     """
 
     config_class: ClassVar = Flux2TransformerConfig
-    # The projections of the attention in which the two streams meet, and also those of the one stream, which are
+    # The projections of the attention in which the two streams meet, and of the one stream, which are
     # its feed-forward's, too.
     lora_targets: ClassVar = {
         "cross": re.compile(r"transformer_blocks\.\d+\.attn\.(to_(q|k|v|out\.0)|add_(q|k|v)_proj|to_add_out)"),

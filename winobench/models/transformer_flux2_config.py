@@ -13,7 +13,7 @@ class Flux2TransformerConfig(PackedTransformerConfig):
     """Shape of the transformer, with the names and defaults of the published ``config.json``."""
 
     patch_size: int = 1  # latents are patches of 2 x 2 already when they enter
-    in_channels: int = 128  # four times those of the latents
+    in_channels: int = 128  # four times the latents'
     out_channels: int | None = None  # None for in_channels
     num_layers: int = 8  # with one stream for the image and one for the text
     num_single_layers: int = 48  # with one stream for both

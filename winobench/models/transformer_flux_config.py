@@ -9,7 +9,7 @@ from winobench.models.config import NetworkConfig, is_count
 
 
 class PackedTransformerConfig(NetworkConfig):
-    """What the configs of FLUX.1 and FLUX.2 share: latents come as patches of 2 x 2, positions have several axes."""
+    """Config of FLUX.1 and FLUX.2: latents come as patches of 2 x 2, positions have several axes."""
 
     _axes: ClassVar[int]
 
@@ -59,7 +59,7 @@ class FluxTransformerConfig(PackedTransformerConfig):
     """Shape of the transformer, with the names and defaults of the published ``config.json``."""
 
     patch_size: int = 1  # latents are patches of 2 x 2 already when they enter
-    in_channels: int = 64  # four times those of the latents
+    in_channels: int = 64  # four times the latents'
     out_channels: int | None = None  # None for in_channels
     num_layers: int = 19  # with one stream for the image and one for the text
     num_single_layers: int = 38  # with one stream for both
@@ -88,5 +88,5 @@ class FluxTransformerConfig(PackedTransformerConfig):
 
     @classmethod
     def schnell(cls) -> Self:
-        """FLUX.1-schnell, distilled to one to four steps: that of ``black-forest-labs/FLUX.1-schnell``."""
+        """FLUX.1-schnell, distilled to one to four steps: ``black-forest-labs/FLUX.1-schnell``."""
         return cls()

@@ -20,7 +20,7 @@ _TIME_FEATURES = 256
 
 
 class TextConditions(NamedTuple):
-    """What a transformer is given of texts.
+    """Text inputs of a transformer.
 
     Attributes:
       states: [B, length, width].
@@ -78,7 +78,7 @@ class SD3TransformerConfig(NetworkConfig):
 
     @property
     def width(self) -> int:
-        """Of the transformer's states."""
+        """Width of the transformer's states."""
         return self.num_attention_heads * self.attention_head_dim
 
     @property
@@ -103,14 +103,14 @@ class SD3TransformerConfig(NetworkConfig):
 
     @classmethod
     def sd35_medium(cls) -> Self:
-        """Stable Diffusion 3.5 medium: that of ``stabilityai/stable-diffusion-3.5-medium``."""
+        """Stable Diffusion 3.5 medium: ``stabilityai/stable-diffusion-3.5-medium``."""
         return dataclasses.replace(
             cls.sd3_medium(), pos_embed_max_size=384, dual_attention_layers=tuple(range(13)), qk_norm="rms_norm"
         )
 
     @classmethod
     def sd35_large(cls) -> Self:
-        """Stable Diffusion 3.5 large: that of ``stabilityai/stable-diffusion-3.5-large``."""
+        """Stable Diffusion 3.5 large: ``stabilityai/stable-diffusion-3.5-large``."""
         return cls(
             num_layers=38,
             num_attention_heads=38,
@@ -219,7 +219,7 @@ class SD3Transformer2DModel(Network):
     """
 
     config_class: ClassVar = SD3TransformerConfig
-    # The projections that image and text attend to each other by, and those of the image to itself alone.
+    # The projections by which image and text attend to each other, and the image to itself alone.
     lora_targets: ClassVar = {
         "cross": re.compile(r"transformer_blocks\.\d+\.attn\.(to_(q|k|v|out\.0|add_out)|add_(q|k|v)_proj)"),
         "all": re.compile(r"transformer_blocks\.\d+\.attn2?\.(to_(q|k|v|out\.0|add_out)|add_(q|k|v)_proj)"),
@@ -235,7 +235,7 @@ class SD3Transformer2DModel(Network):
 
     @property
     def out_channels(self) -> int:
-        """Of the prediction."""
+        """Channels of the prediction."""
         return self.config.out_channels or self.config.in_channels
 
     def __call__(

@@ -1,7 +1,7 @@
 """The transformer of Z-Image (Z-Image Team, arXiv 2511.22699), in the layout of diffusers' published weights.
 
 One stream: a few blocks refine the image's tokens, others the text's, and the rest take both, image first. Every part
-of a block is between two root-mean-square norms. The time scales what goes in and gates what comes out, except in the
+of a block is between two root-mean-square norms. The time scales the inputs and gates the outputs, except in the
 text's own blocks. Places are on three axes: a text's tokens are one behind the other on the first one, and the whole
 image, whose rows and columns are the other two, is at the place behind its text. Both are filled up to a multiple of 32
 tokens by learned ones, which all tokens attend to.
@@ -30,7 +30,7 @@ _PATCHES = f"{PATCH}-1"
 
 
 class ZImageConditions(NamedTuple):
-    """What the transformer is given of texts.
+    """Text inputs of the transformer.
 
     Attributes:
       states: [n, tokens, cap_feat_dim].
@@ -119,7 +119,7 @@ class ZImageTransformer2DModel(Network):
     """
 
     config_class: ClassVar = ZImageTransformerConfig
-    # The projections of the attention in which image and text meet, and also those of each by itself.
+    # The projections of the attention in which image and text meet, and of each by itself.
     lora_targets: ClassVar = {
         "cross": re.compile(r"layers\.\d+\.attention\.to_(q|k|v|out\.0)"),
         "all": re.compile(r"(layers|noise_refiner|context_refiner)\.\d+\.attention\.to_(q|k|v|out\.0)"),

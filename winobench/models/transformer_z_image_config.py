@@ -36,10 +36,10 @@ class ZImageTransformerConfig(NetworkConfig):
         1024,
         512,
         512,
-    )  # most places, rows and columns; the image takes the place behind its text
+    )  # most positions, rows and columns. The image is at the position behind its text
 
     _class_value: ClassVar = "ZImageTransformer2DModel"
-    # States of images next to those of texts, which the models for editing take.
+    # States of images next to texts', which the models for editing take.
     _only: ClassVar = {"siglip_feat_dim": (None,)}
     sample_size: ClassVar = None  # in the autoencoder's config alone
 
@@ -75,7 +75,7 @@ class ZImageTransformerConfig(NetworkConfig):
 
     @property
     def block_counts(self) -> tuple[int, ...]:
-        """How many blocks image and text go through together. The few before these are part of any network."""
+        """Number of blocks that image and text go through together. The few before these are part of any network."""
         return (self.n_layers,)
 
     def with_block_counts(self, joint: int) -> Self:

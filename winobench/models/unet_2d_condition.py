@@ -19,7 +19,7 @@ from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 
 
 class _Level(nnx.Module):
-    """What the blocks of the way down, the middle and the way up share: residual blocks, each with its attention.
+    """Residual blocks with their attention, shared by the blocks of the way down, the middle and the way up.
 
     ``inputs`` are the channels that enter each residual block, ``channels`` those that leave it.
     """

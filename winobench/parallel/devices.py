@@ -25,7 +25,7 @@ class Device(NamedTuple):
     """A kind of device."""
 
     platform: str  # cpu, gpu or tpu
-    kind: str = ""  # as the platform names it, such as "NVIDIA H100 80GB HBM3" or "TPU v5 lite"; empty where unknown
+    kind: str = ""  # as the platform names it, such as "NVIDIA H100 80GB HBM3" or "TPU v5 lite". Empty where unknown
 
 
 def traced_device() -> Device | None:

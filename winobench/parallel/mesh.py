@@ -31,7 +31,7 @@ _CPU_COPIES_BYTES = 1 << 31
 
 
 def one_device_per_core(limit: int = 8) -> None:
-    """Has JAX see each core of this machine as a CPU device of its own, unless ``XLA_FLAGS`` names a number of devices.
+    """Has JAX see each core of this machine as a separate CPU device, unless ``XLA_FLAGS`` names a number of devices.
 
     XLA runs many convolutions on a single core. Two devices with half of the batch each keep two cores busy: 15 to 25%
     more work than one device with two cores. Call it before JAX has looked for devices. With an accelerator, CPU
@@ -167,7 +167,7 @@ def split_rows(mesh: Mesh, axis: int = 0) -> NamedSharding:
 
 
 def parameter_shardings(parameters: Any, mesh: Mesh) -> Any:
-    """Where each parameter of a pytree lives.
+    """Shardings of a pytree's parameters.
 
     Without a ``model`` axis every device holds everything. With one, each array is split along its last axis that the
     number of devices divides, because the last axis of kernels is the output's. Arrays without such an axis, which are

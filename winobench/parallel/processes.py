@@ -65,7 +65,7 @@ def join_processes(spec: str, *, fault_tolerant: bool = False) -> None:
             jax.distributed.initialize(**joining)
     except Exception as error:  # what detection raises depends on the cluster
         reason = " ".join(str(error).split())
-        hint = ": start each with host:port,count,number in place of auto" if spec == "auto" else ""
+        hint = ": start each with host:port,count,number instead of auto" if spec == "auto" else ""
         raise InputError(f"the other processes were not found ({reason}){hint}", code="processes-not-found") from error
     if fault_tolerant and is_main_process():
         # The others need the first one until they are done. Registered after JAX's own end, this comes before it.
@@ -241,7 +241,7 @@ def _place_on_machine() -> tuple[int, int]:
 
 
 def is_main_process() -> bool:
-    """Whether this process is the one of its program that writes files and prints."""
+    """Whether this process writes files and prints for its program."""
     return jax.process_index() == 0
 
 
