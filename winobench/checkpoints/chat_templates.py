@@ -83,14 +83,14 @@ def _cannot(where: str, reason: str) -> str:
 
 
 @functools.lru_cache(64)
-def _try(asked: str) -> tuple[_Rendered, ...] | str:
+def _try(request: str) -> tuple[_Rendered, ...] | str:
     """Returns the process's answer, or the reason why it ended."""
     # The library warns of packages that it does not find.
     environment = {**os.environ, "TRANSFORMERS_VERBOSITY": "error", "JAX_PLATFORMS": "cpu"}
     try:
         done = subprocess.run(
             [sys.executable, "-m", __name__],
-            input=asked.encode(),
+            input=request.encode(),
             capture_output=True,
             env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             timeout=_SECONDS_WITH_IMPORT,
@@ -100,8 +100,8 @@ def _try(asked: str) -> tuple[_Rendered, ...] | str:
         return f"it takes more than {_SECONDS_WITH_IMPORT} seconds"
     lines = done.stdout.decode("utf-8", "replace").splitlines()
     if done.returncode == 0 and lines:
-        found = json_files.parse(lines[-1])
-        return found if isinstance(found, str) else tuple((text, reason) for text, reason in found)
+        answer = json_files.parse(lines[-1])
+        return answer if isinstance(answer, str) else tuple((text, reason) for text, reason in answer)
     if done.returncode > 0:
         words = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no words"]
         return f"the process that tries it ended with {done.returncode}: {options.quote(words[-1])}"
@@ -110,7 +110,7 @@ def _try(asked: str) -> tuple[_Rendered, ...] | str:
 
 def _render_samples() -> None:
     """Reads a template and its arguments from standard input, and prints what `_try` returns as JSON."""
-    asked = json_files.parse(sys.stdin.read())
+    request = json_files.parse(sys.stdin.read())
     from transformers.utils.chat_template_utils import render_jinja_template
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -119,12 +119,12 @@ def _render_samples() -> None:
         _limit(resource.RLIMIT_AS, _BYTES + pages * resource.getpagesize())
     spent = resource.getrusage(resource.RUSAGE_SELF)
     _limit(resource.RLIMIT_CPU, _SECONDS + 1 + int(spent.ru_utime + spent.ru_stime))
-    print(json.dumps(rendered(*asked, render_jinja_template)))
+    print(json.dumps(rendered(*request, render_jinja_template)))
 
 
 def rendered(template: str, arguments: Mapping[str, Any], render: Callable[..., Any]) -> tuple[_Rendered, ...] | str:
     """The samples by this template, or why it cannot be used."""
-    found: list[_Rendered] = []
+    results: list[_Rendered] = []
     for sample in SAMPLES:
         try:
             with bounded():
@@ -133,12 +133,12 @@ def rendered(template: str, arguments: Mapping[str, Any], render: Callable[..., 
             return f"it takes more than {_BYTES // 2**20:,} MiB of memory"
         # The library passes on what the template's own code raises.
         except Exception as error:
-            found.append((None, (str(error).strip() or type(error).__name__).splitlines()[0][:300]))
+            results.append((None, (str(error).strip() or type(error).__name__).splitlines()[0][:300]))
             continue
         if len(text) > _MOST_LETTERS:
             return f"it makes more than {_MOST_LETTERS:,} letters of a short conversation"
-        found.append((text, ""))
-    return tuple(found)
+        results.append((text, ""))
+    return tuple(results)
 
 
 def _limit(which: int, value: int) -> None:

@@ -160,14 +160,14 @@ def _layouts(source: sources.Source) -> list[_Layout]:
     # timm's networks have a config.json too, which is not transformers'.
     other = {} if config_path is None else sources.read_json(config_path)
     kind = other.get("model_type")
-    found = []
+    layouts = []
     if kind == "clip":
-        found.append(_transformers_layout(source, open_clip_path))
+        layouts.append(_transformers_layout(source, open_clip_path))
     if open_clip_path is not None:
-        named = _activation(found[0].config) if found else _has_quick_gelu(other)
-        found.append(_open_clip_layout(source, open_clip_path, named))
-    if found:
-        return found
+        named = _activation(layouts[0].config) if layouts else _has_quick_gelu(other)
+        layouts.append(_open_clip_layout(source, open_clip_path, named))
+    if layouts:
+        return layouts
     if kind is not None:
         message = f"{config_path} describes a {kind} (model_type), not a clip: name the folder of a CLIP"
         raise InputError(message, code="wrong-kind-of-model")

@@ -80,10 +80,10 @@ def check_kind(tokenizer: Any, path: str | None) -> None:
     if backend is not None and getattr(backend.model, "dropout", None):
         message = f"{path} has a dropout of {backend.model.dropout:g}, so texts change at each call: set it to null"
         raise InputError(message, code="unsupported-option")
-    if wanted is None or backend is None or (found := type(backend.model).__name__) == wanted:
+    if wanted is None or backend is None or (kind := type(backend.model).__name__) == wanted:
         return
     raise InputError(
-        f"{path} holds a {wanted} model, but its tokenizer_class, {type(tokenizer).__name__}, makes a {found} of it:"
+        f"{path} holds a {wanted} model, but its tokenizer_class, {type(tokenizer).__name__}, makes a {kind} of it:"
         " take the tokenizer_config.json that was published with the model",
         code="wrong-kind-of-tokenizer",
     )
@@ -148,11 +148,11 @@ def apply_chat_template(tokenizer: Any, texts: Sequence[str], *, thinking: bool 
         special = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
         chat_templates.try_samples(template, special | {"enable_thinking": thinking}, "the text encoder")
     options = {"tokenize": False, "add_generation_prompt": True, "enable_thinking": thinking}
-    asked = []
+    questions = []
     for text in texts:
         with chat_templates.bounded():
-            asked.append(tokenizer.apply_chat_template([{"role": "user", "content": text}], **options))
-    return asked
+            questions.append(tokenizer.apply_chat_template([{"role": "user", "content": text}], **options))
+    return questions
 
 
 def save_fast_tokenizer(tokenizer: Any, folder: str | os.PathLike) -> None:

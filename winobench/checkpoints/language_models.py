@@ -75,8 +75,8 @@ def language_model_kind(source: str | os.PathLike[str] | sources.Source, revisio
     if path is None:
         source.require("config.json", "so it is not a language model: name a folder or hub id in transformers' layout")
     if not isinstance(model_type, str) or model_type not in KINDS:
-        found = "names no model_type" if model_type is None else f"has the model_type {options.quote(model_type)}"
-        message = f"{path} {found}, but the supported language models are {', '.join(KINDS)}"
+        fault = "names no model_type" if model_type is None else f"has the model_type {options.quote(model_type)}"
+        message = f"{path} {fault}, but the supported language models are {', '.join(KINDS)}"
         raise InputError(message, code="wrong-kind-of-model")
     return KINDS[model_type]
 
@@ -216,7 +216,7 @@ def _fill(
     within [height, width]. Kernels of the dtype int8 are rounded on the devices, with their ``kernel_scale``.
     """
     leaves = dict(nnx.to_flat_state(state))
-    places = {path: leaf.get_value() for path, leaf in nnx.to_flat_state(shardings)}
+    targets = {path: leaf.get_value() for path, leaf in nnx.to_flat_state(shardings)}
     expected = {key: (path, models._torch_shape(path, leaves[path].shape)) for path, key in keys.items()}
     models._check_fit(name, expected, tensors, "config.json")
 
@@ -225,12 +225,12 @@ def _fill(
     try:
         for (path, key), (array, digest) in _ahead(list(keys.items()), lambda item: _read(tensors[item[1]])):
             digests[key] = digest
-            _place(values, leaves, places, path, array.reshape(expected[key][1]))
+            _place(values, leaves, targets, path, array.reshape(expected[key][1]))
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         needed = sum(
-            math.prod(places[path].shard_shape(leaf.shape)) * leaf.dtype.itemsize for path, leaf in leaves.items()
+            math.prod(targets[path].shard_shape(leaf.shape)) * leaf.dtype.itemsize for path, leaf in leaves.items()
         )
         raise InputError(
             f"the parameters of this {name} take {needed / 2**30:.1f} GiB on each device, which is more than there is:"
@@ -266,7 +266,7 @@ def _ahead(items: list[Any], function: Callable[[Any], Any]) -> Iterator[tuple[A
 def _place(
     values: dict[models.Path, jax.Array],
     leaves: Mapping[models.Path, Any],
-    places: Mapping[models.Path, NamedSharding],
+    targets: Mapping[models.Path, NamedSharding],
     path: models.Path,
     array: np.ndarray,
 ) -> None:
@@ -276,10 +276,10 @@ def _place(
         paths.append((*path[:-1], "kernel_scale"))
     axes = models._axes(path, array.ndim)
     # On its way the tensor is split as the parameter is.
-    spec = (*places[path].spec, *(None,) * array.ndim)
-    sent = parallel.put(array, NamedSharding(places[path].mesh, PartitionSpec(*(spec[axis] for axis in axes))))
+    spec = (*targets[path].spec, *(None,) * array.ndim)
+    sent = parallel.put(array, NamedSharding(targets[path].mesh, PartitionSpec(*(spec[axis] for axis in axes))))
     order = tuple(map(axes.index, range(array.ndim)))
-    results = _convert(sent, order=order, dtype=leaves[path].dtype, shardings=tuple(places[each] for each in paths))
+    results = _convert(sent, order=order, dtype=leaves[path].dtype, shardings=tuple(targets[part] for part in paths))
     # Otherwise many tensors might be under way at once, on the host and on the devices.
     jax.block_until_ready(results)
     values.update(zip(paths, results, strict=True))
@@ -301,13 +301,13 @@ def load_tokenizer(source: sources.Source, vocab_size: int) -> Any:
     if not any(source.find(name) for name in _TOKENIZER_FILES):
         source.require("tokenizer.json", "so its texts cannot be made tokens: save the model's tokenizer there")
     fast_tokenizers.check_class(source.find("tokenizer_config.json"))
-    place, options = (
+    folder, options = (
         (source.repo_id, {"revision": source.revision, "local_files_only": not hub.is_reachable()})
         if isinstance(source, sources.HubRepository)
         else (str(source.path), {"local_files_only": True})
     )
     with fast_tokenizers.reading(str(source)):
-        tokenizer = transformers.AutoTokenizer.from_pretrained(place, trust_remote_code=False, **options)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False, **options)
     fast_tokenizers.check_kind(tokenizer, source.find("tokenizer.json"))
     fast_tokenizers.check_ids(tokenizer, vocab_size, f"of {source}")
     return tokenizer
@@ -317,7 +317,7 @@ def find_stop_ids(source: sources.Source, eos_token_id: Any, tokenizer: Any) -> 
     """The tokens that end an answer in ``generation_config.json``, in the config or in the tokenizer."""
     path = source.find("generation_config.json")
     generation = sources.read_json(path).get("eos_token_id") if path is not None else None
-    found: set[int] = set()
+    stops: set[int] = set()
     for ids in (generation, eos_token_id, tokenizer.eos_token_id):
         ids = ids if isinstance(ids, list | tuple) else [ids]
         for number in ids:
@@ -327,8 +327,8 @@ def find_stop_ids(source: sources.Source, eos_token_id: Any, tokenizer: Any) -> 
                     " correct it in config.json or generation_config.json",
                     code="wrong-type",
                 )
-        found |= set(ids) - {None}
-    return tuple(sorted(found))
+        stops |= set(ids) - {None}
+    return tuple(sorted(stops))
 
 
 def model_fingerprint(digest: str, config: Any, tokenizer: Any, **options: Any) -> str:

@@ -75,8 +75,8 @@ def read_lora(source: str | os.PathLike, *, revision: str | None = None, allow_p
             if part in parts:
                 raise InputError(f"{path}: another file has adapters of the {part}, too: remove one", code="two-files")
             parts[part] = adapters
-    place = paths[0] if len(paths) == 1 else os.path.dirname(os.path.dirname(paths[0]))
-    return LoRAWeights(parts, place, weights.metadata(paths[0]).get(_NEGATIVES_KEY))
+    origin = paths[0] if len(paths) == 1 else os.path.dirname(os.path.dirname(paths[0]))
+    return LoRAWeights(parts, origin, weights.metadata(paths[0]).get(_NEGATIVES_KEY))
 
 
 def _read(path: str) -> dict[str, dict[str, Adapter | Change]]:
@@ -89,14 +89,14 @@ def _read(path: str) -> dict[str, dict[str, Adapter | Change]]:
     folder = os.path.basename(os.path.dirname(os.path.abspath(path)))
     bare = folder if neighbour is not None and folder in _PARTS else lora_keys.DENOISER
     with sources.blame(path):
-        found = roles_of(tensors, bare)
-        own = {part for (part, _), roles in found.items() if "alpha" in roles}
-        stated = {} if neighbour or within or own == {part for part, _ in found} else lora_configs.stated(path)
+        layers = roles_of(tensors, bare)
+        own = {part for (part, _), roles in layers.items() if "alpha" in roles}
+        stated = {} if neighbour or within or own == {part for part, _ in layers} else lora_configs.stated(path)
         if stated:
             alphas = ", ".join(sorted({f"{config.alpha:g}" for config in stated.values()}))
             _log.warning("%s: its alpha is from its metadata (%s), as tensors lack it.", path, alphas)
         parts: dict[str, dict[str, Adapter | Change]] = {}
-        for (part, layer), roles in found.items():
+        for (part, layer), roles in layers.items():
             other = "transformer" if part == lora_keys.DENOISER else part
             configs = within if part in own else within | stated
             chosen = [neighbour, configs.get(None), configs.get(part, configs.get(other))]
@@ -115,23 +115,23 @@ def roles_of(
     tensors: Mapping[str, weights.FileTensor], bare: str = lora_keys.DENOISER
 ) -> dict[tuple[str, str], dict[str, weights.FileTensor]]:
     """(network, layer) -> role -> tensor of the file. ``bare`` is the network of names without one."""
-    found: dict[tuple[str, str], dict[str, weights.FileTensor]] = {}
+    layers: dict[tuple[str, str], dict[str, weights.FileTensor]] = {}
     unknown = []
     for key, tensor in tensors.items():
         if (known := lora_keys.parse(key, bare)) is None:
             unknown.append(key)
             continue
-        *place, role = known
-        roles = found.setdefault(tuple(place), {})
+        *layer, role = known
+        roles = layers.setdefault(tuple(layer), {})
         if role in roles:
             message = f"{roles[role].name} and {key} are two names of the same tensor: remove one"
             raise InputError(message, code="repeated-tensor")
         roles[role] = tensor
     if unknown:
         raise InputError(_describe_unknown(unknown), code="not-a-lora")
-    if not found:
+    if not layers:
         raise InputError("the file holds no tensors, so it is not a LoRA: get it again", code="empty-file")
-    return found
+    return layers
 
 
 def _is_pefts(names: Iterable[str]) -> bool:
@@ -265,15 +265,15 @@ def _in_place(place: sources.Source) -> list[str]:
     raise InputError(message, code="no-such-file")
 
 
-def _in_folder(place: sources.Source, folder: str | None) -> str | None:
+def _in_folder(source: sources.Source, folder: str | None) -> str | None:
     # Of a repository this brings the config to where `lora_configs.next_to` looks for it.
-    config = place.find(sources.join(folder, sources.ADAPTER_CONFIG))
+    config = source.find(sources.join(folder, sources.ADAPTER_CONFIG))
     stems = [WEIGHTS_NAME] * (folder is None) + [_PEFT_NAME]
     for name in (f"{stem}.{end}" for stem in stems for end in ("safetensors", "bin")):
-        if (path := place.find(sources.join(folder, name))) is not None:
+        if (path := source.find(sources.join(folder, name))) is not None:
             return path
     if config is not None:
-        message = f"{config} has no {_PEFT_NAME}.safetensors next to it: {place.hint() or 'get that, too'}"
+        message = f"{config} has no {_PEFT_NAME}.safetensors next to it: {source.hint() or 'get that, too'}"
         raise InputError(message, code="missing-files")
     return None
 
@@ -350,7 +350,7 @@ def _alpha(
     layer: str, rank: int | None, roles: Mapping[str, weights.FileTensor], configs: Sequence[PeftConfig]
 ) -> float | None:
     """A layer's alpha from the file or the configs, or None."""
-    found: list[tuple[str, float]] = []
+    alphas: list[tuple[str, float]] = []
     if tensor := roles.get("alpha"):
         values = np.asarray(tensor.read())
         values = _finite(tensor.name, values if np.issubdtype(values.dtype, np.integer) else tensor.floats())
@@ -358,16 +358,16 @@ def _alpha(
             message = f"{tensor.name} has the shape {list(values.shape)}, but must be one number"
             raise InputError(message, code="wrong-shape")
         # Without a rank, LyCORIS ignores it.
-        found += [(tensor.name, float(values.item()))] if rank is not None else []
+        alphas += [(tensor.name, float(values.item()))] if rank is not None else []
     # Under the name that it has in the file: releases of transformers differ in CLIP's ``text_model``.
     named = layer if "text_model" in next(iter(roles.values())).name else layer.removeprefix("text_model.")
-    found += [(config.place, config.alpha_of(named, rank)) for config in configs]
-    for place, alpha in found[1:]:
-        if not math.isclose(alpha, found[0][1], rel_tol=1e-2):  # a tensor may be in bfloat16
-            first, value = found[0]
-            message = f"the alpha of {layer} is {value:g} in {first}, but {alpha:g} in {place}: remove the wrong one"
+    alphas += [(config.place, config.alpha_of(named, rank)) for config in configs]
+    for origin, alpha in alphas[1:]:
+        if not math.isclose(alpha, alphas[0][1], rel_tol=1e-2):  # a tensor may be in bfloat16
+            first, value = alphas[0]
+            message = f"the alpha of {layer} is {value:g} in {first}, but {alpha:g} in {origin}: remove the wrong one"
             raise InputError(message, code="mismatched-parts")
-    return found[0][1] if found else None
+    return alphas[0][1] if alphas else None
 
 
 def _finite(name: str, values: np.ndarray) -> np.ndarray:

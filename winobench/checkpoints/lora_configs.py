@@ -115,8 +115,8 @@ class PeftConfig:
         chosen = self.targets["layers_to_transform"]
         if isinstance(targets, regex.Pattern) or name in targets or not chosen:
             return True
-        found = (self._match(pattern.match, name) for pattern in self.targets["layers_pattern"])
-        return next((int(match["index"]) in chosen for match in found if match), False)
+        matches = (self._match(pattern.match, name) for pattern in self.targets["layers_pattern"])
+        return next((int(match["index"]) in chosen for match in matches if match), False)
 
     def _is_named(self, which: regex.Pattern | list[str], name: str) -> bool:
         if isinstance(which, regex.Pattern):
@@ -154,17 +154,17 @@ def within(path: str) -> dict[str | None, PeftConfig]:
     """The configs in a file's metadata. Returns name of the network, or None for the whole file -> its config."""
     if not (text := weights.metadata(path).get(_METADATA_KEY)):
         return {}
-    place = f"{path}: its metadata {_METADATA_KEY}"
+    origin = f"{path}: its metadata {_METADATA_KEY}"
     try:
         values = json_files.parse(text)
         named = {key: lora_keys.split_prefix(key) for key in values.keys()}  # noqa: SIM118  # refuses a list
     except (ValueError, TypeError, AttributeError) as error:
-        raise InputError(f"{place} is not a JSON object: get it again", code="not-json") from error
-    found: dict[str | None, dict[str, Any]] = {}
+        raise InputError(f"{origin} is not a JSON object: get it again", code="not-json") from error
+    contents: dict[str | None, dict[str, Any]] = {}
     for key, split in named.items():
         part, option = split or (None, key)
-        found.setdefault(part, {})[option] = values[key]
-    return {part: _checked(place, content, targets=False) for part, content in found.items()}
+        contents.setdefault(part, {})[option] = values[key]
+    return {part: _checked(origin, content, targets=False) for part, content in contents.items()}
 
 
 def stated(path: str) -> dict[str | None, PeftConfig]:
@@ -172,7 +172,7 @@ def stated(path: str) -> dict[str | None, PeftConfig]:
 
     Logs one line about statements that are not used.
     """
-    found: dict[str | None, dict[str, Any]] = {}
+    contents: dict[str | None, dict[str, Any]] = {}
     unused = []
     for key, value in _statements(weights.metadata(path)):
         part, option = lora_keys.split_prefix(key) or (None, key)
@@ -185,19 +185,19 @@ def stated(path: str) -> dict[str | None, PeftConfig]:
             if _STRENGTH.fullmatch(option) and value not in (None, False, "", "None"):
                 unused.append(f"{key}={value}")
             continue
-        content = found.setdefault(part, {})
+        content = contents.setdefault(part, {})
         if content.setdefault(option, value) != value:
             name = "rank" if option == "r" else option
             message = f"{path}: its metadata has the {name} {content[option]} and also {value} ({key}): get it again"
             raise InputError(message, code="mismatched-parts")
     if unused:
         _log.warning("%s: its metadata has %s, which is not used.", path, ", ".join(unused))
-    place = f"{path}: its metadata"
+    origin = f"{path}: its metadata"
     return {
         part: dataclasses.replace(
-            _checked(place, {"r": 1} | content, targets=False), kind=None, extras={}, rank=content.get("r")
+            _checked(origin, {"r": 1} | content, targets=False), kind=None, extras={}, rank=content.get("r")
         )
-        for part, content in found.items()
+        for part, content in contents.items()
         if "lora_alpha" in content
     }
 
@@ -212,7 +212,7 @@ def _statements(metadata: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
             split = lora_keys.split_prefix(key)
             for name, inner in value.items():
                 if isinstance(inner, Mapping) and name not in _PATTERNS:
-                    yield from ((f"{name}.{option}", _value(one)) for option, one in inner.items())
+                    yield from ((f"{name}.{option}", _value(item)) for option, item in inner.items())
                 else:
                     yield f"{split[0]}.{name}" if split else name, _value(inner)
 
@@ -225,9 +225,9 @@ def _value(text: Any) -> Any:
         return text
 
 
-def _checked(place: str, content: Mapping[str, Any], *, targets: bool) -> PeftConfig:
+def _checked(origin: str, content: Mapping[str, Any], *, targets: bool) -> PeftConfig:
     """A config of supported options. Raises InputError for all others."""
-    with sources.blame(place):
+    with sources.blame(origin):
         kind = _refuse_unsupported(content)
         alpha = _KINDS[kind][0]
         flags = {name: content.get(name) or False for name in ("use_rslora", "use_dora", "lora_bias")}
@@ -235,7 +235,7 @@ def _checked(place: str, content: Mapping[str, Any], *, targets: bool) -> PeftCo
             _checked_as(name, value, isinstance(value, bool), "a bool")
         by_root = flags.pop("use_rslora")
         return PeftConfig(
-            place,
+            origin,
             kind,
             flags,
             _check_rank("r", content.get("r", 8)),  # defaults are peft's
@@ -295,25 +295,25 @@ def _patterns(
 
 def _targets(content: Mapping[str, Any]) -> dict[str, Any]:
     """The options that choose layers, ready to be matched. None or an empty list chooses all."""
-    found: dict[str, Any] = {}
+    checked: dict[str, Any] = {}
     for name in ("target_modules", "exclude_modules", "layers_pattern"):
         value = content.get(name) or None
         is_right = value is None or isinstance(value, str) or _is_list(value, str)
-        found[name] = _checked_as(name, value, is_right, "a text or a list of texts")
+        checked[name] = _checked_as(name, value, is_right, "a text or a list of texts")
     numbers = content.get("layers_to_transform")
     numbers = [] if numbers is None else numbers if isinstance(numbers, list) else [numbers]
     name = "layers_to_transform"
-    found[name] = _checked_as(name, numbers, _is_list(numbers, int), "whole numbers")
-    if found["target_modules"] == "all-linear":
-        found["target_modules"] = None
+    checked[name] = _checked_as(name, numbers, _is_list(numbers, int), "whole numbers")
+    if checked["target_modules"] == "all-linear":
+        checked["target_modules"] = None
     for name in ("target_modules", "exclude_modules"):
-        if isinstance(found[name], str):
-            found[name] = _compiled(name, found[name])
-    layers = found["layers_pattern"]
+        if isinstance(checked[name], str):
+            checked[name] = _compiled(name, checked[name])
+    layers = checked["layers_pattern"]
     named = [layers] if isinstance(layers, str) else layers
-    starts = [r".*?\.[^.]*"] if named is None else [rf"(?:^|.*?\.){one}" for one in named]
-    found["layers_pattern"] = [_compiled("layers_pattern", rf"{start}\.(?P<index>\d+)\.", start) for start in starts]
-    return found
+    starts = [r".*?\.[^.]*"] if named is None else [rf"(?:^|.*?\.){part}" for part in named]
+    checked["layers_pattern"] = [_compiled("layers_pattern", rf"{start}\.(?P<index>\d+)\.", start) for start in starts]
+    return checked
 
 
 def _is_list(value: Any, kind: type) -> bool:

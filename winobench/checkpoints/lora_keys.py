@@ -169,18 +169,18 @@ def original_block_to_diffusers(name: str, depths: Sequence[int]) -> str | None:
     block, module, rest = match.groups()
     kind = "attentions" if int(module) else "resnets"
     if block == "middle_block":
-        kind, place = ("attentions", 0) if module == "1" else ("resnets", int(module) // 2)
+        kind, position = ("attentions", 0) if module == "1" else ("resnets", int(module) // 2)
         level = "mid_block"
     else:
         side, _, number = block.rpartition("_")
         is_input = side == "input_blocks"
-        places = [(i, j) for i, depth in enumerate(depths if is_input else depths[::-1]) for j in range(depth + 1)]
+        blocks = [(i, j) for i, depth in enumerate(depths if is_input else depths[::-1]) for j in range(depth + 1)]
         number = int(number) - is_input
-        if not 0 <= number < len(places):
+        if not 0 <= number < len(blocks):
             return None
-        index, place = places[number]
+        index, position = blocks[number]
         level = f"{'down' if is_input else 'up'}_blocks.{index}"
         if rest in ("op", "conv"):
             return f"{level}.{'down' if rest == 'op' else 'up'}samplers.0.conv"
     rest = _OF_RESNET.get(rest, rest) if kind == "resnets" else ".".join(_WORDS.findall(rest))
-    return f"{level}.{kind}.{place}.{rest}"
+    return f"{level}.{kind}.{position}.{rest}"

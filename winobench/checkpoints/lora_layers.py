@@ -176,16 +176,16 @@ def named(
     words = {name.replace(".", "_"): name for name in shapes}
     depths = getattr(config, "layers_per_block", ())
     depths = (depths,) * len(config.block_out_channels) if isinstance(depths, int) else depths
-    found: dict[str, Adapter | Change] = {}
+    parts: dict[str, Adapter | Change] = {}
     sources: dict[str, str] = {}
     for name, adapter in adapters.items():
         original = lora_keys.original_block_to_diffusers(name, depths)
         for layer, part in _parts(kind, original or name, adapter, shapes, words):
-            if layer in found:
+            if layer in parts:
                 message = f"{sources[layer]} and {name} are two names of the layer {layer}: remove one"
                 raise InputError(message, code="repeated-tensor")
-            found[layer], sources[layer] = part, name
-    return found
+            parts[layer], sources[layer] = part, name
+    return parts
 
 
 def _parts(
@@ -211,7 +211,7 @@ def _parts(
             code="lora-misfit",
         )
     rows = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
-    return [(target, adapter.take(some)) for target, some in zip(chosen, rows, strict=True)]
+    return [(target, adapter.take(outputs)) for target, outputs in zip(chosen, rows, strict=True)]
 
 
 def _candidates(word: str) -> list[tuple[str, ...]]:

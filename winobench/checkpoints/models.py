@@ -170,11 +170,11 @@ def save_model(module: nnx.Module, folder: str | os.PathLike, *, dtype: Any = jn
     dtype = as_dtype(dtype)
     network = type(module).__name__
     has_8_bits = any(leaf.get_value().dtype.itemsize == 1 for _, leaf in _leaves(module))
-    for found, what, advice in (
+    for names, what, advice in (
         (has_8_bits, "weights in 8 bits", "save the network that it was made from"),
         (lora.adapters(module), "LoRA adapters", "fuse them first, or save them alone (checkpoints.save_lora)"),
     ):
-        if found:
+        if names:
             message = f"this {network} has {what}, which its files have no place for: {advice}"
             raise InputError(message, code="cannot-be-saved")
 

@@ -180,10 +180,10 @@ def _check_cost(program: bytes) -> None:
         elif opcode.name == "POP" and marks and marks[-1] == len(stack):
             marks.pop()
         elif "PUT" in opcode.name or opcode.name == "MEMOIZE":
-            place = len(table) if argument is None else int(argument)
-            if place > _MAX_OPCODES:
+            index = len(table) if argument is None else int(argument)
+            if index > _MAX_OPCODES:
                 raise ValueError("a place far outside the table of values")
-            table[place] = stack[-1]
+            table[index] = stack[-1]
         elif "GET" in opcode.name:
             stack.append(table[int(argument)])
         else:

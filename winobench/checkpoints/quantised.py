@@ -35,28 +35,28 @@ _OF_INT8 = np.float32(1 / 127)
 
 def dequantised(tensors: Mapping[str, FileTensor]) -> dict[str, FileTensor]:
     """The tensors of a network as floats, without scales and other tensors of their storage."""
-    found = dict(tensors)
+    result = dict(tensors)
     if any(tensor.stored in _FLOATS for tensor in tensors.values()):
         for name in tensors:
-            _apply(name, found)
-        if left := [name for name in found if _OTHERS.fullmatch(name)]:
-            raise _unknown(found[left[0]])
+            _apply(name, result)
+        if left := [name for name in result if _OTHERS.fullmatch(name)]:
+            raise _unknown(result[left[0]])
     for name in tensors:
         if match := _4_BITS.fullmatch(name):
-            _unpack(match[1], name, found)
+            _unpack(match[1], name, result)
         elif name.endswith(f".{_8_BITS}"):
-            _multiply_rows(name.removesuffix(_8_BITS), found)
-    return found
+            _multiply_rows(name.removesuffix(_8_BITS), result)
+    return result
 
 
-def _apply(name: str, found: dict[str, FileTensor]) -> None:
+def _apply(name: str, tensors: dict[str, FileTensor]) -> None:
     layer, _, kind = name.rpartition(".")
     if kind == _MARK:
-        del found[name]
+        del tensors[name]
         return
     if kind not in (*_FACTORS, *_OF_INPUTS, _FORMAT):
         return
-    tensor, weight = found.pop(name), found.get(f"{layer}.weight")
+    tensor, weight = tensors.pop(name), tensors.get(f"{layer}.weight")
     if weight is None:
         raise _unknown(tensor)
     if kind == _FORMAT:
@@ -67,15 +67,15 @@ def _apply(name: str, found: dict[str, FileTensor]) -> None:
         rows = weight.shape[:1] + (1,) * (len(weight.shape) - 1)
         if weight.stored not in _FLOATS or tensor.shape not in ((), (1,), rows):
             raise _unknown(tensor)
-        found[f"{layer}.weight"] = _replaced(weight, weight.shape, lambda: weight.read() * _float32(tensor))
+        tensors[f"{layer}.weight"] = _replaced(weight, weight.shape, lambda: weight.read() * _float32(tensor))
 
 
-def _unpack(weight: str, name: str, found: dict[str, FileTensor]) -> None:
+def _unpack(weight: str, name: str, tensors: dict[str, FileTensor]) -> None:
     """The 4-bit form: two values a byte, the first in the higher bits, and a largest value for each block."""
-    state = found.pop(name)
-    parts = {key: found.pop(f"{weight}.{key}", None) for key in ("absmax", "quant_map")}
-    nested = {key: found.pop(f"{weight}.{key}", None) for key in ("nested_absmax", "nested_quant_map")}
-    packed = found.get(weight)
+    state = tensors.pop(name)
+    parts = {key: tensors.pop(f"{weight}.{key}", None) for key in ("absmax", "quant_map")}
+    nested = {key: tensors.pop(f"{weight}.{key}", None) for key in ("nested_absmax", "nested_quant_map")}
+    packed = tensors.get(weight)
     described = _described(state)
     block, shape, inner = (described.get(key) for key in ("blocksize", "shape", "nested_blocksize"))
     is_nested = inner is not None
@@ -92,7 +92,7 @@ def _unpack(weight: str, name: str, found: dict[str, FileTensor]) -> None:
         codes = np.stack([codes >> 4, codes & 15], axis=-1).reshape(-1)[: math.prod(shape)]
         return _blocks(parts["quant_map"], codes, largest, block).reshape(shape)
 
-    found[weight] = _replaced(packed, tuple(shape), read)
+    tensors[weight] = _replaced(packed, tuple(shape), read)
 
 
 def _blocks(values: FileTensor, codes: np.ndarray, largest: np.ndarray, size: int) -> np.ndarray:

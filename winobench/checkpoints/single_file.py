@@ -168,8 +168,8 @@ class SingleFile(sources.Source):
         key = files.digest([_sha256(self.path, _state(self.path)), self._index, contents, version])[:16]
         root = pathlib.Path(caches.folder(), "single_files")
         # The file may have had another name.
-        if there := next(root.glob(f"[!.]*-{key}"), None):
-            return str(there)
+        if extracted := next(root.glob(f"[!.]*-{key}"), None):
+            return str(extracted)
         folder = root / f"{registry.model_label(pathlib.Path(self.path).stem)[:80]}-{key}"
         if any(name.startswith(_EMA) for name in self._tensors):
             _log.warning("%s also holds an average of the training (%s*), which is not used", self.path, _EMA)
@@ -202,13 +202,13 @@ class SingleFile(sources.Source):
         with contextlib.nullcontext() if is_gguf else safetensors.safe_open(self.path, framework="pt") as file:
             tensors = {name: _tensor(tensor, file) for name, tensor in self._parts[part].items()}
             try:
-                found, unused = _convert(self._index[part][1], tensors, config)
+                converted, unused = _convert(self._index[part][1], tensors, config)
             # diffusers' functions raise any exception for a wrong file.
             except Exception as error:
                 raise self._mismatch(f"does not convert to its {part} ({type(error).__name__}: {error})") from error
             if unused:
                 raise self._mismatch(f"holds tensors that its {part} lacks ({sources.shorten(unused)})")
-            return {name: _array(tensor) for name, tensor in found.items()}
+            return {name: _array(tensor) for name, tensor in converted.items()}
 
 
 def _convert(kind: str, tensors: dict[str, Any], config: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -220,27 +220,27 @@ def _convert(kind: str, tensors: dict[str, Any], config: Mapping[str, Any]) -> t
     left = {name: tensor for name, tensor in tensors.items() if not _is_dropped(kind, whole, name)}
     size = sum(tensor.numel() for tensor in left.values())
     if kind == _T5:
-        found = single_file_utils.convert_sd3_t5_checkpoint_to_diffusers(left)
+        converted = single_file_utils.convert_sd3_t5_checkpoint_to_diffusers(left)
     elif whole in _OPEN_CLIP:
         shape = types.SimpleNamespace(config=types.SimpleNamespace(hidden_size=config["hidden_size"]))
-        found = single_file_utils.convert_open_clip_checkpoint(shape, left, whole)
+        converted = single_file_utils.convert_open_clip_checkpoint(shape, left, whole)
     elif kind.startswith("CLIPText"):
-        found = single_file_utils.convert_ldm_clip_checkpoint(left, whole)
+        converted = single_file_utils.convert_ldm_clip_checkpoint(left, whole)
     elif any(name.removeprefix(whole).startswith(_CONVERTED) for name in left):
-        found = {name.removeprefix(whole): tensor for name, tensor in left.items()}
+        converted = {name.removeprefix(whole): tensor for name, tensor in left.items()}
     else:
         if kind == "Flux2Transformer2DModel":
             left = {name.removeprefix(whole): tensor for name, tensor in left.items()}
         function = single_file_model.SINGLE_FILE_LOADABLE_CLASSES[kind]["checkpoint_mapping_fn"]
-        found = function(checkpoint=left, config=config)
+        converted = function(checkpoint=left, config=config)
     unused = []
-    if sum(tensor.numel() for tensor in found.values()) != size:
-        used = {tensor.data_ptr() for tensor in found.values()}
+    if sum(tensor.numel() for tensor in converted.values()) != size:
+        used = {tensor.data_ptr() for tensor in converted.values()}
         unused = [name for name, tensor in left.items() if tensor.data_ptr() not in used] or list(left)
     if whole == _CLIP_L and kind == "CLIPTextModelWithProjection":
         # As in diffusers: Stable Diffusion 3 does not project this encoder's state.
-        found["text_projection.weight"] = torch.eye(config["hidden_size"])
-    return found, unused
+        converted["text_projection.weight"] = torch.eye(config["hidden_size"])
+    return converted, unused
 
 
 def _is_dropped(kind: str, prefix: str, name: str) -> bool:
@@ -280,9 +280,9 @@ def _base(path: str, tensors: Mapping[str, FileTensor]) -> str:
     if kind == "v1" and _OF_SD_1 not in tensors:
         kind = None
     if kind not in _BASES:
-        found = "in an unknown layout" if kind is None else f"in the layout that diffusers calls {kind}"
+        layout = "in an unknown layout" if kind is None else f"in the layout that diffusers calls {kind}"
         raise InputError(
-            f"{path} is {found}, which does not identify its pipeline: write BASE+FILE, where BASE is a name,"
+            f"{path} is {layout}, which does not identify its pipeline: write BASE+FILE, where BASE is a name,"
             f" a folder or a hub id with its configs, such as sd21-base+{os.path.basename(path)}",
             code="unknown-kind-of-model",
         )

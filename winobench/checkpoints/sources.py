@@ -40,20 +40,20 @@ class Source(abc.ABC):
 
         Reads no file: names, sizes and times tell. A time of change cannot be set, unlike a time of modification.
         """
-        found = []
+        stamps = []
         try:
             for path in self.paths():
-                there = path.stat()
-                if not stat.S_ISDIR(there.st_mode):
-                    found.append([str(path), there.st_ino, there.st_size, there.st_mtime_ns, there.st_ctime_ns])
+                status = path.stat()
+                if not stat.S_ISDIR(status.st_mode):
+                    stamps.append([str(path), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns])
                 elif path.is_symlink():  # the files of a linked folder are not listed
                     return None
         except OSError:  # such as a file of the hub's cache that is gone
             return None
         # Two changes within one tick of a file system's clock look alike.
-        if not found or time.time_ns() - max(times[-1] for times in found) < _TICK_NS:
+        if not stamps or time.time_ns() - max(times[-1] for times in stamps) < _TICK_NS:
             return None
-        return digest([found, {name: _version(name) for name in ("diffusers", "torch")}])
+        return digest([stamps, {name: _version(name) for name in ("diffusers", "torch")}])
 
     @abc.abstractmethod
     def paths(self) -> list[pathlib.Path]:
@@ -152,19 +152,19 @@ class HubRepository(Source):
     def find(self, name: str) -> str | None:
         from huggingface_hub import errors
 
-        place, page = f"the hub repository {self.repo_id}", f"https://huggingface.co/{self.repo_id}"
+        repository, page = f"the hub repository {self.repo_id}", f"https://huggingface.co/{self.repo_id}"
         try:
             path = hub.download(self.repo_id, name, revision=self.revision)
         except errors.GatedRepoError as error:
-            raise hub.refusal(error, place, page) from error
+            raise hub.refusal(error, repository, page) from error
         except errors.RepositoryNotFoundError as error:
             raise InputError(
-                f"{place} does not exist or is private, and there is no such local folder: check the spelling, or log"
-                " in with `hf auth login` or the environment variable HF_TOKEN",
+                f"{repository} does not exist or is private, and no such local folder exists: check the spelling, or"
+                " log in with `hf auth login` or the environment variable HF_TOKEN",
                 code="no-such-repository",
             ) from error
         except errors.RevisionNotFoundError as error:
-            message = f"{place} has no revision {self.revision!r}: name a branch, tag or commit"
+            message = f"{repository} has no revision {self.revision!r}: name a branch, tag or commit"
             raise InputError(message, code="no-such-revision") from error
         except errors.HFValidationError as error:
             message = f"{self.repo_id!r} is neither a local folder nor a hub id: {error}"
@@ -172,7 +172,7 @@ class HubRepository(Source):
         except errors.RemoteEntryNotFoundError:
             return None
         except Exception as error:
-            if refused := hub.refusal(error, place, page):
+            if refused := hub.refusal(error, repository, page):
                 raise refused from error
             if isinstance(error, errors.LocalEntryNotFoundError | ConnectionError):
                 # Offline, or no connection: the file may well exist on the hub.
@@ -181,7 +181,7 @@ class HubRepository(Source):
             if isinstance(error, errors.EntryNotFoundError):
                 return None
             # Any other fault of the transport or of the cache's disk.
-            message = f"{name} of {place} could not be fetched: {_first_line(error)}"
+            message = f"{name} of {repository} could not be fetched: {_first_line(error)}"
             raise InputError(message, code="cannot-download") from error
         self._pin(path)
         return path
@@ -239,8 +239,8 @@ def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) 
     for models in (registry.MODELS, registry.LANGUAGE_MODELS):
         if name in models:
             name = models[name].source
-    if (found := registry.single_file(name)) is not None:
-        return OPENERS["single file"](*found, revision=revision)
+    if (parts := registry.single_file(name)) is not None:
+        return OPENERS["single file"](*parts, revision=revision)
     registry.refuse_address(name)
     path = user_path(name)
     if os.path.isdir(path):

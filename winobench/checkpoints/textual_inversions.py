@@ -58,12 +58,12 @@ def read_word(source: str | os.PathLike, *, allow_pickle: bool = False) -> Learn
         elif len(tensors) == 1:
             named = {"text_encoder": tensors[name]}
         else:
-            found = f"it holds {sources.shorten(sorted(tensors)) or 'nothing'}"
-            message = f"a file of a learned word holds one tensor, or clip_l and clip_g, but {found}: name another file"
+            content = f"it holds {sources.shorten(sorted(tensors)) or 'nothing'}"
+            message = f"a file of a learned word holds one tensor, or clip_l and clip_g, but {content}: name another"
             raise InputError(message, code="not-embeddings")
         word = os.path.splitext(os.path.basename(path))[0] if name in (_OF_WEB_UI, *_PARTS) else name
         vectors = {part: np.atleast_2d(tensor.floats().astype(np.float32)) for part, tensor in named.items()}
-        if len({len(values) for values in vectors.values()}) > 1 or any(one.ndim > 2 for one in vectors.values()):
+        if len({len(values) for values in vectors.values()}) > 1 or any(vector.ndim > 2 for vector in vectors.values()):
             shapes = ", ".join(f"{tensor.name} {list(tensor.shape)}" for tensor in named.values())
             raise InputError(f"the tensors do not belong to one word ({shapes}): get it again", code="wrong-shape")
         if not all(np.isfinite(values).all() for values in vectors.values()):
@@ -79,11 +79,11 @@ def _locate(source: str | os.PathLike) -> str:
         return path
     if path.endswith((".safetensors", *_PICKLES)) and not os.path.exists(path):
         raise InputError(f"the file {path} of a learned word does not exist", code="no-such-file")
-    place = sources.resolve(path)
+    resolved = sources.resolve(path)
     for end in (".safetensors", ".bin"):
-        if (found := place.find(f"{_STEM}{end}")) is not None:
-            return found
-    message = f"{place} has no {_STEM}.safetensors: {place.hint() or 'name the file of the learned word itself'}"
+        if (file := resolved.find(f"{_STEM}{end}")) is not None:
+            return file
+    message = f"{resolved} has no {_STEM}.safetensors: {resolved.hint() or 'name the file of the learned word itself'}"
     raise InputError(message, code="no-such-file")
 
 
@@ -122,7 +122,7 @@ def _tokens(pipeline: AnyPipeline, part: str, learned: LearnedWord) -> list[str]
         given = f"its vectors have {vectors.shape[1]} values, but the {part} has {network.config.hidden_size}"
         raise InputError(f"{learned.file}: {given}: the word is of another model", code="embeddings-misfit")
     tokens = [word, *(f"{word}_{i}" for i in range(1, len(vectors)))]
-    if not word.strip() or (there := sorted({*tokens, f"{word}_1"} & tokenizer.get_vocab().keys())):
-        message = f"the word {options.quote(there[0] if word.strip() else word)} cannot be added: the tokenizer has it"
+    if not word.strip() or (known := sorted({*tokens, f"{word}_1"} & tokenizer.get_vocab().keys())):
+        message = f"the word {options.quote(known[0] if word.strip() else word)} cannot be added: the tokenizer has it"
         raise InputError(f"{learned.file}: {message}, or it is empty, so rename it in the file", code="repeated-token")
     return tokens

@@ -66,7 +66,7 @@ def _check_special_tokens(*paths: str | None) -> None:
 
     The padding token may differ between the files, as in Stable Diffusion 2.x.
     """
-    found: dict[str, str] = {}
+    tokens: dict[str, str] = {}
     for path in filter(None, paths):
         settings = json_files.read_object(path, "get it again")
         for name in _SPECIAL_TOKENS:
@@ -76,8 +76,8 @@ def _check_special_tokens(*paths: str | None) -> None:
                 continue
             if not isinstance(token, str):
                 raise _damaged(f"{path} has the {name} {options.quote(stated)}, which is not a text: get it again")
-            if name in ("bos_token", "eos_token") and found.setdefault(name, token) != token:
-                others = f"{os.path.basename(paths[0] or '')} next to it has {options.quote(found[name])}"
+            if name in ("bos_token", "eos_token") and tokens.setdefault(name, token) != token:
+                others = f"{os.path.basename(paths[0] or '')} next to it has {options.quote(tokens[name])}"
                 raise _damaged(f"{path} has the {name} {options.quote(token)}, but {others}: get both again")
 
 
@@ -113,8 +113,8 @@ def _check_vocabulary(tokenizer: Any, folder: str) -> None:
     lacking = sorted(of_letters - {"".join(pair) for pair in merges})
     # Vocabularies without all bytes are made for tests of other projects, by hand, with words that no merge makes.
     if lacking and (len(vocabulary) >= _ALL_BYTES or not merges):
-        some = f"{len(lacking):,} tokens that no merge makes, such as {options.quote(lacking[0])}"
-        raise _damaged(f"{folder} has {some}: get its merges.txt again")
+        fault = f"{len(lacking):,} tokens that no merge makes, such as {options.quote(lacking[0])}"
+        raise _damaged(f"{folder} has {fault}: get its merges.txt again")
 
 
 def num_ids(tokenizer: Any) -> int:

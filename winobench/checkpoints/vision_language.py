@@ -64,15 +64,15 @@ class LoadedVisionLanguageModel(Loaded):
     def tokens(self, template: str, texts: Sequence[str]) -> tuple[tuple[int, ...], list[list[int]]]:
         """Texts in a template as tokens of the language model."""
         slot, once = self.config.image_token_index, int(self.form.names_image)
-        found = self.tokenizer([template.replace("{}", text) for text in texts], padding=False)["input_ids"]
-        for text, ids in zip(texts, found, strict=True):
+        encoded = self.tokenizer([template.replace("{}", text) for text in texts], padding=False)["input_ids"]
+        for text, ids in zip(texts, encoded, strict=True):
             if ids.count(slot) != once:
                 raise image_slot_in_text(text)
         if not once:
             # As transformers' generate without a prompt, where a tokenizer puts nothing before texts.
             start = getattr(self.config.text_config, "bos_token_id", None)
-            return (), [ids or [start] * (start is not None) for ids in found]
-        return tuple(found[0][: found[0].index(slot)]), [ids[ids.index(slot) + 1 :] for ids in found]
+            return (), [ids or [start] * (start is not None) for ids in encoded]
+        return tuple(encoded[0][: encoded[0].index(slot)]), [ids[ids.index(slot) + 1 :] for ids in encoded]
 
 
 def network_class(source: sources.Source) -> type[VisionLanguageNetwork]:
@@ -226,8 +226,8 @@ def _check_parts(
     queries = sources.read_json(path).get("num_query_tokens") if path is not None else None
     made = getattr(config, "num_query_tokens", queries)
     if queries is not None and queries != made:
-        found = f"{path} has num_query_tokens={options.quote(queries)}"
-        raise sources.mismatch(f"{found} for an image, but the network makes {made} of it")
+        fault = f"{path} has num_query_tokens={options.quote(queries)}"
+        raise sources.mismatch(f"{fault} for an image, but the network makes {made} of it")
     _check_tokens(source, config, tokenizer.get_vocab(), form)
     if form.names_image:
         _check_chat_template(source, form)
@@ -235,14 +235,14 @@ def _check_parts(
 
 def _check_chat_template(source: sources.Source, form: PromptForm) -> None:
     """Refuses a chat template in which no image has a place: it is a text-only model's."""
-    found = {}
+    templates = {}
     if (path := source.find("chat_template.jinja")) is not None:
         with open(path, encoding="utf-8", errors="replace") as file:
-            found[path] = file.read(_LONGEST_TEMPLATE)
+            templates[path] = file.read(_LONGEST_TEMPLATE)
     if (path := source.find("chat_template.json")) is not None:
-        found[path] = str(sources.read_json(path).get("chat_template"))
-    if found and not any(form.image_token in text for text in found.values()):
-        message = f"{next(iter(found))} has no {form.image_token} for an image: take the model's own chat template"
+        templates[path] = str(sources.read_json(path).get("chat_template"))
+    if templates and not any(form.image_token in text for text in templates.values()):
+        message = f"{next(iter(templates))} has no {form.image_token} for an image: take the model's own chat template"
         raise InputError(message, code="mismatched-parts")
 
 
@@ -264,7 +264,7 @@ def _sizes(config: Any, processor: ImageProcessor | PatchProcessor) -> tuple[str
 def _check_tokens(source: sources.Source, config: Any, vocabulary: Mapping[str, int], form: PromptForm) -> None:
     uses = {form.image_token: "holds an image's place"} if form.names_image else {}
     uses |= {token: "the model's prompts are made of" for token in form.tokens if token not in uses}
-    if missing := [each for each in uses if each not in vocabulary]:
+    if missing := [used for used in uses if used not in vocabulary]:
         what = f"{missing[0]}, which {uses[missing[0]]}"
         message = f"the tokenizer of {source} has no token {what}: take the model's own tokenizer"
         raise InputError(message, code="mismatched-parts")

@@ -53,15 +53,15 @@ def find_weights(
         return paths
     pickle_stem = PICKLE_STEMS.get(stem, stem)
     wanted = join(subfolder, _with_variant(f"{stem}.safetensors", variant))
-    there = [name for name in source.names(subfolder or "") if name not in ("config.json", "model_index.json")]
-    there = [name for name in there if not name.endswith((".txt", ".md", ".gitattributes"))]
-    pickled = [name for name in there if name.startswith(pickle_stem) and name.endswith(".bin")]
-    if pickled and not any("safetensors" in name for name in there):
+    names = [name for name in source.names(subfolder or "") if name not in ("config.json", "model_index.json")]
+    names = [name for name in names if not name.endswith((".txt", ".md", ".gitattributes"))]
+    pickled = [name for name in names if name.startswith(pickle_stem) and name.endswith(".bin")]
+    if pickled and not any("safetensors" in name for name in names):
         raise pickles.not_allowed(f"{join(subfolder, pickled[0])} of {source}", pickles.conversion_command(source))
-    found = f". It has {shorten(there)}: {_advice(there)}" if there else ""
+    content = f". It has {shorten(names)}: {_advice(names)}" if names else ""
     if hint := source.hint():
         raise InputError(f"{wanted} of {source} is not available: {hint}", code="hub-not-reached")
-    raise InputError(f"{source} has no {wanted}{found}", code="no-weights")
+    raise InputError(f"{source} has no {wanted}{content}", code="no-weights")
 
 
 def variants(

@@ -202,8 +202,8 @@ class BertSelfAttention(nnx.Module):
             return dot_product_attention(query, *keys_values, lengths=lengths).reshape(x.shape)
         keys, values = keys_values
         scores = jnp.einsum("bthd,bshd->bhts", query, keys, preferred_element_type=jnp.float32)
-        there = jnp.arange(x.shape[1]) < lengths[:, None, None, None]
-        weights = jax.nn.softmax(jnp.where(there, scores * query.shape[-1] ** -0.5, -jnp.inf), axis=-1)
+        is_token = jnp.arange(x.shape[1]) < lengths[:, None, None, None]
+        weights = jax.nn.softmax(jnp.where(is_token, scores * query.shape[-1] ** -0.5, -jnp.inf), axis=-1)
         weights = _dropped(weights, self.dropout, key).astype(x.dtype)
         return jnp.einsum("bhts,bshd->bthd", weights, values).reshape(x.shape)
 

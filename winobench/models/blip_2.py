@@ -1,8 +1,8 @@
 """BLIP-2 (Li et al., 2023) and InstructBLIP (Dai et al., 2023) in transformers' layout, with FLAN-T5, OPT or Vicuna.
 
-A vision transformer encodes the image. The Q-Former, in the manner of BERT, makes a few states of it, of learned queries.
-These attend to each other and, in every second layer, to the image. In InstructBLIP they attend to the tokens of the
-question as well. A language model reads these states, once through a dense layer, before the question's tokens.
+A vision transformer encodes the image. The Q-Former, in the manner of BERT, makes a few states of it, of learned
+queries. These attend to each other and, in every second layer, to the image. In InstructBLIP they attend to the tokens
+of the question as well. A language model reads these states, once through a dense layer, before the question's tokens.
 """
 
 from __future__ import annotations
@@ -234,16 +234,16 @@ class Blip2ForConditionalGeneration(VisionLanguageNetwork):
     ) -> tuple[jax.Array, Cache, jax.Array]:
         """See `VisionLanguageNetwork`."""
         model = self.language_model
-        there = _is_text(prefix, input_ids, lengths)
-        slots = there.shape[1] + more
+        is_token = _is_text(prefix, input_ids, lengths)
+        slots = is_token.shape[1] + more
         longest = model.config.longest
         cache = decoder_cache.make_cache(
-            model.config, len(there), slots if longest is None else min(slots, longest), self.dtype
+            model.config, len(is_token), slots if longest is None else min(slots, longest), self.dtype
         )
-        positions = jnp.where(there, jnp.arange(there.shape[1]), -1)
+        positions = jnp.where(is_token, jnp.arange(is_token.shape[1]), -1)
         hidden, cache = model(input_ids, positions, cache, prefix=prefix)
         after = prefix.shape[1] + lengths
-        return hidden[jnp.arange(len(there)), after - 1], cache, after
+        return hidden[jnp.arange(len(is_token)), after - 1], cache, after
 
 
 def _is_text(prefix: jax.Array, input_ids: jax.Array, lengths: jax.Array) -> jax.Array:

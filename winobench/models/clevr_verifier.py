@@ -176,18 +176,18 @@ class ClevrVerifier(Network):
                 )
         listed = []
         for first in range(0, len(images), _BATCH):
-            some = images[first : first + _BATCH]
-            padded = np.stack(some + [some[-1]] * (_BATCH - len(some)))
+            batch = images[first : first + _BATCH]
+            padded = np.stack(batch + [batch[-1]] * (_BATCH - len(batch)))
             maps = jax.tree.map(np.asarray, _maps(self, padded))
             if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(maps)):
                 raise InputError(
                     "the verifier's maps hold NaN or infinite numbers: get its weights again", code="not-finite"
                 )
-            for found in decode(maps, threshold=threshold)[: len(some)]:
-                rows = zip(found.attributes.tolist(), found.measures.tolist(), found.confidence.tolist(), strict=True)
+            for scene in decode(maps, threshold=threshold)[: len(batch)]:
+                rows = zip(scene.attributes.tolist(), scene.measures.tolist(), scene.confidence.tolist(), strict=True)
                 objects = [
-                    SceneObject(*(v[n] for v, n in zip(ATTRIBUTES.values(), numbers, strict=True)), *place, sure)
-                    for numbers, place, sure in rows
+                    SceneObject(*(v[n] for v, n in zip(ATTRIBUTES.values(), numbers, strict=True)), *measures, sure)
+                    for numbers, measures, sure in rows
                 ]
                 listed.append(sorted(objects, key=lambda o: (o.right, o.down)))
         return listed
@@ -238,33 +238,33 @@ def _read(heat: np.ndarray, peaks: np.ndarray, values: np.ndarray, winners: np.n
     return Detections(heat[row, column][kept], measures[kept], winners[row, column][kept])
 
 
-def targets(places: jax.Array, present: jax.Array, side: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+def targets(measured: jax.Array, present: jax.Array, side: int) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Computes the maps of true objects. Pure.
 
     The heat of an object falls off from its centre's cell as a Gaussian, whose deviation is a quarter of the radius
     and at least 0.7 cells. Of several objects the greatest counts. ``places`` are [B, objects, 4], as in `Detections`.
     Returns heat [B, side, side], cells int32 [B, objects, 2], row and column of each centre, and measures as in `Maps`.
     """
-    at = places[..., 1::-1] * side
+    at = measured[..., 1::-1] * side
     cells = jnp.clip(jnp.floor(at), 0, side - 1)
-    radius = jnp.where(present, places[..., 2], 1.0)
+    radius = jnp.where(present, measured[..., 2], 1.0)
     deviation = jnp.maximum(radius * side / 4.0, 0.7)
     numbers = jnp.arange(side)
     rows, columns = (jnp.square(numbers - cells[..., axis, None]) for axis in (0, 1))
     squared = rows[..., :, None] + columns[..., None, :]
     heat = jnp.exp(-squared / (2.0 * jnp.square(deviation))[..., None, None]) * present[..., None, None]
-    measures = jnp.concatenate([(at - cells)[..., ::-1], jnp.log(radius)[..., None], places[..., 3:] / 4.0], axis=-1)
+    measures = jnp.concatenate([(at - cells)[..., ::-1], jnp.log(radius)[..., None], measured[..., 3:] / 4.0], axis=-1)
     return heat.max(axis=1), cells.astype(jnp.int32), measures
 
 
 def loss(
-    maps: Maps, places: jax.Array, attributes: jax.Array, present: jax.Array
+    maps: Maps, measured: jax.Array, attributes: jax.Array, present: jax.Array
 ) -> tuple[jax.Array, Mapping[str, jax.Array]]:
     """The focal loss of the heat, and of each object's own cell cross-entropies and absolute errors. Pure.
 
     The focal loss is from Zhou et al. (2019), Eq. 1, with its exponents 2 and 4, over the number of objects.
     """
-    heat, cells, measures = targets(places, present, maps.heat.shape[1])
+    heat, cells, measures = targets(measured, present, maps.heat.shape[1])
     number = jnp.maximum(present.sum(), 1)
     log_yes, log_no = jax.nn.log_sigmoid(maps.heat), jax.nn.log_sigmoid(-maps.heat)
     yes = jnp.exp(log_yes)

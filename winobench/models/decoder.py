@@ -300,7 +300,7 @@ class Decoder(Network):
             be anywhere: it is written nowhere, nobody attends to it, and its own states mean nothing. Positions beyond
             the cache's last slot are written nowhere, without notice.
           cache: the earlier tokens. Tokens attend to its prefix, whose positions are before all of ``positions``, and
-            to the slots up to their own position that are written, these tokens included. Slots that are written already
+            to the slots up to their own position that are written, with these tokens. Slots that are written already
             are overwritten. Without a cache, tokens attend to the ones in ``input_ids`` at their own position or
             before.
           mask: bool [B, s, slots of the cache, or s without one]. Where False, a token does not attend although

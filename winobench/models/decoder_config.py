@@ -190,7 +190,7 @@ def _rotary_options(values: Mapping[str, Any]) -> dict[str, Any]:
     transformers 5 writes ``rope_parameters`` with all. Earlier versions ``rope_theta`` and, where there is scaling,
     ``rope_scaling``, whose type was first called ``type``.
     """
-    found: dict[str, Any] = {"rope_theta": values["rope_theta"]} if values.get("rope_theta") is not None else {}
+    rotary: dict[str, Any] = {"rope_theta": values["rope_theta"]} if values.get("rope_theta") is not None else {}
     for key in ("rope_scaling", "rope_parameters"):
         part = values.get(key)
         if part is None:
@@ -204,17 +204,17 @@ def _rotary_options(values: Mapping[str, Any]) -> dict[str, Any]:
         older = part.pop("type", None)
         if older is not None:
             part.setdefault("rope_type", older)
-        for name in sorted(part.keys() & found.keys()):
-            if part[name] != found[name]:
+        for name in sorted(part.keys() & rotary.keys()):
+            if part[name] != rotary[name]:
                 raise InputError(
-                    f"DecoderConfig: the config has {name}={options.quote(found[name])} in one place and"
+                    f"DecoderConfig: the config has {name}={options.quote(rotary[name])} in one place and"
                     f" {options.quote(part[name])} in {key}: keep the one that the model was trained with.",
                     code="contradicting-options",
                 )
-        found |= part
-    kind = found.pop("rope_type", "default")
-    theta = found.pop("rope_theta", DecoderConfig.rope_theta)
-    if found.pop("partial_rotary_factor", 1.0) != 1.0:
+        rotary |= part
+    kind = rotary.pop("rope_type", "default")
+    theta = rotary.pop("rope_theta", DecoderConfig.rope_theta)
+    if rotary.pop("partial_rotary_factor", 1.0) != 1.0:
         raise InputError(
             "DecoderConfig: partial_rotary_factor other than 1 is not implemented. Choose another model.",
             code="unsupported-option",
@@ -225,13 +225,13 @@ def _rotary_options(values: Mapping[str, Any]) -> dict[str, Any]:
             code="unsupported-option",
         )
     # transformers notes the original length with any type.
-    if unknown := sorted(found.keys() - {*_SCALINGS[kind], "original_max_position_embeddings"}):
+    if unknown := sorted(rotary.keys() - {*_SCALINGS[kind], "original_max_position_embeddings"}):
         raise InputError(
-            f"DecoderConfig: unknown option {unknown[0]}={options.quote(found[unknown[0]])} of rope_type {kind!r} in"
+            f"DecoderConfig: unknown option {unknown[0]}={options.quote(rotary[unknown[0]])} of rope_type {kind!r} in"
             " the config. Remove it if it is idle.",
             code="unknown-option",
         )
-    scaling = None if kind == "default" else _scaling(kind, found)
+    scaling = None if kind == "default" else _scaling(kind, rotary)
     return {"rope_theta": theta, "rope_scaling": scaling, "rope_parameters": None}
 
 

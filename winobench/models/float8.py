@@ -59,8 +59,8 @@ def _rounded(x: Any) -> tuple[Any, Any]:
 
 def rounded(network: Any) -> nnx.Module:
     """A network with attention and feed-forward in 8 bits, which shares all other parameters with the given one."""
-    found = lora.linear_layers(network) if isinstance(network, nnx.Module) else {}
-    names = [name for name in found if _LAYERS.fullmatch(name)]
+    layers = lora.linear_layers(network) if isinstance(network, nnx.Module) else {}
+    names = [name for name in layers if _LAYERS.fullmatch(name)]
     kind = type(network).__name__
     if not names:
         raise InputError(
@@ -74,5 +74,5 @@ def rounded(network: Any) -> nnx.Module:
         )
     network = nnx.merge(*nnx.split(network))
     for name in names:
-        lora.replace_layer(network, name, Float8Linear(found[name]))
+        lora.replace_layer(network, name, Float8Linear(layers[name]))
     return network

@@ -223,7 +223,7 @@ def _apart(heads: int, epsilon: float | None, streams: Sequence[Stream], lengths
         keys.append(prepared(key, norms[1], turns, joined=is_joint))
         values.append(value)
     # Keys and values of the streams are one array each. Queries and results stay apart.
-    keys, values = (jnp.concatenate(each, axis=1) if is_joint else each[0] for each in (keys, values))
+    keys, values = (jnp.concatenate(of_streams, axis=1) if is_joint else of_streams[0] for of_streams in (keys, values))
     return [attend(query, keys, values, lengths) for query in queries]
 
 

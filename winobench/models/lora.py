@@ -186,11 +186,11 @@ def check_fit(network: nnx.Module, factors: Mapping[str, Factors]) -> None:
     kind = type(network).__name__
     if adapters(network):
         raise InputError(f"this {kind} has LoRA adapters already: fuse them into its weights first", code="has-lora")
-    there = adaptable_layers(network)
+    layers = adaptable_layers(network)
     for name, (down, up, _) in factors.items():
-        if name not in there:
+        if name not in layers:
             raise no_layer(kind, name)
-        (*taken, outputs), shapes = there[name].kernel.shape, (np.shape(down), np.shape(up))
+        (*taken, outputs), shapes = layers[name].kernel.shape, (np.shape(down), np.shape(up))
         if not (list(shapes[0][:-1]) == taken and len(shapes[1]) == 2 and shapes[1][1] == outputs):
             window = f"windows of {taken[0]} x {taken[1]} with " if len(taken) > 1 else ""
             raise InputError(

@@ -87,7 +87,7 @@ def attend(
         ],
         out_specs=of_query,
         out_shape=jax.ShapeDtypeStruct(query.shape, query.dtype),
-        scratch_shapes=[pltpu.VMEM(*one) for one in scratch],
+        scratch_shapes=[pltpu.VMEM(*shape_and_dtype) for shape_and_dtype in scratch],
         compiler_params=pltpu.CompilerParams(
             dimension_semantics=("parallel", "parallel", "arbitrary"), vmem_limit_bytes=_LIMIT
         ),
@@ -122,8 +122,8 @@ def turned_by(scale: jax.Array | None, turns: tuple[jax.Array, jax.Array] | None
         return None if scale is None else own[None, None]
     cosines, sines = (jnp.repeat(wave[..., 0, :], 2, axis=-1) for wave in turns)
     others = own.reshape(-1, 2)[:, ::-1].reshape(-1) * jnp.tile(jnp.array([-1.0, 1.0]), size // 2)
-    found = jnp.concatenate([cosines * own, sines * others], axis=-1)
-    return found if found.ndim == 3 else found[None]
+    factors = jnp.concatenate([cosines * own, sines * others], axis=-1)
+    return factors if factors.ndim == 3 else factors[None]
 
 
 def _kernel(factor, size, blocks, epsilon, has_turns, *refs):
@@ -273,8 +273,8 @@ class _Blocks(NamedTuple):
 def _blocks(queries: int, keys: Sequence[int], width: int, size: int, dtype: Any, per_token: int = 0) -> _Blocks:
     """The largest blocks that fit, with so many float32 numbers of each token. Where none do, the smallest."""
     block = _block(keys, _KEYS)
-    each = tuple(number + -number % block for number in keys)
-    padded = sum(each)
+    padded_keys = tuple(number + -number % block for number in keys)
+    padded = sum(padded_keys)
     unit = math.lcm(size, _LANES)
     parts = [width, *(features for features in range(width - 1, 0, -1) if features % unit == width % features == 0)]
     for of_queries in (_block([queries], limit) for limit in _QUERIES):
@@ -284,7 +284,7 @@ def _blocks(queries: int, keys: Sequence[int], width: int, size: int, dtype: Any
             own = heads * ((of_queries + padded) * (size + -size % _LANES) + padded * (size + 2 * _SUBLANES))
             products = of_queries * (2 * block + heads * (size + _SUBLANES)) + 2 * (of_queries + padded) * per_token
             memory = (windows + own) * jnp.dtype(dtype).itemsize + products * 4
-            blocks = _Blocks(of_queries, block, each, features, memory)
+            blocks = _Blocks(of_queries, block, padded_keys, features, memory)
             if memory <= _MEMORY:
                 return blocks
     return blocks

@@ -169,8 +169,8 @@ def attend_in_parts(
     def heads_at_once(arrays: tuple[jax.Array, ...]) -> jax.Array:
         parts, key, value, ends, numbers = arrays
 
-        def one_part(each: tuple[jax.Array, jax.Array]) -> jax.Array:
-            query, first = each
+        def one_part(part_and_start: tuple[jax.Array, jax.Array]) -> jax.Array:
+            query, first = part_and_start
             own = None
             if mask is not None:
                 rows = jax.lax.dynamic_slice_in_dim(mask, first, part, axis=2) if mask.shape[2] > 1 else mask

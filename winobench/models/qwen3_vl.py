@@ -76,7 +76,7 @@ class Qwen3VLForConditionalGeneration(VisionLanguageNetwork):
             before,
             own,
             rotations=coordinates(squares, states.shape[1], len(before))[..., axes],
-            additions=[jnp.pad(each, ((0, 0), (len(before), 0), (0, 0))) for each in deep],
+            additions=[jnp.pad(layer_states, ((0, 0), (len(before), 0), (0, 0))) for layer_states in deep],
         )
         # What follows an image is as far from its beginning as its longer side is long.
         return dataclasses.replace(cache, ahead=jnp.max(squares, axis=1) - own)

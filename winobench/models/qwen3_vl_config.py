@@ -89,10 +89,11 @@ class Qwen3VLTextConfig(DecoderConfig):
         if not isinstance(values, Mapping):
             return super().from_dict(values)
         values = dict(values)
-        found = values.get("model_type", cls._file_type)
-        if found != cls._file_type:
+        model_type = values.get("model_type", cls._file_type)
+        if model_type != cls._file_type:
             raise InputError(
-                f"{cls.__name__}: the language model is a {found!r}, not a {cls._file_type!r}. Name a dense Qwen3-VL.",
+                f"{cls.__name__}: the language model is a {model_type!r}, not a {cls._file_type!r}. Name a dense"
+                " Qwen3-VL.",
                 code="wrong-kind-of-model",
             )
         values["model_type"] = _QWEN3

@@ -97,7 +97,7 @@ class State:
         elif hasattr(thing, "special_tokens_map"):
             self._read_tokenizer(name, thing)
         elif hasattr(thing, "set_timesteps"):
-            own = {one: value for one, value in vars(thing).items() if one in _OF_SCHEDULERS}
+            own = {field: value for field, value in vars(thing).items() if field in _OF_SCHEDULERS}
             self.saved[name] = self._entry([type(thing), own])
             self.options[name] = self._entry(vars(thing).get(_SHIFT))
         else:
@@ -105,32 +105,36 @@ class State:
 
     def _read_module(self, name: str, module: Any) -> None:
         if self._with_tensors:
-            kept = {one: tensor for one, tensor in module.state_dict(keep_vars=True).items() if _is_tensor(tensor)}
+            kept = {field: tensor for field, tensor in module.state_dict(keep_vars=True).items() if _is_tensor(tensor)}
             step = _step(sum(tensor.numel() for tensor in kept.values()))
-            self.tensors |= {f"{name}.{one}": _tensor(tensor, step) for one, tensor in kept.items()}
+            self.tensors |= {f"{name}.{field}": _tensor(tensor, step) for field, tensor in kept.items()}
             self.tensors[name] = type(module).__qualname__, id(module)
         for prefix, part in module.named_modules():
-            place, own = f"{name}.{prefix}", vars(part)
-            self.saved |= {f"{place}.{one}": self._entry(own[one]) for one in _CONFIGS if one in own}
+            path, own = f"{name}.{prefix}", vars(part)
+            self.saved |= {f"{path}.{field}": self._entry(own[field]) for field in _CONFIGS if field in own}
             if type(part).__module__.startswith("peft"):
-                self.adapters[place] = self._entry([own.get(one) for one in _ADAPTERS])
+                self.adapters[path] = self._entry([own.get(field) for field in _ADAPTERS])
                 continue
-            options = {one: value for one, value in own.items() if one[0] != "_" and one not in _CONFIGS}
-            options |= {one: list(own[one].values()) for one in _HOOKS}
-            options |= {one: part._buffers[one] for one in part._non_persistent_buffers_set if one in part._buffers}
-            self.options[place] = self._entry([type(part), options])
+            options = {field: value for field, value in own.items() if field[0] != "_" and field not in _CONFIGS}
+            options |= {field: list(own[field].values()) for field in _HOOKS}
+            options |= {
+                field: part._buffers[field] for field in part._non_persistent_buffers_set if field in part._buffers
+            }
+            self.options[path] = self._entry([type(part), options])
 
     def _read_tokenizer(self, name: str, tokenizer: Any) -> None:
         backend = getattr(tokenizer, "backend_tokenizer", None)
-        own = {one: value for one, value in vars(tokenizer).items() if value is not backend}
+        own = {key: value for key, value in vars(tokenizer).items() if value is not backend}
         saved = {*getattr(tokenizer, "init_kwargs", ()), "init_kwargs", "model_max_length", "chat_template"}
         saved |= {"_special_tokens_map", "_extra_special_tokens", "_add_bos_token", "_add_eos_token"}
-        self.options[name] = self._entry({one: value for one, value in own.items() if one not in saved})
-        content = [type(tokenizer), {one: value for one, value in own.items() if one in saved}]
+        self.options[name] = self._entry({key: value for key, value in own.items() if key not in saved})
+        content = [type(tokenizer), {key: value for key, value in own.items() if key in saved}]
         if backend is not None:
             # The tables of a model never change in place. Its short text shows another model.
             content += [repr(backend.model), backend.get_vocab_size(), backend.encode_special_tokens]
-            content += [repr(sorted((number, repr(one)) for number, one in backend.get_added_tokens_decoder().items()))]
+            content += [
+                repr(sorted((number, repr(token)) for number, token in backend.get_added_tokens_decoder().items()))
+            ]
             content += _steps(backend)
         self.saved[name] = self._entry(content)
 
@@ -142,7 +146,7 @@ class State:
         if isinstance(value, np.ndarray):
             return hashlib.sha256(repr((value.dtype, value.shape)).encode() + value.tobytes()).hexdigest(), None
         if isinstance(value, Mapping):
-            named = {str(name): one for name, one in value.items() if name not in _IDLE}
+            named = {str(name): item for name, item in value.items() if name not in _IDLE}
             return self._entries(list(named), list(named.values()))
         if isinstance(value, set | frozenset):
             return repr(sorted(map(repr, value))), None
@@ -242,7 +246,7 @@ def _how(tokenizer: Any) -> str:
     if backend is not None:
         added = backend.get_added_tokens_decoder().values()
         # Other added tokens are in the vocabulary that an identity has.
-        content += [sorted(repr(one) for one in added if backend.model.token_to_id(one.content) is not None)]
+        content += [sorted(repr(entry) for entry in added if backend.model.token_to_id(entry.content) is not None)]
         content += _steps(backend)
     return hashlib.sha256(repr(content).encode()).hexdigest()
 
@@ -266,7 +270,7 @@ def copied(owner: Any, tokenizers: Mapping[str, Any]) -> dict[str, Any]:
     before, copies = vars(owner).get("_copied_parts", (None, {}))
     if before != values:
         copies = copy.deepcopy(dict(tokenizers))
-        for name, one in copies.items():
-            _first[one] = _first[tokenizers[name]]
+        for name, tokenizer in copies.items():
+            _first[tokenizer] = _first[tokenizers[name]]
         vars(owner)["_copied_parts"] = values, copies
     return copies

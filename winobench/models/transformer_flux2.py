@@ -188,8 +188,8 @@ class Flux2Transformer2DModel(Network):
         embedded = self.time_guidance_embed(times, guidance)
         text = self.context_embedder(conditions.astype(self.dtype))
         length = text.shape[1]
-        places = _positions(length, rows, columns)
-        turns = flux_blocks.rotations(places, self.config.axes_dims_rope, self.config.rope_theta)
+        positions = _positions(length, rows, columns)
+        turns = flux_blocks.rotations(positions, self.config.axes_dims_rope, self.config.rope_theta)
         condition = jax.nn.silu(embedded)
         of_image, of_text = self.double_stream_modulation_img(condition), self.double_stream_modulation_txt(condition)
         call = layers.caller(remat)

@@ -70,7 +70,7 @@ class SD3TransformerConfig(NetworkConfig):
         layers_there = range(self.num_layers)
         dual = self.dual_attention_layers
         self._require(
-            isinstance(dual, tuple) and all(one in layers_there and not isinstance(one, bool) for one in dual),
+            isinstance(dual, tuple) and all(number in layers_there and not isinstance(number, bool) for number in dual),
             "dual_attention_layers",
             f"numbers of blocks, below num_layers={self.num_layers}",
         )
@@ -147,9 +147,9 @@ def position_table(width: int, side: int, base: int) -> np.ndarray:
 
     Returns float32 [side * side, width], row by row.
     """
-    places = np.arange(side, dtype=np.float32) / np.float32(side / base)
+    positions = np.arange(side, dtype=np.float32) / np.float32(side / base)
     frequencies = 10000.0 ** -(np.arange(width // 4) / (width / 4))
-    angles = places.astype(np.float64)[:, None] * frequencies
+    angles = positions.astype(np.float64)[:, None] * frequencies
     waves = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
     of_columns = np.broadcast_to(waves[None, :], (side, side, width // 2))
     of_rows = np.broadcast_to(waves[:, None], (side, side, width // 2))

@@ -207,19 +207,19 @@ def _rotations(
     counts = (length + 2, rows, columns)  # a text begins at the place 1
     if any(count > most for count, most in zip(counts, config.axes_lens, strict=True)):
         raise ValueError(f"{length} tokens and {rows} x {columns} patches are more than axes_lens={config.axes_lens}")
-    places, of_rows, of_columns = (
+    along, of_rows, of_columns = (
         jnp.asarray(_waves(count, size, config.rope_theta))
         for count, size in zip(counts, config.axes_dims, strict=True)
     )
     batch, patches, half = len(lengths), rows * columns, config.head_dim // 2
     grid = [jnp.repeat(of_rows, columns, axis=1), jnp.tile(of_columns, (1, rows, 1))]
-    of_image = [places[:, lengths + 1][:, :, None], *(wave[:, None] for wave in grid)]
+    of_image = [along[:, lengths + 1][:, :, None], *(wave[:, None] for wave in grid)]
     image = jnp.concatenate([jnp.broadcast_to(wave, (2, batch, patches, wave.shape[-1])) for wave in of_image], axis=-1)
     # What fills up the image, and a text on the other axes, is at the place 0, where nothing turns.
     still = jnp.array([1.0, 0.0], jnp.float32)[:, None, None, None]
     fillers = jnp.broadcast_to(still, (2, batch, _multiple(patches) - patches, half))
     image = jnp.concatenate([image, fillers], axis=2)
-    text = places[:, None, 1 : length + 1]
+    text = along[:, None, 1 : length + 1]
     others = jnp.broadcast_to(still, (2, 1, length, half - text.shape[-1]))
     text = jnp.broadcast_to(jnp.concatenate([text, others], axis=-1), (2, batch, length, half))
     return tuple(image[..., None, :]), tuple(text[..., None, :])

@@ -73,13 +73,13 @@ def _tiles(x: jax.Array, kernel: jax.Array, backward: bool = False) -> jax.Array
     rows, columns = -(-height // 2), -(-width // 2)
     x = jnp.pad(x, ((0, 0), (1, 1 + height % 2), (1, 1 + width % 2), (0, 0)))
     order = [3, 1, 2, 0] if backward else [0, 1, 2, 3]
-    of_rows = _of_inputs([x[:, place : place + 2 * rows - 1 : 2] for place in range(4)])
+    of_rows = _of_inputs([x[:, offset : offset + 2 * rows - 1 : 2] for offset in range(4)])
     taken = {}
     for row, part in zip(order, of_rows, strict=True):
-        of_columns = _of_inputs([part[:, :, place : place + 2 * columns - 1 : 2] for place in range(4)])
+        of_columns = _of_inputs([part[:, :, offset : offset + 2 * columns - 1 : 2] for offset in range(4)])
         for column, values in zip(order, of_columns, strict=True):
             taken[4 * row + column] = values.reshape(-1, channels)
-    y = _products([taken[place] for place in range(16)], kernel.reshape(16, *kernel.shape[2:]), 2 if backward else 1)
+    y = _products([taken[offset] for offset in range(16)], kernel.reshape(16, *kernel.shape[2:]), 2 if backward else 1)
     of_rows = [_of_results([y[4 * row + column] for row in order]) for column in order]
     parts = [_of_results([of_rows[column][row] for column in range(4)]) for row in range(2)]
     parts = [[values.reshape(batch, rows, columns, -1) for values in part] for part in parts]
@@ -91,14 +91,14 @@ def _products(x: Sequence[jax.Array], kernel: jax.Array, axis: int) -> Sequence[
     """16 arrays [tiles, ...] by a kernel [16, inputs, outputs], summed over its axis."""
     if len(x[0]) > _TILES:
         # One after the other, so that the caches hold what belongs to a product.
-        one = functools.partial(
+        product = functools.partial(
             jax.lax.dot_general, dimension_numbers=(((1,), (axis - 1,)), ((), ())), precision="highest"
         )
-        return [one(values, kernel[place]) for place, values in enumerate(x)]
+        return [product(values, kernel[index]) for index, values in enumerate(x)]
     # Written one after the other: XLA computes the parts of a concatenation without vectors.
     taken = jnp.zeros((16, *x[0].shape), x[0].dtype)
-    for place, values in enumerate(x):
-        taken = taken.at[place].set(values)
+    for index, values in enumerate(x):
+        taken = taken.at[index].set(values)
     return jax.lax.dot_general(taken, kernel, (((2,), (axis,)), ((0,), (0,))), precision="highest")
 
 

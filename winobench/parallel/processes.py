@@ -286,10 +286,10 @@ def all_gather_object(work: Callable[[], Any]) -> list[Any]:
         if process not in heard:
             message = f"{name} was lost: give the same command again, with any number of processes, to resume"
             raise InputError(message, code="process-lost")
-        found = json_files.parse(heard[process], foreign=True, largest=len(heard[process]))
-        if "error" in found:
-            raise InputError(f"{name} failed: {found['error']}", code=found.get("code"))
-        results.append(found["result"])
+        answer = json_files.parse(heard[process], foreign=True, largest=len(heard[process]))
+        if "error" in answer:
+            raise InputError(f"{name} failed: {answer['error']}", code=answer.get("code"))
+        results.append(answer["result"])
     return results
 
 
