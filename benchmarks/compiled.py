@@ -56,7 +56,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
     if arguments.plain:
         _without_fused_attention()
-    found: dict[str, Any] = json_files.load(arguments.output) if _is_there(arguments.output) else {}
+    records: dict[str, Any] = json_files.load(arguments.output) if _is_there(arguments.output) else {}
     for model in arguments.models.split(","):
         overrides = [("model", model), ("dtype", arguments.dtype), ("encoders", arguments.encoders)]
         overrides += [("batch_size", arguments.batch_size)] if arguments.batch_size else []
@@ -66,8 +66,8 @@ def main(words: Sequence[str] | None = None) -> None:
             target = topologies.find(text)
             made.append(plans.make_plan(config, target, few=arguments.few_blocks))
             key = ", ".join([model, arguments.dtype, text, *_differences(arguments)])
-            found[key] = _record(made[-1].as_json(), target)
-            result_files.write(dict(sorted(found.items())), arguments.output)
+            records[key] = _record(made[-1].as_json(), target)
+            result_files.write(dict(sorted(records.items())), arguments.output)
         table.print_plans(made, details=False)
 
 

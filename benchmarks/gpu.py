@@ -57,7 +57,7 @@ def measure(model: str, dtype: str, batch_size: int | None, rounds: int) -> dict
         "batch_size": program.items,
         "passes_per_second": round(program.items / median, 2),
         "bound": bound and round(program.items / bound, 2),
-        "milliseconds": [round(1e3 * each, 2) for each in (min(seconds), median, max(seconds))],
+        "milliseconds": [round(1e3 * duration, 2) for duration in (min(seconds), median, max(seconds))],
         "compile_seconds": round(compile_seconds, 1),
         "temporaries_gb": round(compiled.memory_analysis().temp_size_in_bytes / 1e9, 2),
     }
@@ -82,7 +82,7 @@ def _arguments(lowered: Any, compiled: Any, pipeline: Any) -> list[Any]:
     middle = schedule.timesteps_at(np.full(total, schedule.num_train_timesteps // 2))
     # An array at a time: there is no room for two copies of the largest networks.
     return [
-        jax.tree.map(lambda leaf, place: jax.device_put(_random(leaf), place), params, formats[0]),
+        jax.tree.map(lambda leaf, layout: jax.device_put(_random(leaf), layout), params, formats[0]),
         _random(latents, 1.0),
         jax.tree.map(lambda leaf: _random(leaf, 1.0), states),
         samples.noise_key(0),
@@ -111,11 +111,11 @@ def table(figures: dict[str, Any]) -> str:
         "| | passes at once | passes/s | bound | share | compiling, s | temporaries, GB |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for one in figures["results"]:
-        rate, bound = one["passes_per_second"], one["bound"]
+    for result in figures["results"]:
+        rate, bound = result["passes_per_second"], result["bound"]
         share = f"{bound:,.4g} | {rate / bound:.0%}" if bound else "- | -"
-        cells = f"{one['model']} | {one['batch_size']} | {rate:,.4g} | {share}"
-        lines.append(f"| {cells} | {one['compile_seconds']:.0f} | {one['temporaries_gb']} |")
+        cells = f"{result['model']} | {result['batch_size']} | {rate:,.4g} | {share}"
+        lines.append(f"| {cells} | {result['compile_seconds']:.0f} | {result['temporaries_gb']} |")
     return "\n".join(lines)
 
 

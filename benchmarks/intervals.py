@@ -122,7 +122,7 @@ def macro_cases() -> list[Case]:
     images = [(int(image),) for image in shared]
     strata = np.repeat(np.arange(48), sizes)
     steep = np.clip(np.linspace(0.05, 1.2, 48), 0.05, 0.99)
-    found = [
+    case_list = [
         Case(f"aro_vg_relation, 48 groups, {name}", images, strata, values)
         for name, values in {
             "difficulty unrelated to size": generator.uniform(0.3, 0.95, 48),
@@ -138,12 +138,12 @@ def macro_cases() -> list[Case]:
         ("200, 200, 10 at 99, 99, 60%", [200, 200, 10], [0.99, 0.99, 0.6]),
     ):
         strata = np.repeat(np.arange(len(sizes)), sizes)
-        found.append(Case(name, _alone(len(strata)), strata, np.array(values)))
+        case_list.append(Case(name, _alone(len(strata)), strata, np.array(values)))
         # One image with two questions: the method must not jump.
-        found.append(
-            Case(f"{name}, one pair shares an image", [(0,), *_alone(len(strata) - 1)], strata, found[-1].values)
+        case_list.append(
+            Case(f"{name}, one pair shares an image", [(0,), *_alone(len(strata) - 1)], strata, case_list[-1].values)
         )
-    return found
+    return case_list
 
 
 def answers(case: Case, value, correlation: float, count: int, generator: np.random.Generator) -> np.ndarray:
@@ -177,16 +177,16 @@ def paired_answers(
     return first, second
 
 
-def proportions(some: Iterable[Case], repetitions: int, correlations=CORRELATIONS, values=VALUES) -> list[dict]:
+def proportions(case_list: Iterable[Case], repetitions: int, correlations=CORRELATIONS, values=VALUES) -> list[dict]:
     """Coverage of the interval of a proportion, and of the interval that takes all questions for independent."""
     rows = []
-    for case in some:
+    for case in case_list:
         design = Design(Dependence.from_sets(case.images), case.strata)
         for correlation in correlations:
             for value in values if case.values is None else (float(np.mean(case.values)),):
                 of_each = value if case.values is None else case.values[case.strata]
                 generator = _generator(case.name, correlation, value)
-                found = [
+                estimates = [
                     (*design.proportions(right), *_independent(right, case))
                     for right in _blocks(
                         lambda count, c=case, v=of_each, r=correlation, g=generator: answers(c, v, r, count, g),
@@ -194,7 +194,7 @@ def proportions(some: Iterable[Case], repetitions: int, correlations=CORRELATION
                         repetitions,
                     )
                 ]
-                _, low, high, plain_low, plain_high = (np.concatenate(parts) for parts in zip(*found, strict=True))
+                _, low, high, plain_low, plain_high = (np.concatenate(parts) for parts in zip(*estimates, strict=True))
                 rows.append(
                     {
                         "design": case.name,
@@ -209,15 +209,15 @@ def proportions(some: Iterable[Case], repetitions: int, correlations=CORRELATION
     return rows
 
 
-def differences(some: Iterable[Case], repetitions: int) -> list[dict]:
+def differences(case_list: Iterable[Case], repetitions: int) -> list[dict]:
     """Coverage of the interval of a paired difference, and how often it excludes 0."""
     rows = []
-    for case in some:
+    for case in case_list:
         design = Design(Dependence.from_sets(case.images), case.strata)
         for correlation in CORRELATIONS:
             for values in PAIRS:
                 generator = _generator(case.name, correlation, *values)
-                found = [
+                estimates = [
                     design.differences(first, second)
                     for first, second in _blocks(
                         lambda count, c=case, v=values, r=correlation, g=generator: paired_answers(c, v, r, count, g),
@@ -225,7 +225,7 @@ def differences(some: Iterable[Case], repetitions: int) -> list[dict]:
                         repetitions,
                     )
                 ]
-                _, low, high, _, _ = (np.concatenate(parts) for parts in zip(*found, strict=True))
+                _, low, high, _, _ = (np.concatenate(parts) for parts in zip(*estimates, strict=True))
                 true = values[1] - values[0]
                 rows.append(
                     {
@@ -240,10 +240,10 @@ def differences(some: Iterable[Case], repetitions: int) -> list[dict]:
     return rows
 
 
-def marks(some: Iterable[Case], pages: int, rows_a_page: int = 20) -> list[dict]:
+def marks(case_list: Iterable[Case], pages: int, rows_a_page: int = 20) -> list[dict]:
     """How often a page about two equal models has a row whose interval excludes 0, and one with a mark."""
     rows = []
-    for case in some:
+    for case in case_list:
         design, generator = Design(Dependence.from_sets(case.images)), _generator("marks", case.name)
         excluded = marked = 0
         for _ in range(pages):
@@ -286,8 +286,8 @@ def exact_differences() -> list[dict]:
         ends = []
         for gained, lost in counts:
             order = np.arange(total)
-            found = paired_difference((order >= gained) & (order < gained + lost), order < gained, range(total))
-            ends.append((found.low, found.high))
+            difference = paired_difference((order >= gained) & (order < gained + lost), order < gained, range(total))
+            ends.append((difference.low, difference.high))
         low, high = np.array(ends).T
         outcomes = np.array([(gained, lost, total - gained - lost) for gained, lost in counts])
         cells = []
@@ -343,8 +343,8 @@ def samples(repetitions: int) -> list[dict]:
             for common in (0.0, 0.1, 0.5):
                 for skill in (0.3, 2.0):
                     generator = _generator(kind, number, count, common, skill)
-                    found = [_differ(kind, number, count, common, skill, generator) for _ in range(max(1, repetitions))]
-                    right, knowing, unknowing = np.mean(found, axis=0)
+                    drawn = [_differ(kind, number, count, common, skill, generator) for _ in range(max(1, repetitions))]
+                    right, knowing, unknowing = np.mean(drawn, axis=0)
                     rows.append(
                         {
                             "differs_from": kind,
@@ -373,12 +373,12 @@ def _differ(
     else:
         skills[1] = skill + 0.4 * (skills[0] - skill) + np.sqrt(0.84) * generator.normal(size=number)
         noise[:2] = [
-            tuple(np.sqrt(0.7) * shared + np.sqrt(0.3) * own for shared, own in zip(noise[2], one, strict=True))
-            for one in noise[:2]
+            tuple(np.sqrt(0.7) * shared + np.sqrt(0.3) * own for shared, own in zip(noise[2], abilities, strict=True))
+            for abilities in noise[:2]
         ]
     rows = []
-    for one, (shared, own), timesteps in zip(skills, noise, steps, strict=False):
-        margins = easy + one[:, None] + 3 * (np.sqrt(common) * shared + np.sqrt(1 - common) * own)
+    for abilities, (shared, own), timesteps in zip(skills, noise, steps, strict=False):
+        margins = easy + abilities[:, None] + 3 * (np.sqrt(common) * shared + np.sqrt(1 - common) * own)
         errors = np.zeros((number, 1, 2, count), np.float32)
         errors[:, 0, 1] = margins
         batches = [Batch(np.arange(number), {"own": errors})]
@@ -412,12 +412,12 @@ def rating_agreement(repetitions: int) -> list[dict]:
         hits = dict.fromkeys(truths[0], 0)
         for _ in range(repetitions):
             scores, rated = draw(generator, prompts)
-            found = ratings.rating_results(
+            results = ratings.rating_results(
                 metric, list(scores), list(rated), range(prompts), [()] * prompts, num_resamples=300
             )
             for name in hits:
                 true = np.mean([truth[name] for truth in truths])
-                hits[name] += found[name]["low"] <= true <= found[name]["high"]
+                hits[name] += results[name]["low"] <= true <= results[name]["high"]
         rows += [{"prompts": prompts, "measure": name, "coverage": hit / repetitions} for name, hit in hits.items()]
     return rows
 
@@ -467,10 +467,10 @@ def kappas(repetitions: int) -> list[dict]:
                 own = generator.choice(len(shares), size=(items, 3), p=shares)
                 given = np.where(generator.random((items, 3)) < np.sqrt(kappa), label, own)
                 counts = (given[:, :, None] == np.arange(len(shares))).sum(axis=1)
-                found = agreement.fleiss_kappa(counts, num_resamples=500)
-                if found.low is not None:
+                estimate = agreement.fleiss_kappa(counts, num_resamples=500)
+                if estimate.low is not None:
                     defined += 1
-                    hits += found.low <= kappa <= found.high
+                    hits += estimate.low <= kappa <= estimate.high
             rows.append({"items": items, "kappa": kappa, "labels": list(shares), "coverage": hits / max(1, defined)})
     return rows
 
@@ -565,7 +565,7 @@ def main(words: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(words)
     repetitions = arguments.repetitions
     fewer = max(1, repetitions * 3 // 10)
-    found = {
+    figures = {
         "repetitions": repetitions,
         "exact_proportions": exact_proportions(),
         "exact_differences": exact_differences(),
@@ -583,12 +583,12 @@ def main(words: Sequence[str] | None = None) -> None:
         "ratings": rating_agreement(fewer),
         "samples": samples(2 * fewer),
     }
-    for name, rows in found.items():
+    for name, rows in figures.items():
         if isinstance(rows, list):
             print(f"\n{name}")
             for row in rows:
                 print("  " + "  ".join(f"{key} {_short(value)}" for key, value in row.items()))
-    rounded = {name: list(map(_rounded, rows)) if isinstance(rows, list) else rows for name, rows in found.items()}
+    rounded = {name: list(map(_rounded, rows)) if isinstance(rows, list) else rows for name, rows in figures.items()}
     result_files.write(rounded, arguments.output)
 
 

@@ -351,10 +351,10 @@ def check_agreement(name: str, who: str, results: list[Any], reference: list[Any
     Raises:
       RuntimeError: says how they differ.
     """
-    found = difference(name, results, reference)
+    gap = difference(name, results, reference)
     # Written so that what is not a number does not pass.
-    if not found <= (SCORE_TOLERANCE if name == "options" else 0.0):
-        what = f"scores differ by up to {found:.2g}" if name == "options" else f"{found:.0%} of the texts differ"
+    if not gap <= (SCORE_TOLERANCE if name == "options" else 0.0):
+        what = f"scores differ by up to {gap:.2g}" if name == "options" else f"{gap:.0%} of the texts differ"
         raise RuntimeError(f"{who} and {_BATCHED} do not do the same: {what}")
 
 
@@ -448,7 +448,7 @@ def benchmark(size: Size, device: str, dtype: str, rounds: int, log: Callable[[s
             results[name][who] = {
                 "per_second": count / median,
                 "seconds": median,
-                "seconds_of_each_round": [round(each, 4) for each in times],
+                "seconds_of_each_round": [round(seconds_of_round, 4) for seconds_of_round in times],
                 "compile_seconds": round(max(0.0, first[who][0] - median), 1),
                 "batch_size": batch_sizes.get(who),
                 "difference": difference(name, first[who][1], first[_BATCHED][1]),

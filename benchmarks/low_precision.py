@@ -42,14 +42,14 @@ def choices(plan: planning.Plan, errors: np.ndarray) -> dict[str, np.ndarray]:
 def changed(model: str, rounds: int, num_samples: int) -> dict[str, Any]:
     """Task -> way -> share of questions whose decision is another one than in float32, with Wilson's 95% interval."""
     plan = planning.make_plan([get_task(name) for name in TASKS], data_dir=None, limit=rounds, normalize="auto")
-    found = {}
+    chosen = {}
     for name, how in WAYS.items():
         scorer = DiffusionITM.from_pretrained(model, **how)
-        found[name] = choices(plan, race.all_errors(scorer, plan, num_samples, 0, _RULE))
+        chosen[name] = choices(plan, race.all_errors(scorer, plan, num_samples, 0, _RULE))
         if name == REFERENCE:
-            found[OTHER_SEED] = choices(plan, race.all_errors(scorer, plan, num_samples, 1, _RULE))
-    exact = found.pop(REFERENCE)
-    return {task: {name: _share(one[task] != exact[task]) for name, one in found.items()} for task in exact}
+            chosen[OTHER_SEED] = choices(plan, race.all_errors(scorer, plan, num_samples, 1, _RULE))
+    exact = chosen.pop(REFERENCE)
+    return {task: {name: _share(way[task] != exact[task]) for name, way in chosen.items()} for task in exact}
 
 
 def _share(is_other: np.ndarray) -> dict[str, Any]:
@@ -66,13 +66,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=pathlib.Path, help="a file for the figures, as JSON")
     options = parser.parse_args(arguments)
     common.check_positive(options, "rounds", "samples")
-    found = {model: changed(model, options.rounds, options.samples) for model in options.models.split(",")}
-    for model, tasks in found.items():
+    results = {model: changed(model, options.rounds, options.samples) for model in options.models.split(",")}
+    for model, tasks in results.items():
         for task, ways in tasks.items():
-            for name, one in ways.items():
-                low, high = 100 * one["low"], 100 * one["high"]
-                print(f"{model} {task} {name}: {one['changed']} of {one['questions']} change [{low:.1f}%, {high:.1f}%]")
-    figures = {"rounds": options.rounds, "samples": options.samples, "models": found}
+            for name, row in ways.items():
+                low, high = 100 * row["low"], 100 * row["high"]
+                print(f"{model} {task} {name}: {row['changed']} of {row['questions']} change [{low:.1f}%, {high:.1f}%]")
+    figures = {"rounds": options.rounds, "samples": options.samples, "models": results}
     result_files.write({**figures, "machine": machine.describe(None)}, options.output)
 
 

@@ -17,12 +17,12 @@ def _processor() -> str:
     cpuinfo = pathlib.Path("/proc/cpuinfo")
     if cpuinfo.exists():
         fields = dict(line.split(":", 1) for line in cpuinfo.read_text().splitlines() if ":" in line)
-        found = {key.strip(): value.strip() for key, value in fields.items()}
-        name = found.get("model name", platform.machine())
-        if "cpu family" in found:
+        values = {key.strip(): value.strip() for key, value in fields.items()}
+        name = values.get("model name", platform.machine())
+        if "cpu family" in values:
             # Virtual machines often hide the model's name, but not its numbers.
-            name += f" (family {found['cpu family']}, model {found.get('model', '?')})"
-        widest = [flag for flag in ("amx_bf16", "avx512_bf16", "avx512f", "avx2") if flag in found.get("flags", "")]
+            name += f" (family {values['cpu family']}, model {values.get('model', '?')})"
+        widest = [flag for flag in ("amx_bf16", "avx512_bf16", "avx512f", "avx2") if flag in values.get("flags", "")]
         return f"{name}, {widest[0]}" if widest else name
     return platform.processor() or platform.machine()
 

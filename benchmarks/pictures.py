@@ -114,7 +114,7 @@ def measure(model: str, device: str, *, pictures: int, batch_size: int, steps: i
         "first_call_seconds": first,
         "devices": jax.local_device_count(),
         "torch_threads": torch.get_num_threads(),
-        "pictures_per_second": {name: pictures / statistics.median(some) for name, some in seconds.items()},
+        "pictures_per_second": {name: pictures / statistics.median(times) for name, times in seconds.items()},
         "seconds": seconds,
     }
 
@@ -141,14 +141,14 @@ def _difference(ours: Any, theirs: Any, texts: list[str], steps: int) -> float:
     shape = ours.latent_shape(ours.image_size)
     noise = np.random.default_rng(0).standard_normal((len(texts), *shape)).astype(np.float32)
     options = {"num_steps": steps, "guidance_scale": _GUIDANCE, "batch_size": len(texts)}
-    found = ours.generate(texts, latents=noise, return_latents=True, **options)
+    latents = ours.generate(texts, latents=noise, return_latents=True, **options)
     given = torch.from_numpy(noise.transpose(0, 3, 1, 2).copy()).to(theirs.device)
     with torch.inference_mode():
         expected = theirs(
             texts, latents=given, num_inference_steps=steps, guidance_scale=_GUIDANCE, output_type="latent"
         ).images
     expected = expected.float().cpu().numpy().transpose(0, 2, 3, 1)
-    return float(np.abs(np.asarray(found) - expected).max() / np.abs(expected).max())
+    return float(np.abs(np.asarray(latents) - expected).max() / np.abs(expected).max())
 
 
 def table(figures: dict[str, Any]) -> str:

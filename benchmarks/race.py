@@ -109,10 +109,10 @@ class _Before:
         """As of `_Now`."""
         shape, budget = scores.shape[:-1], self.budget
         if decision.is_diagonal:
-            one, other = np.nonzero(~np.eye(len(scores), dtype=bool))
+            mine, other = np.nonzero(~np.eye(len(scores), dtype=bool))
             for n in self.looks:
-                own = scores[one, one, :n]
-                margins = np.stack([own - scores[one, other, :n], own - scores[other, one, :n]])
+                own = scores[mine, mine, :n]
+                margins = np.stack([own - scores[mine, other, :n], own - scores[other, mine, :n]])
                 won, lost = (self.sure(sign * margins, self.alpha / margins[..., 0].size) for sign in (1, -1))
                 if (won.all(axis=1) | lost.any(axis=1)).all():
                     break
@@ -130,8 +130,8 @@ class _Before:
             for k, inside, still in zip(tops, is_in, is_open, strict=True):
                 order = np.flatnonzero(still)
                 order = order[np.argsort(-flat[order, :n].mean(axis=1), kind="stable")]
-                places = k - inside.sum()
-                above, below = order[:places], order[places:]
+                free = k - inside.sum()
+                above, below = order[:free], order[free:]
                 sure = self.sure(flat[above, None, :n] - flat[None, below, :n], self.alpha / k / (len(flat) - k))
                 inside[above[sure.all(axis=1)]] = True
                 still[above[sure.all(axis=1)]] = still[below[sure.all(axis=0)]] = False
@@ -221,7 +221,7 @@ def decisions(
             rules = {"before": _Before(budget, alpha)} | {
                 f"now {share}": _Now(budget, alpha, share) for share in SHARES
             }
-            found: dict[str, Any] = {"fixed": float(whole[headline].mean())}
+            rates: dict[str, Any] = {"fixed": float(whole[headline].mean())}
             for name, how in rules.items():
                 met = errors if name == "before" else errors[:, order]
                 taken, scores = np.zeros(len(plan.pairs), np.int64), []
@@ -234,18 +234,18 @@ def decisions(
                 parts_right = metrics.METRICS[task.metric](scores, targets)
                 agree = np.all([parts_right[part].correct == right for part, right in whole.items()], axis=0)
                 used = np.unique(np.concatenate([rows.ravel() for parts in terms for rows, _ in parts]))
-                found[name] = {
+                rates[name] = {
                     "agrees": _interval(agree, dependence),
                     "passes": int(taken[used].sum()),
                     "fixed_passes": len(used) * budget,
                 }
             if rule == "low0":
-                found["fewer"] = {}
+                rates["fewer"] = {}
                 for n in (n for n in _FEWER if n < budget):
                     less = fixed(plan, scored[rule][:, :n])[task.name]
                     same = np.all([less[part] == right for part, right in whole.items()], axis=0)
-                    found["fewer"][str(n)] = _interval(same, dependence)
-            of[rule] = found
+                    rates["fewer"][str(n)] = _interval(same, dependence)
+            of[rule] = rates
         figures[task.name] = of
     return {"tasks": figures, "density": scored["density"].tolist()}
 
@@ -305,7 +305,7 @@ def simulations(budget: int, alpha: float, races: int = 1000) -> list[dict[str, 
     The first candidate's score (of the diagonal, each right pair's) is ahead of each other one's by a draw of the
     distribution and by normal noise of a tenth of its spread, with either sign.
     """
-    found = []
+    rows = []
     for question, (shape, metric, part) in QUESTIONS.items():
         decision, number = metrics.METRICS[metric].decision, max(5, round(part * races))
         for kind, draw in DISTRIBUTIONS.items():
@@ -329,7 +329,7 @@ def simulations(budget: int, alpha: float, races: int = 1000) -> list[dict[str, 
                     outcome = metrics.METRICS[metric]([ended], target)
                     agree[name].append(all(outcome[key].correct[0] == whole[key].correct[0] for key in whole))
                     taken[name].append(float(numbers.mean()))
-            found.append(
+            rows.append(
                 {
                     "question": question,
                     "differences": kind,
@@ -341,7 +341,7 @@ def simulations(budget: int, alpha: float, races: int = 1000) -> list[dict[str, 
                 }
             )
         common.log(f"simulations {question}: done")
-    return found
+    return rows
 
 
 def _timesteps(
@@ -470,8 +470,8 @@ def table(figures: dict[str, Any]) -> str:
             for rule in ("low0", "importance"):
                 cells = [task, str(of["questions"]), RULE if rule == "low0" else rule, f"{of[rule]['fixed']:.1%}"]
                 for name in names:
-                    one = of[rule][name]
-                    cells += [_percent(one["agrees"]), f"{one['fixed_passes'] / one['passes']:.1f} x"]
+                    decision = of[rule][name]
+                    cells += [_percent(decision["agrees"]), f"{decision['fixed_passes'] / decision['passes']:.1f} x"]
                 lines.append(f"| {' | '.join(cells)} |")
         lines += ["", "Fixed budgets of fewer samples: agreement with all, %.", ""]
         sizes = list(next(iter(figures["decisions"]["tasks"].values()))["low0"]["fewer"])

@@ -73,8 +73,8 @@ def task(num_classes: int, num_images: int) -> Task:
     def load(data_dir: str | None, limit: int | None) -> Iterator[Example]:
         del data_dir
         classes = _first_classes(num_classes)
-        asked = (found for found in _scenes("evaluation") if found[0] in classes)
-        for number, (text, scene) in enumerate(itertools.islice(asked, num_images if limit is None else limit)):
+        chosen = (scene_of_class for scene_of_class in _scenes("evaluation") if scene_of_class[0] in classes)
+        for number, (text, scene) in enumerate(itertools.islice(chosen, num_images if limit is None else limit)):
             (image,) = renderer.render(scene, _IMAGE_SIZE)
             yield Example(f"image-{number:04d}", (image,), tuple(classes), classes.index(text))
 
@@ -137,16 +137,16 @@ def benchmark(
 ) -> dict[str, Any]:
     """The figures, ready for JSON; what was scored stays in ``workdir``."""
     load_before = machine.load_average()
-    asked = [task(num_classes, num_images)]
+    tasks = [task(num_classes, num_images)]
     settings = {"num_samples": budget, "seed": _SEED, "timesteps": importance.PILOT_RULE}
-    whole = evaluate.evaluate(scorer, asked, workdir / "fixed", model=model, **settings)
+    whole = evaluate.evaluate(scorer, tasks, workdir / "fixed", model=model, **settings)
     run = winobench.read_run(workdir / "fixed")
     examples = run.tasks[NAME].examples
     answers = np.array([scores.argmax() for scores in examples.scores])
     rules: dict[str, Any] = {}
     for share in SHARES:
         raced = evaluate.evaluate(
-            scorer, asked, workdir / f"race-{share}", model=model, mode="race", rare_share=share, **settings
+            scorer, tasks, workdir / f"race-{share}", model=model, mode="race", rare_share=share, **settings
         )
         theirs = winobench.read_run(workdir / f"race-{share}").tasks[NAME].examples
         rules[f"race, rare_share {share}"] = {
@@ -159,12 +159,12 @@ def benchmark(
     errors = batch.own[:, 0].astype(np.float64)
     targets = np.array(examples.targets)[batch.rows]
     for name, rounds in SCHEDULES.items():
-        ends = [by_schedule(one, rounds) for one in errors]
-        found = np.array([answer for answer, _ in ends])
+        ends = [by_schedule(errors_of_question, rounds) for errors_of_question in errors]
+        answers_of_race = np.array([answer for answer, _ in ends])
         rules[f"schedule, {name}"] = {
             "passes": sum(passes for _, passes in ends),
-            "accuracy": float(np.mean(found == targets)),
-            "answers": _share(found == answers[batch.rows]),
+            "accuracy": float(np.mean(answers_of_race == targets)),
+            "answers": _share(answers_of_race == answers[batch.rows]),
         }
     return {
         "model": model,

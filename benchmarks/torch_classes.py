@@ -33,9 +33,9 @@ def main() -> None:
     jax.config.update("jax_enable_compilation_cache", False)
     for name, maker in [*comparison.makers(), *comparison.makers(tiny)]:
         if any(word in name.lower() for word in words):
-            found = comparison.compare(maker)
-            rows.append({"class": name, **{what: float(f"{value:.2g}") for what, value in found.items()}})
-            shown = "  ".join(f"{what} {value:.1e}" for what, value in found.items())
+            differences = comparison.compare(maker)
+            rows.append({"class": name, **{what: float(f"{value:.2g}") for what, value in differences.items()}})
+            shown = "  ".join(f"{what} {value:.1e}" for what, value in differences.items())
             print(f"{name:<34} {shown}", flush=True)
     versions = {**loading.versions(), "jax": jax.__version__}
     result_files.write({"machine": machine.describe(), "versions": versions, "classes": rows}, arguments.output)

@@ -142,14 +142,14 @@ def union(intervals: Iterable[tuple[float, float]]) -> Intervals:
     return merged
 
 
-def intersection(one: Intervals, other: Intervals) -> Intervals:
+def intersection(first: Intervals, second: Intervals) -> Intervals:
     """The times that are in both; arguments and result as `union` gives them."""
     common_times, i, j = [], 0, 0
-    while i < len(one) and j < len(other):
-        start, end = max(one[i][0], other[j][0]), min(one[i][1], other[j][1])
+    while i < len(first) and j < len(second):
+        start, end = max(first[i][0], second[j][0]), min(first[i][1], second[j][1])
         if end > start:
             common_times.append((start, end))
-        if one[i][1] < other[j][1]:
+        if first[i][1] < second[j][1]:
             i += 1
         else:
             j += 1
@@ -441,11 +441,11 @@ def table(figures: Mapping[str, Any]) -> str:
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for name, result in figures["results"].items():
-        for device, one in result["devices"].items():
-            shares = " | ".join(f"{100 * share:.1f}%" for share in one["shares"].values())
+        for device, row in result["devices"].items():
+            shares = " | ".join(f"{100 * share:.1f}%" for share in row["shares"].values())
             lines.append(
                 f"| {name}: {result['host']['images_per_second']:g} | {device} | {shares}"
-                f" | {1e3 * one['longest_gap']:.0f} | {1e3 * (one['steps_queued_ahead_by'] or 0):.0f} |"
+                f" | {1e3 * row['longest_gap']:.0f} | {1e3 * (row['steps_queued_ahead_by'] or 0):.0f} |"
             )
     return "\n".join(lines)
 
@@ -500,15 +500,15 @@ def _rows(events: Sequence[Event]) -> list[tuple[str, dict[str, Intervals]]]:
     for program in programs(events):
         by_device[program.device][program.kind].append((program.start, program.end))
     for device, kinds in sorted(by_device.items()):
-        idle = without([(begin, end)], union(times for each in kinds.values() for times in each))
-        runs = [Program(device, kind, *times) for kind, each in kinds.items() for times in each]
+        idle = without([(begin, end)], union(times for spans in kinds.values() for times in spans))
+        runs = [Program(device, kind, *times) for kind, spans in kinds.items() for times in spans]
         waiting = intersection(without(idle, _queued(events, runs)[0]), waits)
         rows.append((f"device: {device}", dict(kinds) | ({WAITING: waiting} if waiting else {})))
     return rows
 
 
 def _draw_rows(axes: Axes, rows: Sequence[tuple[str, Mapping[str, Intervals]]], begin: float, seconds: float) -> None:
-    for place, (_, work) in enumerate(rows):
+    for height_of_row, (_, work) in enumerate(rows):
         for what, times in work.items():
             # What a device lacks is lower than what it does: the picture can be read without its colours.
             height = 0.3 if what == WAITING else 0.74
@@ -516,7 +516,7 @@ def _draw_rows(axes: Axes, rows: Sequence[tuple[str, Mapping[str, Intervals]]], 
                 if start - begin < seconds and end > begin:
                     axes.add_patch(
                         Rectangle(
-                            (start - begin, place - height / 2),
+                            (start - begin, height_of_row - height / 2),
                             end - start,
                             height,
                             facecolor=_COLOURS[what],

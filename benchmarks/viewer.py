@@ -94,10 +94,10 @@ def _plan(sizes: Sizes) -> tuple[Plan, list[Task]]:
     num_images = sizes.texts // 4
 
     def question(name: str, number: int, images: tuple[int, ...], captions: Sequence[str]) -> Example:
-        asked = tuple(texts.setdefault(caption, len(texts)) for caption in captions)
+        text_numbers = tuple(texts.setdefault(caption, len(texts)) for caption in captions)
         target, group = int(generator.integers(2)), groups[number % len(groups)]
         # The right text is the first one that is made.
-        return Example(f"{name}-{number:06d}", images, asked[::-1] if target else asked, target, (group,))
+        return Example(f"{name}-{number:06d}", images, text_numbers[::-1] if target else text_numbers, target, (group,))
 
     questions = {
         "captions": [question("coco", number, (number // 4,), _captions(generator)) for number in range(sizes.texts)],
@@ -113,10 +113,10 @@ def _plan(sizes: Sizes) -> tuple[Plan, list[Task]]:
     }
     pairs = {
         (image, 0 if term.of_empty_text else text)
-        for task, some in questions.items()
-        for one in some
-        for image in one.images
-        for text in one.texts
+        for task, of_task in questions.items()
+        for task_question in of_task
+        for image in task_question.images
+        for text in task_question.texts
         for term in terms[task]
     }
     plan = Plan(
@@ -159,7 +159,7 @@ def _task(name: str, shape: tuple[int, int]) -> Task:
 def _pictures(plan: Plan) -> dict[str, pa.Table]:
     """Small images of the first questions of each task, as many as a report of several tasks has."""
     generator = np.random.default_rng(1)
-    found = {}
+    tables = {}
     for task, questions in plan.questions.items():
         numbers = list(dict.fromkeys(image for question in questions for image in question.images))[:NUM_PICTURES]
         jpegs = []
@@ -168,8 +168,8 @@ def _pictures(plan: Plan) -> dict[str, pa.Table]:
             buffer = io.BytesIO()
             coarse.resize((gallery.SIZE, gallery.SIZE * 3 // 4), PIL.Image.Resampling.BICUBIC).save(buffer, "JPEG")
             jpegs.append(buffer.getvalue())
-        found[task] = pa.table({"image": [plan.image_hashes[number] for number in numbers], "jpeg": jpegs})
-    return found
+        tables[task] = pa.table({"image": [plan.image_hashes[number] for number in numbers], "jpeg": jpegs})
+    return tables
 
 
 def _errors(plan: Plan, skill: float, model: str) -> np.ndarray:
@@ -181,9 +181,9 @@ def _errors(plan: Plan, skill: float, model: str) -> np.ndarray:
     base = levels * of_image[plan.pairs[:, 0]]
     easy = shared.normal(0.5, 1, len(plan.texts)).astype(np.float32)
     right = {
-        (one.images[one.target] if len(one.images) > 1 else one.images[0], one.texts[one.target % len(one.texts)])
-        for some in plan.questions.values()
-        for one in some
+        (row.images[row.target] if len(row.images) > 1 else row.images[0], row.texts[row.target % len(row.texts)])
+        for of_task in plan.questions.values()
+        for row in of_task
     }
     is_right = np.array([pair in right for pair in map(tuple, plan.pairs.tolist())])
     gain = np.where(is_right, skill * easy[plan.pairs[:, 1]], 0)[:, None] * levels * 0.02
@@ -212,8 +212,8 @@ def _write_run(
         "tasks": {task.name: {"version": 1, "data": task.name} for task in tasks},
     }
     folder = RunFolder(path)
-    for place in (folder.errors_path, folder.examples_path, folder.gallery_path):
-        place.mkdir(parents=True)
+    for part in (folder.errors_path, folder.examples_path, folder.gallery_path):
+        part.mkdir(parents=True)
     writer = ErrorWriter(folder, ScoreSet(files.digest(scorer), tuple(timesteps)), plan.image_hashes, plan.text_hashes)
     begin, size = 0, float(_PAIRS_A_PART)
     while begin < len(errors):

@@ -120,8 +120,8 @@ def _measure(
 ) -> dict[str, Any]:
     first = {who: _timed(run) for who, run in runs.items()}
     reference = next(iter(first.values()))[1]
-    for who, (_, found) in first.items():
-        check_agreement(work, who, found, reference)
+    for who, (_, values) in first.items():
+        check_agreement(work, who, values, reference)
     seconds: dict[str, list[float]] = {who: [] for who in runs}
     for number in range(rounds):
         for who, run in runs.items():
@@ -133,7 +133,7 @@ def _measure(
         results[who] = {
             "per_second": count / median,
             "seconds": median,
-            "seconds_of_each_round": [round(each, 4) for each in times],
+            "seconds_of_each_round": [round(seconds_of_round, 4) for seconds_of_round in times],
             "first_call_seconds": round(first[who][0], 2),
             "batch_size": batches.get(who),
             "difference": difference(work, first[who][1], reference),
@@ -154,10 +154,10 @@ def check_agreement(work: str, who: str, results: Any, reference: Any) -> None:
     Raises:
       RuntimeError: says how they differ.
     """
-    found = difference(work, results, reference)
+    gap = difference(work, results, reference)
     # Written so that what is not a number does not pass.
-    if not found <= (TOLERANCE if work == "scores" else 0.0):
-        what = f"scores differ by up to {found:.2g}" if work == "scores" else f"{found:.0%} of the texts differ"
+    if not gap <= (TOLERANCE if work == "scores" else 0.0):
+        what = f"scores differ by up to {gap:.2g}" if work == "scores" else f"{gap:.0%} of the texts differ"
         raise RuntimeError(f"{who} and torch do not do the same: {what}")
 
 
@@ -177,14 +177,14 @@ def _best(size: Size, run: Callable[[int], Any]) -> int:
 def table(figures: dict[str, Any]) -> str:
     """The figures as Markdown tables, with a head that says what was measured on what."""
     lines = [common.where(figures, ("jax", "torch", "transformers"))]
-    for found in figures["families"].values():
-        low, high = found["question_tokens"]
+    for case in figures["families"].values():
+        low, high = case["question_tokens"]
         lines += [
             "",
-            f"{found['network']}, {figures['dtype']}; {found['images']} images x {found['texts']} texts, questions of"
-            f" {low} to {high} tokens; captions of {found['new_tokens']} tokens.",
+            f"{case['network']}, {figures['dtype']}; {case['images']} images x {case['texts']} texts, questions of"
+            f" {low} to {high} tokens; captions of {case['new_tokens']} tokens.",
         ]
-        for work, results in found["results"].items():
+        for work, results in case["results"].items():
             slowest = next(iter(results.values()))["per_second"]
             lines += [
                 "",
@@ -192,9 +192,9 @@ def table(figures: dict[str, Any]) -> str:
                 "| --- | ---: | ---: | ---: | ---: | ---: |",
             ]
             lines += [
-                f"| {who} | {each['per_second']:.2f} | {each['per_second'] / slowest:.2f}x"
-                f" | {each['batch_size'] or 'its own'} | {each['first_call_seconds']:.1f} | {each['difference']:.0e} |"
-                for who, each in results.items()
+                f"| {who} | {row['per_second']:.2f} | {row['per_second'] / slowest:.2f}x"
+                f" | {row['batch_size'] or 'its own'} | {row['first_call_seconds']:.1f} | {row['difference']:.0e} |"
+                for who, row in results.items()
             ]
     return "\n".join(lines)
 

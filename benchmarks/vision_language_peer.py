@@ -212,8 +212,8 @@ def write_model(folder: pathlib.Path, size: Size) -> None:
 def _write_processor(folder: pathlib.Path, size: Size) -> None:
     """Tokenizers of whole words, and how images are made ready."""
     form, side = _FORMS[size.family], size.network["vision_config"]["image_size"]
-    asked = " ".join((form.question, form.answer, form.opposite, form.template, form.caption)).replace("<image>", " ")
-    pieces = dict.fromkeys(re.findall(r"\w+|[^\w\s]+", asked.replace("{}", "")))
+    prompts = " ".join((form.question, form.answer, form.opposite, form.template, form.caption)).replace("<image>", " ")
+    pieces = dict.fromkeys(re.findall(r"\w+|[^\w\s]+", prompts.replace("{}", "")))
     words = [*pieces, '"', '"?', *(f"w{number}" for number in range(_WORDS))]
     known = _SPECIAL | {word: len(_SPECIAL) + number for number, word in enumerate(dict.fromkeys(words))}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(known, unk_token="<unk>"))
@@ -284,9 +284,9 @@ class Inputs:
         pixels = np.asarray(loaded.processor.normalize(np.stack([loaded.processor(image) for image in images])))
         of_qformer = caption_of_qformer = None
         if loaded.qformer_tokenizer is not None:
-            asked = [scorer.question.replace("{}", text) for text in texts]
-            asked.append(captioner.template.replace("{}", loaded.form.caption))
-            *of_qformer, caption_of_qformer = loaded.qformer_tokenizer(asked, padding=False)["input_ids"]
+            questions_asked = [scorer.question.replace("{}", text) for text in texts]
+            questions_asked.append(captioner.template.replace("{}", loaded.form.caption))
+            *of_qformer, caption_of_qformer = loaded.qformer_tokenizer(questions_asked, padding=False)["input_ids"]
         (answer,) = scorer._compiled_for.answers
         return cls(
             torch.from_numpy(pixels.transpose(0, 3, 1, 2).copy()),
@@ -326,21 +326,21 @@ class TorchPeer:
         score = self._of_images_once if shared else self._anew
         count = len(inputs.questions)
         pairs = np.indices((len(inputs.pixels), count)).reshape(2, -1).T
-        found = np.concatenate(list(score(inputs, pairs, batch_size)))
-        return found.reshape(len(inputs.pixels), count)
+        probabilities = np.concatenate(list(score(inputs, pairs, batch_size)))
+        return probabilities.reshape(len(inputs.pixels), count)
 
     @torch.inference_mode()
     def captions(self, inputs: Inputs, batch_size: int) -> list[list[int]]:
         """The tokens of a caption of each image, each the most likely one."""
-        found = []
+        token_lists = []
         for start in range(0, len(inputs.pixels), batch_size):
             pixels = self._pixels(inputs, slice(start, start + batch_size))
             rows = [[*inputs.before_caption, *self._slots, *inputs.caption]] * len(pixels)
             ids, mask = self._padded(rows)
             of_qformer = {}
             if inputs.caption_of_qformer is not None:
-                asked, there = self._padded([inputs.caption_of_qformer] * len(pixels))
-                of_qformer = {"qformer_input_ids": asked, "qformer_attention_mask": there}
+                questions, question_mask = self._padded([inputs.caption_of_qformer] * len(pixels))
+                of_qformer = {"qformer_input_ids": questions, "qformer_attention_mask": question_mask}
             tokens = self._model.generate(
                 pixel_values=pixels,
                 input_ids=ids,
@@ -351,8 +351,8 @@ class TorchPeer:
                 pad_token_id=0,
                 **of_qformer,
             )
-            found += tokens[:, -self._new_tokens :].tolist()
-        return found
+            token_lists += tokens[:, -self._new_tokens :].tolist()
+        return token_lists
 
     def _pixels(self, inputs: Inputs, rows: Any) -> torch.Tensor:
         return inputs.pixels[rows].to(self._device, self._model.dtype)
@@ -380,21 +380,21 @@ class TorchPeer:
             rows = [[*inputs.before, *self._slots, *inputs.questions[text]] for text in texts]
             if self._is_llava:
                 ids, mask = self._padded([[*row, *inputs.answer[:-1]] for row in rows], left=True)
-                found = self._model(pixel_values=pixels, input_ids=ids, attention_mask=mask, logits_to_keep=length)
-                yield self._probabilities(found.logits, inputs.answer)
+                result = self._model(pixel_values=pixels, input_ids=ids, attention_mask=mask, logits_to_keep=length)
+                yield self._probabilities(result.logits, inputs.answer)
                 continue
             ids, mask = self._padded(rows)
-            asked, there = self._padded([inputs.of_qformer[text] for text in texts])
+            questions, question_mask = self._padded([inputs.of_qformer[text] for text in texts])
             labels = torch.tensor(inputs.answer, device=self._device).repeat(len(rows), 1)
-            found = self._model(
+            result = self._model(
                 pixel_values=pixels,
                 input_ids=ids,
                 attention_mask=mask,
-                qformer_input_ids=asked,
-                qformer_attention_mask=there,
+                qformer_input_ids=questions,
+                qformer_attention_mask=question_mask,
                 labels=labels,
             )
-            yield self._probabilities(found.logits, inputs.answer)
+            yield self._probabilities(result.logits, inputs.answer)
 
     def _of_images_once(self, inputs: Inputs, pairs: np.ndarray, batch_size: int) -> Iterator[np.ndarray]:
         """The vision tower and, of LLaVA, the language model up to the question, once for each image."""
@@ -412,22 +412,22 @@ class TorchPeer:
             images, texts = pairs[start : start + batch_size].T
             seen, count = states[images], len(self._slots)
             ones = torch.ones((len(images), count), dtype=torch.long, device=self._device)
-            asked, there = self._padded([inputs.of_qformer[text] for text in texts])
+            questions, question_mask = self._padded([inputs.of_qformer[text] for text in texts])
             queries = model.qformer(
-                input_ids=asked,
-                attention_mask=torch.cat([ones, there], dim=1),
+                input_ids=questions,
+                attention_mask=torch.cat([ones, question_mask], dim=1),
                 query_embeds=model.query_tokens.expand(len(images), -1, -1),
                 encoder_hidden_states=seen,
                 encoder_attention_mask=torch.ones(seen.shape[:2], dtype=torch.long, device=self._device),
             )[0][:, :count]
             ids, mask = self._padded([inputs.questions[text] for text in texts])
             read = torch.cat([model.language_projection(queries), model.get_input_embeddings()(ids)], dim=1)
-            found = model.language_model(
+            result = model.language_model(
                 inputs_embeds=read,
                 attention_mask=torch.cat([ones, mask], dim=1),
                 labels=torch.tensor(inputs.answer, device=self._device).repeat(len(images), 1),
             )
-            yield self._probabilities(found.logits, inputs.answer)
+            yield self._probabilities(result.logits, inputs.answer)
 
     def _behind_a_cache(self, inputs: Inputs, batch_size: int) -> Iterator[np.ndarray]:
         """LLaVA's questions about an image behind its keys and values, which are repeated for them."""
@@ -436,15 +436,15 @@ class TorchPeer:
         rows = [[*question, *inputs.answer[:-1]] for question in inputs.questions]
         for image in range(len(inputs.pixels)):
             pixels = self._pixels(inputs, slice(image, image + 1))
-            found = self._model(pixel_values=pixels, input_ids=head, use_cache=True, logits_to_keep=1)
-            seen = found.past_key_values
+            result = self._model(pixel_values=pixels, input_ids=head, use_cache=True, logits_to_keep=1)
+            seen = result.past_key_values
             for start in range(0, len(rows), batch_size):
                 ids, mask = self._padded(rows[start : start + batch_size], left=True)
                 past = copy.deepcopy(seen)
                 past.batch_repeat_interleave(len(ids))
-                there = torch.ones((len(ids), head.shape[1]), dtype=mask.dtype, device=self._device)
-                whole = torch.cat([there, mask], dim=1)
-                found = self._model(
+                head_mask = torch.ones((len(ids), head.shape[1]), dtype=mask.dtype, device=self._device)
+                whole = torch.cat([head_mask, mask], dim=1)
+                result = self._model(
                     input_ids=ids,
                     attention_mask=whole,
                     position_ids=(whole.cumsum(1) - 1)[:, head.shape[1] :],
@@ -452,4 +452,4 @@ class TorchPeer:
                     use_cache=True,
                     logits_to_keep=length,
                 )
-                yield self._probabilities(found.logits, inputs.answer)
+                yield self._probabilities(result.logits, inputs.answer)

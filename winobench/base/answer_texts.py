@@ -206,15 +206,15 @@ def _apart(text: str) -> Iterator[list[str]]:
 
 def _values(text: str) -> Iterator[Any]:
     """The objects and lists of JSON in a text."""
-    place = 0
+    position = 0
     for _ in range(100):
-        place = min((at for sign in "{[" if (at := text.find(sign, place)) >= 0), default=-1)
-        if place < 0:
+        position = min((at for sign in "{[" if (at := text.find(sign, position)) >= 0), default=-1)
+        if position < 0:
             return
         try:
-            value, place = json_files.parse_at(text, place)
+            value, position = json_files.parse_at(text, position)
         except json_files.NotJSON:
-            place += 1
+            position += 1
             continue
         if value:
             yield value

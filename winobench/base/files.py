@@ -107,8 +107,8 @@ def known_kind(head: bytes) -> tuple[str, str] | None:
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if text.startswith((b"<?xml", b"<!--")) and b"<svg" in text:
         return "an SVG file", _CONVERT
-    for place, start, kind, advice in _KINDS_AT:
-        if head.startswith(start, place):
+    for offset, start, kind, advice in _KINDS_AT:
+        if head.startswith(start, offset):
             return kind, advice
     fits = (kind for kind, starts in _KINDS.items() if head.startswith(starts) or text.startswith(starts))
     return next(fits, None)
@@ -124,11 +124,11 @@ def refuse_pointer(path: str | os.PathLike) -> None:
     """Refuses a file that git-lfs has left instead of a large one."""
     try:
         with open(path, "rb") as file:
-            found = known_kind(file.read(64))
+            known = known_kind(file.read(64))
     except OSError:  # its reader reports that
         return
-    if found == _POINTER:
-        kind, advice = found
+    if known == _POINTER:
+        kind, advice = known
         raise InputError(
             f"{os.fspath(path)} is {kind}, as the file itself was not downloaded: {advice}",
             code="git-lfs-pointer",

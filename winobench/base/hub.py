@@ -43,7 +43,7 @@ def download(repo_id: str, name: str, **options: Any) -> str:
     return huggingface_hub.hf_hub_download(repo_id, name, **options)
 
 
-def refusal(error: BaseException, place: str, page: str) -> InputError | None:
+def refusal(error: BaseException, name: str, page: str) -> InputError | None:
     """An error with the hub's answer, or None where it has not answered at all."""
     from huggingface_hub import constants, errors
 
@@ -55,13 +55,13 @@ def refusal(error: BaseException, place: str, page: str) -> InputError | None:
         return None
     if isinstance(seen, errors.FileMetadataError):
         return InputError(
-            f"{constants.ENDPOINT} answers with something else than the files of {place}, such as a proxy's login page:"
+            f"{constants.ENDPOINT} answers with something else than the files of {name}, such as a proxy's login page:"
             " open it in a browser, or correct the environment variable HF_ENDPOINT",
             code="cannot-download",
         )
     if isinstance(seen, errors.GatedRepoError):
         return InputError(
-            f"{place} is gated: accept its terms at {page}, then {log_in}, and try again", code="gated-repository"
+            f"{name} is gated: accept its terms at {page}, then {log_in}, and try again", code="gated-repository"
         )
     status = seen.response.status_code
     said = " ".join(str(seen.response.headers.get("X-Error-Message") or "").split())[:200]
@@ -82,7 +82,7 @@ def refusal(error: BaseException, place: str, page: str) -> InputError | None:
         advice = f"it is disabled there, so take another model ({page} may say why)"
     if status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
         advice = "try again later, or use the local hub cache alone (HF_HUB_OFFLINE=1)"
-    return InputError(f"the hub does not hand out files of {place} ({said}): {advice}", code="cannot-download")
+    return InputError(f"the hub does not hand out files of {name} ({said}): {advice}", code="cannot-download")
 
 
 def is_reachable() -> bool:

@@ -70,10 +70,10 @@ def parse(
     try:
         value = decoder.decode(content)
     except json.JSONDecodeError as error:
-        place = f"column {error.colno}" if error.lineno == 1 else f"line {error.lineno}, column {error.colno}"
+        position = f"column {error.colno}" if error.lineno == 1 else f"line {error.lineno}, column {error.colno}"
         # Python's reader points at the beginning of a string that does not end.
         ends = error.msg.startswith("Unterminated string") or error.pos >= len(content.rstrip())
-        raise NotJSON(f"{error.msg}, {place}", cut_off=ends) from None
+        raise NotJSON(f"{error.msg}, {position}", cut_off=ends) from None
     except RecursionError:
         raise NotJSON(_TOO_DEEP, code="too-deep") from None
     _check_depth(value, content)

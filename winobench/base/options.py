@@ -198,11 +198,11 @@ def number(
 
     def convert(value: Any) -> float:
         _need(isinstance(value, numbers.Real) and not isinstance(value, bool))
-        found = float(value)
-        _need(math.isfinite(found))
-        _need((low is None or found >= low) and (above is None or found > above))
-        _need((high is None or found <= high) and (below is None or found < below))
-        return found
+        result = float(value)
+        _need(math.isfinite(result))
+        _need((low is None or result >= low) and (above is None or result > above))
+        _need((high is None or result <= high) and (below is None or result < below))
+        return result
 
     first = "" if low is None and above is None else f"from {_said(low)}" if above is None else f"above {_said(above)}"
     last = (
@@ -406,9 +406,9 @@ def read_timesteps(given: Any) -> Any:
     """Timesteps as a config or a call has them: a rule's name as it is, others as a list of numbers; None stays."""
     if isinstance(given, str):
         words = [word.strip() for word in given.split(",")]
-        for one, pattern in ((int, _NUMBER), (float, _LEVEL)):
+        for kind, pattern in ((int, _NUMBER), (float, _LEVEL)):
             if all(re.fullmatch(pattern, word) for word in words):
-                given = list(map(one, words))
+                given = list(map(kind, words))
                 break
         else:
             return choice(*TIMESTEP_RULES, IMPORTANCE).check("timesteps", given)

@@ -137,9 +137,9 @@ def _check_digest(content: bytes) -> None:
         return
     begin = mark + len(_MARK)
     end = begin + hashlib.sha256().digest_size
-    found = hashlib.sha256(memoryview(content)[:mark])
-    found.update(memoryview(content)[end:])
-    if found.digest() != content[begin:end]:
+    digest = hashlib.sha256(memoryview(content)[:mark])
+    digest.update(memoryview(content)[end:])
+    if digest.digest() != content[begin:end]:
         raise DamagedError("its SHA-256 is another one than when it was written")
 
 

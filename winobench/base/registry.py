@@ -225,20 +225,20 @@ def make_plugged_in(name: str) -> Any:
 @functools.cache
 def check_embedded(folder: str) -> None:
     """Makes sure that a model which comes with winobench is as it was released. Once, in some 20 ms."""
-    place = pathlib.Path(folder)
-    if place.parent.absolute() != _ASSETS:
+    path = pathlib.Path(folder)
+    if path.parent.absolute() != _ASSETS:
         return
-    digests = json_files.read(_ASSETS / f"{place.name}.sha256.json", "install winobench again")
+    digests = json_files.read(_ASSETS / f"{path.name}.sha256.json", "install winobench again")
     for name, digest in digests.items():
         try:
-            found = hashlib.sha256((place / name).read_bytes()).hexdigest()
+            content_digest = hashlib.sha256((path / name).read_bytes()).hexdigest()
         except OSError as error:
             raise InputError(
-                f"{place / name} cannot be read ({error.strerror}): install winobench again", code="cannot-read"
+                f"{path / name} cannot be read ({error.strerror}): install winobench again", code="cannot-read"
             ) from error
-        if found != digest:
+        if content_digest != digest:
             raise InputError(
-                f"{place / name} is damaged (its SHA-256 is not the released one): install winobench again",
+                f"{path / name} is damaged (its SHA-256 is not the released one): install winobench again",
                 code="damaged-file",
             )
 

@@ -96,15 +96,15 @@ def _is_heading(columns: Sequence[str], row: Sequence[str]) -> bool:
 
 def _text(columns: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> str:
     widths = [
-        max(rich.cells.cell_len(row[place]) for row in (columns, *rows) if not _is_heading(columns, row))
-        for place in range(len(columns))
+        max(rich.cells.cell_len(row[column]) for row in (columns, *rows) if not _is_heading(columns, row))
+        for column in range(len(columns))
     ]
 
     def line(cells: Sequence[str]) -> str:
         parts = []
-        for place, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+        for column, (cell, width) in enumerate(zip(cells, widths, strict=True)):
             space = " " * (width - rich.cells.cell_len(cell))
-            parts.append(cell + space if place < texts else space + cell)
+            parts.append(cell + space if column < texts else space + cell)
         return "  ".join(parts).rstrip()
 
     body = [row[0] if _is_heading(columns, row) else line(row) for row in rows]
@@ -127,31 +127,31 @@ def _latex(columns: Sequence[str], rows: Sequence[Sequence[str]], texts: int) ->
     """A ``tabular`` that needs the package booktabs."""
 
     def escaped(cell: str, is_number: bool) -> str:
-        found = "".join(_LATEX.get(letter, letter) for letter in cell)
+        text = "".join(_LATEX.get(letter, letter) for letter in cell)
         if is_number:
-            found = re.sub(r"(?<![\w.])-(?=\d)", "$-$", found)
-        return f"{{}}{found}" if found[:1] in ("[", "*") else found  # else an option of the line end before it
+            text = re.sub(r"(?<![\w.])-(?=\d)", "$-$", text)
+        return f"{{}}{text}" if text[:1] in ("[", "*") else text  # else an option of the line end before it
 
     def line(row: Sequence[str]) -> str:
         if _is_heading(columns, row):
             return rf"\multicolumn{{{len(columns)}}}{{l}}{{\textbf{{{escaped(row[0], False)}}}}} \\"
-        return " & ".join(escaped(cell, place >= texts) for place, cell in enumerate(row)) + r" \\"
+        return " & ".join(escaped(cell, column >= texts) for column, cell in enumerate(row)) + r" \\"
 
-    places = "".join("l" if place < texts else "r" for place in range(len(columns)))
+    alignment = "".join("l" if column < texts else "r" for column in range(len(columns)))
     body: list[str] = []
     for row in rows:
         if _is_heading(columns, row) and body:
             body.append(r"\addlinespace")
         body.append(line(row))
-    begin, end = [rf"\begin{{tabular}}{{{places}}}", r"\toprule"], [r"\bottomrule", r"\end{tabular}", ""]
+    begin, end = [rf"\begin{{tabular}}{{{alignment}}}", r"\toprule"], [r"\bottomrule", r"\end{tabular}", ""]
     return "\n".join([*begin, line(columns), r"\midrule", *body, *end])
 
 
 def _html(columns: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> str:
     def line(row: Sequence[str], tag: str) -> str:
         cells = [
-            f'<{tag} style="text-align: {"left" if place < texts else "right"}">{html.escape(cell)}</{tag}>'
-            for place, cell in enumerate(row)
+            f'<{tag} style="text-align: {"left" if column < texts else "right"}">{html.escape(cell)}</{tag}>'
+            for column, cell in enumerate(row)
         ]
         if _is_heading(columns, row):
             cells = [f'<th colspan="{len(columns)}" style="text-align: left">{html.escape(row[0])}</th>']

@@ -79,14 +79,14 @@ def make_trackers(
     folder = pathlib.Path(folder)
     name = name or folder.resolve().name
     made: dict[str, Tracker] = {}
-    for one in names:
-        if one == TENSORBOARD:
-            made[one] = TensorBoard(folder / TENSORBOARD, config)
-        elif one == WANDB:
-            made[one] = WeightsAndBiases(folder, project, config or {}, name)
+    for tracker_name in names:
+        if tracker_name == TENSORBOARD:
+            made[tracker_name] = TensorBoard(folder / TENSORBOARD, config)
+        elif tracker_name == WANDB:
+            made[tracker_name] = WeightsAndBiases(folder, project, config or {}, name)
         else:
-            made[one] = Trackio(folder, project, config or {}, name)
-    return [FailSafeTracker(one, tracker) for one, tracker in made.items()]
+            made[tracker_name] = Trackio(folder, project, config or {}, name)
+    return [FailSafeTracker(tracker_name, tracker) for tracker_name, tracker in made.items()]
 
 
 def forget(folder: str | os.PathLike) -> None:

@@ -101,12 +101,12 @@ def cohen_kappa(
         raise ValueError(f"cohen_kappa needs two lists of one length, got {first.shape} and {second.shape}.")
     if not 0 < level < 1:
         raise ValueError(f"a confidence level lies between 0 and 1, got {level}.")
-    labels, places = np.unique(np.concatenate([first, second]), return_inverse=True)
+    labels, label_numbers = np.unique(np.concatenate([first, second]), return_inverse=True)
     members = np.arange(len(first)) if clusters is None else np.unique(np.asarray(clusters), return_inverse=True)[1]
     if members.shape != first.shape:
         raise ValueError(f"cohen_kappa needs a cluster for each of {len(first)} items, got {members.shape}.")
     counts = np.zeros((members.max() + 1, len(labels), len(labels)), np.int64)
-    np.add.at(counts, (members, places[: len(first)], places[len(first) :]), 1)
+    np.add.at(counts, (members, label_numbers[: len(first)], label_numbers[len(first) :]), 1)
     observed, expected, value = _cohen(counts.sum(axis=0))
     low = high = None
     if np.isfinite(value) and len(counts) > 1:

@@ -125,7 +125,7 @@ def permutation_test(psi_x, psi_y, *, num_permutations: int = 10_000, seed: int 
     effect_size(psi_x, psi_y)  # raises
     x, y, _ = _checked(psi_x, psi_y)
     observed = _studentized(x, y)
-    found = scipy.stats.permutation_test(
+    test = scipy.stats.permutation_test(
         (x, y),
         lambda x, y, axis: _studentized(x, y),  # the axis is the last
         permutation_type="independent",
@@ -135,11 +135,11 @@ def permutation_test(psi_x, psi_y, *, num_permutations: int = 10_000, seed: int 
         alternative="greater",
         rng=np.random.default_rng(seed),
     )
-    judged = len(found.null_distribution)
+    judged = len(test.null_distribution)
     is_exact = math.comb(len(x) + len(y), len(x)) <= num_permutations
     added = 0 if is_exact else 1
-    towards_y = (np.count_nonzero(found.null_distribution <= observed) + added) / (judged + added)
-    towards_x = float(found.pvalue)
+    towards_y = (np.count_nonzero(test.null_distribution <= observed) + added) / (judged + added)
+    towards_x = float(test.pvalue)
     if len(x) != len(y) and min(len(x), len(y)) > 1:
         welch = scipy.stats.ttest_ind(x, y, equal_var=False)
         least = most = welch.statistic
@@ -277,12 +277,12 @@ def _compared_pairs(
             continue
         psi_x, psi_y = (_group_associations(scores[members[group]], columns, pair) for group in ends)
         for group, psi in zip(ends, (psi_x, psi_y), strict=True):
-            place = (group, pair.texts_a, pair.texts_b)
-            if place not in few:
+            cell = (group, pair.texts_a, pair.texts_b)
+            if cell not in few:
                 key, design = f"{group}/association", Design(range(len(psi)))
-                few[place] = bool(design.too_few(psi[:, None])[0])
+                few[cell] = bool(design.too_few(psi[:, None])[0])
                 means = Interval(*(part[0] for part in design.means(psi[:, None])))
-                group_rows[f"{key} in {pair.name}" if key in group_rows else key] = _row(means, len(psi), few[place])
+                group_rows[f"{key} in {pair.name}" if key in group_rows else key] = _row(means, len(psi), few[cell])
         x, y, tiny = _checked(psi_x, psi_y)
         if _spread(x, y) <= tiny:
             left_out[pair.name] = "all of its images have the same association"

@@ -35,7 +35,7 @@ def interval(
         return statistic(*drawn)
 
     def ends(method: str) -> tuple[float, float]:
-        found = scipy.stats.bootstrap(
+        bounds = scipy.stats.bootstrap(
             [np.arange(size) for size in sizes],
             of_last_axis,
             n_resamples=num_resamples,
@@ -45,15 +45,15 @@ def interval(
             method=method,
             rng=np.random.default_rng(seed),
         ).confidence_interval
-        return float(found.low), float(found.high)
+        return float(bounds.low), float(bounds.high)
 
     with warnings.catch_warnings():
         # What scipy warns of is answered below.
         warnings.simplefilter("ignore")
-        found = ends("BCa")
-        found = found if all(map(math.isfinite, found)) else ends("percentile")
+        bounds = ends("BCa")
+        bounds = bounds if all(map(math.isfinite, bounds)) else ends("percentile")
     others = skewed(sizes, statistic, level=level, batch=batch, span=span)
-    return (min(found[0], others[0]), max(found[1], others[1])) if others else found
+    return (min(bounds[0], others[0]), max(bounds[1], others[1])) if others else bounds
 
 
 def skewed(
@@ -78,13 +78,13 @@ def skewed(
         return np.arctanh(np.clip(share, _NEAR_END - 1, 1 - _NEAR_END))
 
     variance = third = spread = 0.0
-    for place, size in enumerate(sizes):
+    for number, size in enumerate(sizes):
         if size < 2:
             return None
         parts, others = [], np.arange(size - 1)
         for rows in np.split(np.arange(size), np.arange(batch, size, batch)):
             without = others + (others >= rows[:, None])  # [rows, size - 1] the numbers of all members but one
-            parts.append(transformed(*everyone[:place], without, *everyone[place + 1 :]))
+            parts.append(transformed(*everyone[:number], without, *everyone[number + 1 :]))
         values = np.concatenate(parts)
         influence = (size - 1) * (values.mean() - values)
         of_set = float(np.sum(influence**2)) / (size * (size - 1))

@@ -38,7 +38,7 @@ class Dependence:
     def from_sets(cls, sets: Sequence[Collection[Hashable]]) -> Dependence:
         """Outcomes depend on each other whose sets have a unit in common."""
         units: dict[Hashable, int] = {}
-        keys = [frozenset(units.setdefault(unit, len(units)) for unit in some) for some in sets]
+        keys = [frozenset(units.setdefault(unit, len(units)) for unit in units_of_outcome) for units_of_outcome in sets]
         if not all(keys):
             raise ValueError("an outcome depends on nothing: every set needs at least one unit.")
         numbers = _numbered(keys)

@@ -73,7 +73,7 @@ def wilson(successes: float, total: float, level: float = 0.95) -> Interval:
 
     Sources: E. B. Wilson, JASA 22 (1927); L. D. Brown, T. T. Cai and A. DasGupta, Statistical Science 16 (2001).
     """
-    numeric = all(isinstance(one, int | float | np.number) for one in (successes, total))
+    numeric = all(isinstance(count, int | float | np.number) for count in (successes, total))
     if not numeric or not 0 < total < math.inf or not 0 <= successes <= total:
         raise ValueError(
             f"wilson needs 0 <= successes <= total and a finite total > 0, got {successes!r} of {total!r}."
@@ -127,8 +127,8 @@ def paired_difference(
         raise ValueError(f"paired_difference needs two lists of one length, got {first.shape} and {second.shape}.")
     design = Design(clusters, strata)
     noise = None if replicates is None else Noise(design.common_variance(replicates), freedom)
-    found = design.differences(first[:, None], second[:, None], level, noise)
-    *numbers, num_apart = (part[0] for part in found)
+    columns = design.differences(first[:, None], second[:, None], level, noise)
+    *numbers, num_apart = (part[0] for part in columns)
     return PairedDifference(*map(float, numbers), int(num_apart))
 
 

@@ -12,7 +12,7 @@ def margins(targets: Sequence[int | None], scores: Sequence[np.ndarray]) -> np.n
 
     On the diagonal of two images and two texts, the smallest of the four differences.
     """
-    found = np.zeros(len(scores))
+    ahead = np.zeros(len(scores))
     for numbers, alike in by_shape(scores):
         flat = alike.reshape(len(numbers), -1)
         has_target = np.array([targets[number] is not None for number in numbers], bool)
@@ -21,13 +21,13 @@ def margins(targets: Sequence[int | None], scores: Sequence[np.ndarray]) -> np.n
             right = np.array([targets[numbers[row]] for row in rows])
             others = flat[rows]
             others[np.arange(len(rows)), right] = -np.inf
-            found[np.array(numbers)[rows]] = flat[rows, right] - others.max(axis=1)
+            ahead[np.array(numbers)[rows]] = flat[rows, right] - others.max(axis=1)
         if not has_target.all() and alike.shape[1:] == (2, 2):
             rows = np.flatnonzero(~has_target)
             own = np.diagonal(alike[rows], axis1=1, axis2=2)
             others = np.stack([alike[rows, 0, 1], alike[rows, 1, 0]], axis=1)
-            found[np.array(numbers)[rows]] = np.minimum((own - others).min(axis=1), (own - others[:, ::-1]).min(axis=1))
-    return found
+            ahead[np.array(numbers)[rows]] = np.minimum((own - others).min(axis=1), (own - others[:, ::-1]).min(axis=1))
+    return ahead
 
 
 def alike(shapes: Sequence[Hashable]) -> list[list[int]]:

@@ -50,9 +50,9 @@ def winoground(scores) -> dict[str, Outcome]:
     size = scores.shape[1]
     if scores.shape[1:3] != (size, size) or size < 2:
         raise ValueError(f"winoground needs as many images as texts an example, two at least, got {scores.shape[1:3]}.")
-    one, other = np.nonzero(~np.eye(size, dtype=bool))
-    own = scores[:, one, one]
-    text, image = _all_ahead(own - scores[:, one, other]), _all_ahead(own - scores[:, other, one])
+    mine, other = np.nonzero(~np.eye(size, dtype=bool))
+    own = scores[:, mine, mine]
+    text, image = _all_ahead(own - scores[:, mine, other]), _all_ahead(own - scores[:, other, mine])
     return {"text": text, "image": image, "group": Outcome(text.correct & image.correct, text.tie | image.tie)}
 
 

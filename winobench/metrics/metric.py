@@ -121,14 +121,14 @@ class Metric:
             alike.setdefault((np.shape(matrix), target is None), []).append(index)
         if not alike:
             raise ValueError(f"{self.name} needs at least one example.")
-        found: dict[str, Outcome] = {}
+        outcomes: dict[str, Outcome] = {}
         for (_, has_no_target), indices in alike.items():
             wanted = None if has_no_target else np.array([targets[index] for index in indices])
             judged = self.judge(np.stack([scores[index] for index in indices]), wanted)
             for name, outcome in judged.items():
-                whole = found.setdefault(name, Outcome(*(np.zeros(len(scores), bool) for _ in range(2))))
+                whole = outcomes.setdefault(name, Outcome(*(np.zeros(len(scores), bool) for _ in range(2))))
                 whole.correct[indices], whole.tie[indices] = outcome
-        return found
+        return outcomes
 
     def mean_chance(
         self, outcome: str, shapes: Sequence[tuple[int, int]], strata: np.ndarray | None = None
@@ -182,16 +182,16 @@ class Metrics(collections.UserDict[str, Metric]):
         Raises:
           InputError: the name is unknown, the file fails, or it has no such metric. The message names near ones.
         """
-        place, _, name = word.rpartition(":")
-        if not place.endswith(".py"):
+        file, _, name = word.rpartition(":")
+        if not file.endswith(".py"):
             self.check(word)
             return self[word]
-        metric = _metric_in(pathlib.Path(files.user_path(place)), name)
-        if metric.name in self and self._places.get(metric.name) != os.path.abspath(place):
+        metric = _metric_in(pathlib.Path(files.user_path(file)), name)
+        if metric.name in self and self._places.get(metric.name) != os.path.abspath(file):
             raise InputError(
                 f"{word} has the name {metric.name!r}, as another metric has: rename it", code="already-exists"
             )
-        self._places[metric.name] = os.path.abspath(place)
+        self._places[metric.name] = os.path.abspath(file)
         self.data[metric.name] = metric
         return metric
 
@@ -225,7 +225,7 @@ class Metrics(collections.UserDict[str, Metric]):
 
     @functools.cached_property
     def _plugged_in(self) -> dict[str, Metric]:
-        found: dict[str, Metric] = {}
+        plugins: dict[str, Metric] = {}
         self.broken.clear()
         for entry in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
             where = registry.entry_point(entry)
@@ -234,13 +234,13 @@ class Metrics(collections.UserDict[str, Metric]):
                 metric = entry.load()
                 if not isinstance(metric, Metric):
                     raise TypeError(f"{metric!r:.80} is not a winobench.metrics.Metric")
-                if metric.name in self.data or metric.name in found:
+                if metric.name in self.data or metric.name in plugins:
                     raise ValueError(f"there is a metric {metric.name!r} already")
-                found[metric.name] = metric
+                plugins[metric.name] = metric
             except (Exception, SystemExit) as error:
                 self.broken.append(f"{where} adds no metric: {type(error).__name__}: {error}")
                 warnings.warn(self.broken[-1], stacklevel=2)
-        return found
+        return plugins
 
 
 def _metric_in(path: pathlib.Path, name: str) -> Metric:
@@ -251,8 +251,8 @@ def _metric_in(path: pathlib.Path, name: str) -> Metric:
     module = importlib.util.module_from_spec(spec)
     with registry.foreign_code(f"the metric's file {path}"):
         spec.loader.exec_module(module)
-    found = {key: value for key, value in vars(module).items() if isinstance(value, Metric)}
-    if name not in found:
-        hint = near_names.did_you_mean(name, found, f"it has {', '.join(found) or 'none'}.")
+    metrics = {key: value for key, value in vars(module).items() if isinstance(value, Metric)}
+    if name not in metrics:
+        hint = near_names.did_you_mean(name, metrics, f"it has {', '.join(metrics) or 'none'}.")
         raise InputError(f"{path} has no winobench.metrics.Metric called {name!r}: {hint}", code="unknown-metric")
-    return found[name]
+    return metrics[name]

@@ -100,12 +100,12 @@ class _Pairs:
         self.cell = np.empty(size, np.int32 if self.num_prompts < 2**15 else np.int64)  # one prompt * prompts + other
         kinds = np.empty((4, size), bool)
         start = 0
-        for one, others in ((of[i], of[i + 1 :]) for of in members for i in range(len(of) - 1)):
+        for first, others in ((of[i], of[i + 1 :]) for of in members for i in range(len(of) - 1)):
             here = slice(start, start + len(others))
-            by_score, by_rating = (side[one] - side[others] for side in (rated.scores, rated.ratings))
+            by_score, by_rating = (side[first] - side[others] for side in (rated.scores, rated.ratings))
             agreement = np.sign(by_score) * np.sign(by_rating)
             self.gap[here] = np.abs(by_score)
-            self.cell[here] = rated.prompts[one] * self.num_prompts + rated.prompts[others]
+            self.cell[here] = rated.prompts[first] * self.num_prompts + rated.prompts[others]
             kinds[:, here] = agreement > 0, agreement < 0, by_score == 0, by_rating == 0
             start = here.stop
         self.concordant, self.discordant, self.score_tie, self.rating_tie = kinds
@@ -191,7 +191,7 @@ def pearson(rated: Rated) -> Measure:
 
 def spearman(rated: Rated) -> Measure:
     """The correlation of ranks, where equal numbers share the mean of their ranks."""
-    places = [np.unique(side, return_inverse=True)[1] for side in (rated.scores, rated.ratings)]
+    classes = [np.unique(side, return_inverse=True)[1] for side in (rated.scores, rated.ratings)]
     at_once = max(1, _WEIGHTS // len(rated.scores))
 
     def of(counts: np.ndarray) -> np.ndarray:
@@ -200,9 +200,9 @@ def spearman(rated: Rated) -> Measure:
     def of_few(counts: np.ndarray) -> np.ndarray:
         weights = counts[:, rated.prompts]
         half, ranks = weights.sum(axis=1, keepdims=True) / 2, []
-        for place in places:
-            sizes = np.stack([np.bincount(place, row) for row in weights])
-            ranks.append((np.cumsum(sizes, axis=1) - sizes / 2 - half)[:, place])  # less the mean of all ranks
+        for of_side in classes:
+            sizes = np.stack([np.bincount(of_side, row) for row in weights])
+            ranks.append((np.cumsum(sizes, axis=1) - sizes / 2 - half)[:, of_side])  # less the mean of all ranks
         xx, yy, xy = ((weights * ranks[i] * ranks[j]).sum(axis=1) for i, j in ((0, 0), (1, 1), (0, 1)))
         return np.clip(_ratio(xy, np.sqrt(xx * yy)), -1, 1)
 
@@ -247,8 +247,8 @@ def pairwise_accuracy(pairs: _Pairs) -> Measure:
     very images, as published. Resamples calibrate again.
     """
     best, grid = pairs.thresholds(1.0)
-    size, places = pairs.num_prompts, np.searchsorted(grid, pairs.gap)
-    cells = np.bincount(places * size**2 + pairs.cell, pairs.gains, len(grid) * size**2)
+    size, thresholds = pairs.num_prompts, np.searchsorted(grid, pairs.gap)
+    cells = np.bincount(thresholds * size**2 + pairs.cell, pairs.gains, len(grid) * size**2)
     cells = cells.reshape(len(grid), size, size)
     np.cumsum(cells, axis=0, out=cells)
     ordered, every = pairs.total(pairs.concordant), pairs.total(np.ones(len(pairs)))
@@ -273,8 +273,8 @@ def within_prompts(pairs: _Pairs) -> dict[str, Measure]:
     tau = np.where(has_tau, tau, 0.0)
     weights = 1 / number[pairs.prompt]
     best, grid = pairs.thresholds(weights)
-    places = np.searchsorted(grid, pairs.gap)
-    gains = np.bincount(pairs.prompt * len(grid) + places, weights * pairs.gains, pairs.num_prompts * len(grid))
+    thresholds = np.searchsorted(grid, pairs.gap)
+    gains = np.bincount(pairs.prompt * len(grid) + thresholds, weights * pairs.gains, pairs.num_prompts * len(grid))
     gains = np.cumsum(gains.reshape(pairs.num_prompts, len(grid)), axis=1)
     ordered = pairs.by_prompt(weights * pairs.concordant)
     tie_share = pairs.by_prompt(weights * pairs.rating_tie)[has_pairs].mean()
@@ -297,12 +297,12 @@ def preference_accuracy(pairs: _Pairs) -> dict[str, Measure]:
 
     Source: J. Xu et al., "ImageReward", NeurIPS 2023, Table 3, and its published test.py, which counts pairs.
     """
-    right, asked = pairs.by_prompt(pairs.concordant * 1.0), pairs.by_prompt(~pairs.rating_tie * 1.0)
-    is_asked = asked > 0
-    shares = np.where(is_asked, right / np.maximum(asked, 1), 0.0)
-    sums = {"preference_accuracy": (right, asked), "mean_preference_accuracy": (shares, is_asked * 1.0)}
+    right, comparable = pairs.by_prompt(pairs.concordant * 1.0), pairs.by_prompt(~pairs.rating_tie * 1.0)
+    is_comparable = comparable > 0
+    shares = np.where(is_comparable, right / np.maximum(comparable, 1), 0.0)
+    sums = {"preference_accuracy": (right, comparable), "mean_preference_accuracy": (shares, is_comparable * 1.0)}
     return {
-        name: Measure(functools.partial(_ratio_of, above, below), 0.5, {"pairs": int(asked.sum())})
+        name: Measure(functools.partial(_ratio_of, above, below), 0.5, {"pairs": int(comparable.sum())})
         for name, (above, below) in sums.items()
     }
 
@@ -359,9 +359,9 @@ def average_precision(scores: np.ndarray, yes: np.ndarray) -> float:
         return math.nan
     order = np.argsort(-scores, kind="stable")
     last = np.append(np.diff(scores[order]) != 0, True)  # of the images with one score
-    found = np.cumsum(yes[order])[last]
+    hits = np.cumsum(yes[order])[last]
     taken = np.flatnonzero(last) + 1
-    return float(np.sum(np.diff(found, prepend=0) * found / taken) / yes.sum())
+    return float(np.sum(np.diff(hits, prepend=0) * hits / taken) / yes.sum())
 
 
 def average_precision_chance(num_images: int, num_yes: int) -> float:
@@ -379,26 +379,26 @@ def precision_measures(rated: Rated) -> dict[str, Measure]:
     members = [(prompt, of) for prompt, of in enumerate(members) if yes[of].any()]
     if not members:
         return {}
-    found, counts_in = np.zeros((2, rated.num_prompts))
+    precisions, counts_in = np.zeros((2, rated.num_prompts))
     for prompt, of in members:
-        found[prompt], counts_in[prompt] = average_precision(rated.scores[of], yes[of]), 1.0
+        precisions[prompt], counts_in[prompt] = average_precision(rated.scores[of], yes[of]), 1.0
     chance = np.mean([average_precision_chance(len(of), int(yes[of].sum())) for _, of in members])
-    measure = Measure(functools.partial(_ratio_of, found, counts_in), float(chance), {"yes": int(yes.sum())})
+    measure = Measure(functools.partial(_ratio_of, precisions, counts_in), float(chance), {"yes": int(yes.sum())})
     return {"mean_average_precision": measure}
 
 
 def rank_measures(rated: Rated) -> dict[str, Measure]:
     """Over all images: pairwise accuracy, tau-b, tau-c and Pearson's correlation. Then the means within prompts."""
     pairs, within = _Pairs(rated, within=False), _Pairs(rated, within=True)
-    found = {}
+    measures = {}
     if len(pairs):
-        found = {
+        measures = {
             "pairwise_accuracy": pairwise_accuracy(pairs),
             "kendall_tau_b": kendall_tau_b(pairs),
             "kendall_tau_c": kendall_tau_c(pairs, rated),
             "pearson": pearson(rated),
         }
-    return found | (within_prompts(within) if len(within) else {})
+    return measures | (within_prompts(within) if len(within) else {})
 
 
 def yes_no_measures(rated: Rated) -> dict[str, Measure]:

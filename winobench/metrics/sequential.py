@@ -57,13 +57,13 @@ def will_stay_positive(
     flat = differences.reshape(-1, differences.shape[-1])
     sure = np.zeros(len(flat), bool)
     # Hypotheses by whose refutation alone nothing is sure, but which leave little to do: one mean for each comparison.
-    some = np.flatnonzero((mean > 0).reshape(-1))
-    at_mean = np.maximum(flat[some], 0).mean(axis=1)[:, None]
-    for rows in _chunks(some, flat.shape[1]):
-        of = np.searchsorted(some, rows)
+    candidates = np.flatnonzero((mean > 0).reshape(-1))
+    at_mean = np.maximum(flat[candidates], 0).mean(axis=1)[:, None]
+    for rows in _chunks(candidates, flat.shape[1]):
+        of = np.searchsorted(candidates, rows)
         sure[rows] = (_capital(flat[rows], budget, share, start, at_mean[of], at_mean[of]) >= 1 / level)[:, 0]
-    some = np.flatnonzero(sure)
-    for rows in _chunks(some, flat.shape[1] * 32):
+    candidates = np.flatnonzero(sure)
+    for rows in _chunks(candidates, flat.shape[1] * 32):
         sure[rows] = capital(flat[rows], budget, share, start) >= 1 / level
     return sure.reshape(mean.shape)
 

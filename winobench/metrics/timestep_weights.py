@@ -121,7 +121,7 @@ def fit(scores: Sequence[np.ndarray], targets: Sequence[int], timesteps: np.ndar
     timesteps = np.asarray(timesteps)
     distinct = np.unique(timesteps)
     parts = np.array_split(distinct, min(_BINS, len(distinct)))
-    edges = tuple(float((one[-1] + other[0]) / 2) for one, other in itertools.pairwise(parts))
+    edges = tuple(float((part[-1] + other[0]) / 2) for part, other in itertools.pairwise(parts))
     bins = np.searchsorted(edges, timesteps, side="right")
     share = np.eye(len(parts))[bins]  # [n, k]
     features = []
@@ -143,10 +143,10 @@ def fit(scores: Sequence[np.ndarray], targets: Sequence[int], timesteps: np.ndar
             gradient = gradient + (np.exp(logits - most) / total) @ ahead / len(features)
         return value, gradient
 
-    found = scipy.optimize.minimize(
+    optimum = scipy.optimize.minimize(
         loss, np.ones(len(parts)), jac=True, method="L-BFGS-B", bounds=[(0, None)] * len(parts)
     )
-    weights = found.x / spread if found.x.any() else np.ones(len(parts))
+    weights = optimum.x / spread if optimum.x.any() else np.ones(len(parts))
     return Curve(edges, tuple(float(value) for value in np.round(weights / (share @ weights).mean(), 4)))
 
 
