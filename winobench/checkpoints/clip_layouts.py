@@ -314,7 +314,7 @@ def open_clip_config(options: Any, *, quick_gelu: bool = False) -> CLIPConfig:
 def _checked(part: str, options: Any) -> Mapping[str, Any]:
     """One part of OpenCLIP's config, whose options are all supported."""
     if not isinstance(options, Mapping):
-        raise InputError(f"there is no object of options named {part}", code="not-an-object")
+        raise InputError(f"it has no object of options named {part}", code="not-an-object")
     only = _OPEN_CLIP_ONLY[part]
     for key, value in options.items():
         if key in only and value not in only[key]:

@@ -72,7 +72,7 @@ def load_model(
 def read_config(cls: type[Model], source: sources.Source, subfolder: str | None = None) -> Any:
     """Reads and checks the config of a network."""
     name = sources.join(subfolder, "config.json")
-    path = source.require(name, f"so there is no {cls.__name__} in it")
+    path = source.require(name, f"so it holds no {cls.__name__}")
     content = sources.read_json(path)
     refuse_quantised(path, content)
     with sources.blame(path):

@@ -166,9 +166,7 @@ def count_matrix(ratings: Iterable[Rating], labels: Sequence[str] | None = None)
     """Counts of each item's labels: int64 [num_items, num_labels], and the items in order of appearance."""
     ratings = list(ratings)
     if not ratings:
-        raise InputError(
-            "there are no judgements to compare: give a rater file with at least one row", code="empty-file"
-        )
+        raise InputError("no judgements to compare: give a rater file with at least one row", code="empty-file")
     labels = sorted({rating.label for rating in ratings}) if labels is None else list(labels)
     items = list(dict.fromkeys(rating.item for rating in ratings))
     rows = {item: row for row, item in enumerate(items)}

@@ -150,8 +150,8 @@ class Design:
     each depends on itself alone. * It is 0 where all outcomes agree, and unreliable where few disagree. So it is
     averaged with the largest variance that is to be expected (two outcomes are as alike as their images), weighted by
     the number of outcomes of the rarer kind against one. An all-right sample therefore counts its images, not its
-    questions, and the width is never zero. (A wrong answer among right ones of the same image is evidence that an
-    image's answers are not copies, so 699 of 700 may well have the narrower interval.) * It is never below that of
+    questions, and the width is never zero. (A wrong answer among an image's right ones is evidence that the
+    image's answers are not copies, so 699 of 700 may well have the narrower interval.) * It is never below the width of
     independent outcomes: chance agreement does not narrow the interval. With strata that one is the sum over the
     strata's own variances, as a small stratum may be the hard one. * It is itself an estimate. Student's quantile takes
     the place of the normal one, with degrees of freedom from the sizes of the clusters: 2 with one that holds most of

@@ -55,7 +55,7 @@ class Decision:
 class Alone:
     """Rule that judges each pair of an image and a text by itself.
 
-    ``judge`` is a `Metric`'s, of scores less the threshold: above 0 they match. ``combined`` is the one of a
+    ``judge`` is a `Metric`'s, of scores less the threshold: above 0 they match. ``combined`` belongs to a
     `Metric`, and ``chance`` has the levels of all these rows for who tosses a coin.
     """
 

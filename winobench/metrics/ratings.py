@@ -490,7 +490,7 @@ def rating_results(
     results = _rows(metric, rated(range(len(scores))), "", seed, num_resamples)
     if metric.headline not in results:
         raise InputError(
-            f"there is no {metric.headline} of these images: it needs at least two prompts, and images that differ"
+            f"these images have no {metric.headline}: it needs at least two prompts, and images that differ"
             " in score and rating",
             code="nothing-to-compare",
         )

@@ -79,7 +79,7 @@ def capital(differences: np.ndarray, budget: int, share: float = SHARE, start: i
     positive = np.maximum(differences, 0)
     mean = positive.mean(axis=1)
     known = np.maximum(-differences, 0).sum(axis=1) / budget  # the mean of all negative parts is no less
-    # Below ``edge`` the positive parts alone would exceed what they may add up to, unless a few samples hold them.
+    # Below ``edge`` the positive parts alone would exceed their largest sum, unless a few samples hold them.
     edge = mean * n / budget
     for _ in range(4):
         edge = np.minimum(positive, edge[:, None] / share).sum(axis=1) / budget

@@ -121,7 +121,7 @@ class BertConfig(NetworkConfig):
 
 
 def _labels(id2label: Any, label2id: Any, num_labels: Any) -> tuple[str, ...] | None:
-    """The labels in order, from the one of three options that a file has. None if it has none of them."""
+    """The labels in order, from any of three options of a file. None if it lacks all three."""
     if not id2label and isinstance(label2id, Mapping):
         id2label = {number: label for label, number in label2id.items()}
     if isinstance(id2label, Mapping) and id2label:

@@ -60,7 +60,7 @@ class CLIPModel(Network):
     """Texts and images as vectors of one space. Attribute names equal the names in transformers' published weights.
 
     A modified ResNet, which transformers does not have, sits under ``vision_model`` with OpenAI's and OpenCLIP's names
-    below it (theirs has ``visual``), and projects by itself, so that there is no ``visual_projection``.
+    below it (theirs has ``visual``), and projects by itself, without ``visual_projection``.
     """
 
     config_class: ClassVar = CLIPConfig

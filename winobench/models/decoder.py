@@ -296,7 +296,7 @@ class Decoder(Network):
         Args:
           input_ids: [B, s] int32, within the vocabulary.
           positions: [B, s] int32, each token's position in its text, which is its slot in the cache as well. No two of
-            a row are the same, unless there is no cache and ``mask`` keeps them apart. Negative for padding, which may
+            a row are the same, unless a cache is missing and ``mask`` keeps them apart. Negative for padding, which may
             be anywhere: it is written nowhere, nobody attends to it, and its own states mean nothing. Positions beyond
             the cache's last slot are written nowhere, without notice.
           cache: the earlier tokens. Tokens attend to its prefix, whose positions are before all of ``positions``, and

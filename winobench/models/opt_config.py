@@ -69,7 +69,7 @@ class OPTConfig(NetworkConfig):
 
     @property
     def num_key_value_heads(self) -> int:
-        """Number of heads of keys, equal to that of queries."""
+        """Number of heads of keys, equal to the number of queries' heads."""
         return self.num_attention_heads
 
     @property

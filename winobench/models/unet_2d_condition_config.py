@@ -155,7 +155,7 @@ class UNet2DConditionConfig(NetworkConfig):
         self._require(
             width > NUM_SIZES * features,
             "projection_class_embeddings_input_dim",
-            f"more than {NUM_SIZES} x addition_time_embed_dim={features}, so that there is room for the pooled text",
+            f"more than {NUM_SIZES} x addition_time_embed_dim={features}, which leaves features for the pooled text",
         )
 
     @classmethod

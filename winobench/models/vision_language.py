@@ -57,7 +57,7 @@ class VisionLanguageNetwork(Network):
     image_processor: ClassVar[str]  # a family of `winobench.data.processors.ImageProcessor.from_config`
     form: ClassVar[PromptForm]
     reads_text: ClassVar[bool] = False  # `ask` takes the question in tokens of a second tokenizer
-    # Of each array of `encode_image`, how many axes in front a table of images keeps, including those of `image_spec`.
+    # Number of leading axes that a table of images keeps of each array of `encode_image`, including `image_spec`'s.
     # What lies behind them is in one line, as it is read.
     image_axes: ClassVar[int] = 1
 

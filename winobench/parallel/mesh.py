@@ -214,7 +214,7 @@ def is_on(array: Any, mesh: Mesh) -> bool:
 
 def map_over_data(function: Any, mesh: Mesh, in_specs: Any, out_specs: Any) -> Any:
     """`jax.shard_map` over the data axis alone. A ``model`` axis is left to XLA."""
-    # Without the check of values that vary over the mesh: it finds missing communication, and there is none here, and
+    # Without the check of values that vary over the mesh: it finds missing communication, of which this has none, and
     # rejects networks whose loops start from constants.
     return jax.shard_map(
         function, mesh=mesh, in_specs=in_specs, out_specs=out_specs, axis_names={DATA_AXIS}, check_vma=False
