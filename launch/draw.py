@@ -99,7 +99,7 @@ def _verify(run: Pictures) -> None:
 
     if verification.can_verify(run):
         judged_images.print_models("generated as asked, %", verdicts.generation_accuracy(run, verification.verify(run)))
-        print(f"what the verifier found in each image: {run.folder / verdicts.NAME}")
+        print(f"what the verifier found in each image: {verdicts.folder_of(run.folder, verdicts.VERIFIER)}")
 
 
 def _summary(run: Pictures, page: pathlib.Path) -> str:

@@ -5,10 +5,12 @@ import json
 
 import pytest
 
-from tests.expectations import raises
+from tests.expectations import names, raises
 from tests.generation import fakes
+from winobench.base.errors import InputError
 from winobench.generation import detector
 from winobench.prompts.prompt_files import Prompt
+from winobench.runs import judgements
 from winobench.runs import verdicts as verdict_files
 from winobench.runs.verdicts import GENEVAL_DETECTOR, VERIFIER, Verdict, read_verdicts, write_verdicts
 
@@ -91,7 +93,7 @@ def test_damaged_results(run, tmp_path, changes, code, words):
     detector.lay_out(run, tmp_path / "a", "a")
     with raises(code, *words):
         detector.attach(run, write(tmp_path / "results.jsonl", rows(tmp_path / "a", **changes)), "a")
-    assert not (run.folder / verdict_files.NAME).exists()
+    assert not (run.folder / "judged").exists()
 
 
 def test_other_faults(run, tmp_path):
@@ -119,18 +121,52 @@ def test_other_faults(run, tmp_path):
 def test_judges_are_never_mixed(run, tmp_path):
     first, second = (Verdict(record.file, record.sha256, True) for record in run.records[:2])
     assert first.judge == VERIFIER
-    write_verdicts(run.folder, [first, dataclasses.replace(second, judge=GENEVAL_DETECTOR)])
+    write_earlier(run, [first, dataclasses.replace(second, judge=GENEVAL_DETECTOR)])
     with raises("contradicting-rows", "line 2", VERIFIER, GENEVAL_DETECTOR):
         read_verdicts(run.folder)
-    write_verdicts(run.folder, [first, second])
+    write_earlier(run, [first, second])
     detector.lay_out(run, tmp_path / "a", "a")
     with raises("another-run", VERIFIER):
         detector.attach(run, write(tmp_path / "results.jsonl", rows(tmp_path / "a")), "a")
+
+
+def write_earlier(run, verdicts):
+    """The file of earlier versions."""
+    write(run.folder / verdict_files.EARLIER, map(dataclasses.asdict, verdicts))
+
+
+def test_verdicts_of_earlier_versions_are_read_and_taken_over(run, tmp_path):
+    earlier = [
+        Verdict(record.file, record.sha256, record.seed == 0, ["expected dog>=1, found 0"], GENEVAL_DETECTOR)
+        for record in run.records
+        if record.model == "a"
+    ]
+    write_earlier(run, earlier)
+    assert read_verdicts(run.folder) == {verdict.file: verdict for verdict in earlier}
+    detector.lay_out(run, tmp_path / "b", "b")
+    detector.attach(run, write(tmp_path / "results.jsonl", rows(tmp_path / "b")), "b")
+    found = read_verdicts(run.folder)
+    assert len(found) == 8
+    assert [found[verdict.file] for verdict in earlier] == earlier
+    (judgement,) = judgements.read_all(run)
+    assert (judgement.rubric, judgement.judge, judgement.num_images) == ("geneval", GENEVAL_DETECTOR, 8)
+    assert {label: groups["accuracy"]["all"]["value"] for label, groups in judgement.models.items()} == {
+        "a": 0.5,
+        "b": 0.5,
+    }
+
+
+def test_damaged_verdicts_are_one_sentence(run):
+    write_verdicts(run, [Verdict(run.records[0].file, run.records[0].sha256, True)])
+    path = verdict_files.folder_of(run.folder, VERIFIER) / "scores.jsonl"
+    path.write_text(path.read_text().replace("1.0", "0.5"))
+    with pytest.raises(InputError, match=names("line 1", "scores.jsonl", "judge the images again")):
+        read_verdicts(run.folder)
 
 
 def test_verdicts_without_a_judge_are_the_verifiers(run):
     """Files of earlier versions."""
     record = run.records[0]
     line = {"file": record.file, "sha256": record.sha256, "correct": True, "found": None}
-    write(run.folder / verdict_files.NAME, [line])
+    write(run.folder / verdict_files.EARLIER, [line])
     assert verdict_files.judge_of(read_verdicts(run.folder)) == VERIFIER

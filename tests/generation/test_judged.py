@@ -95,7 +95,7 @@ def test_labels_stay_in_the_run(run, label):
 def test_results_about_other_images_are_left_out(run):
     """The folder's images are replaced after a judge and a verifier have seen them."""
     judge_pictures(run, Judge(), name="judge", progress=False)
-    write_verdicts(run.folder, [Verdict(record.file, record.sha256, True) for record in run.records])
+    write_verdicts(run, [Verdict(record.file, record.sha256, True) for record in run.records])
     assert generation_accuracy(run, read_verdicts(run.folder))["one"]["all"]["n"] == 4
     others = [fakes.FakePipeline(name) for name in ("three", "four")]
     labelled = [fakes.drawer(pipeline, label) for pipeline, label in zip(others, ("one", "two"), strict=True)]

@@ -54,9 +54,7 @@ def scenes():
 def drawn(tmp_path):
     drawers = [fakes.drawer(fakes.FakePipeline(name)) for name in ("one", "two")]
     run = draw_pictures(drawers, grammar.make_prompts(42), tmp_path / "drawn", progress=False)
-    write_verdicts(
-        run.folder, [Verdict(r.file, r.sha256, r.number % (2 if r.model == "one" else 3) > 0) for r in run.records]
-    )
+    write_verdicts(run, [Verdict(r.file, r.sha256, r.number % (2 if r.model == "one" else 3) > 0) for r in run.records])
     return run
 
 

@@ -46,9 +46,7 @@ def run(drawn, tmp_path):
 
 def test_a_run_of_pictures(run):
     record = run.record("a", 6, 0)
-    write_verdicts(
-        run.folder, [Verdict(record.file, record.sha256, True), Verdict("pictures/b/5/00000.png", "0", True)]
-    )
+    write_verdicts(run, [Verdict(record.file, record.sha256, True), Verdict("pictures/b/5/00000.png", "0", True)])
     counting, position = tasks_from([f"selfbench:{run.folder}"])
     assert (counting.name, counting.shape, counting.count(None)) == ("selfbench_counting", (1, 4), 8)
     assert position.chance == {"accuracy": 0.25}

@@ -30,7 +30,7 @@ def viewed(tmp_path_factory) -> list[pathlib.Path]:
         options = {"data_dir": str(root / f"data-{name}"), "protocol": "toe", "model": name, "progress": False}
         made.append(questions.evaluate_questions(model, "wscplus", root / f"text-{name}", **options)["workdir"])
     drawn = drawing_fakes.draw(root / "drawn", "one", "two")
-    write_verdicts(drawn.folder, [Verdict(one.file, one.sha256, one.number % 2 == 0) for one in drawn.records])
+    write_verdicts(drawn, [Verdict(one.file, one.sha256, one.number % 2 == 0) for one in drawn.records])
     judged.judge_pictures(drawn, drawing_fakes.ImageJudge(), name="a judge", rubric="vqa_score", progress=False)
     killed = root / "killed"
     for path in folders.begin(made[0], killed)[:2]:

@@ -138,7 +138,7 @@ def _of_pictures(folder: pathlib.Path) -> pathlib.Path:
     prompts = [Prompt(f"{MARKUP} {number}", f"{MARKUP} {number}", MARKUP) for number in range(3)]
     run = drawing_fakes.draw(folder, "one", prompts=prompts)
     found = [{"color": MARKUP, "shape": MARKUP}]
-    write_verdicts(run.folder, [Verdict(one.file, one.sha256, False, found) for one in run.records])
+    write_verdicts(run, [Verdict(one.file, one.sha256, False, found) for one in run.records])
     return run.folder
 
 

@@ -254,14 +254,16 @@ def test_generated_images(viewed):
     verdicts = read_verdicts(viewed[5])
     assert all(image["verdict"]["correct"] == verdicts[image["file"]].correct for image in found["images"])
     assert all(image["prompt"] == found["prompts"][image["number"]]["text"] for image in found["images"])
-    assert set(found["accuracy"]) == {model["label"] for model in found["models"]}
+    (accuracy, _) = found["rubrics"]
+    assert (accuracy["rubric"], accuracy["judge"]) == ("clevr", "CLEVR verifier")
+    assert {row["model"] for row in accuracy["rows"]} == {model["label"] for model in found["models"]}
 
 
 def test_scores_of_a_judge(viewed, tmp_path):
     folder = shutil.copytree(viewed[5], tmp_path / "drawn")
     run = image_runs.read_pictures(folder)
     made = judge_pictures(run, drawing_fakes.ImageJudge(), name="a judge", rubric="vqa_score", progress=False)
-    (found,) = documents.drawn_document(folder, "drawn")["rubrics"]
+    (_, found) = documents.drawn_document(folder, "drawn")["rubrics"]
     assert (found["rubric"], found["judge"]) == ("vqa_score", "a judge (published: CLIP-FlanT5-XXL)")
     assert found["wordings"] == ['Does this figure show "{}"? Please answer yes or no.']
     expected = made.models["one"]["vqa_score"]["all"]
@@ -271,7 +273,7 @@ def test_scores_of_a_judge(viewed, tmp_path):
 def test_verdicts_on_images_that_were_generated_again(viewed, tmp_path):
     folder = shutil.copytree(viewed[5], tmp_path / "drawn")
     first, *others = read_verdicts(folder).values()
-    write_verdicts(folder, [dataclasses.replace(first, sha256="0" * 64), *others])
+    write_verdicts(image_runs.read_pictures(folder), [dataclasses.replace(first, sha256="0" * 64), *others])
     found = {image["file"]: image["verdict"] for image in documents.drawn_document(folder, "drawn")["images"]}
     assert found[first.file] is None
     assert all(found[one.file] == {"correct": one.correct, "found": one.found, "judge": one.judge} for one in others)

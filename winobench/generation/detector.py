@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from winobench.base import files, json_files, options
 from winobench.base.errors import InputError
 from winobench.runs import image_records
-from winobench.runs.verdicts import GENEVAL_DETECTOR, NAME, Verdict, judge_of, read_verdicts, write_verdicts
+from winobench.runs.verdicts import EARLIER, GENEVAL_DETECTOR, Verdict, judge_of, read_verdicts, write_verdicts
 
 if TYPE_CHECKING:
     from winobench.runs.image_records import PictureRecord
@@ -48,7 +48,7 @@ def lay_out(run: Pictures, folder: str | os.PathLike[str], model: str | None = N
 
 
 def attach(run: Pictures, path: str | os.PathLike[str], model: str | None = None) -> dict[str, Verdict]:
-    """Writes the verdicts of ``results.jsonl`` on the images of a model (None for the only one) to ``verdicts.jsonl``.
+    """Writes the verdicts of ``results.jsonl`` on the images of a model (None for the only one) into the run.
 
     Returns the verdicts of the run, also of its other models, by the images' paths within it.
 
@@ -60,7 +60,7 @@ def attach(run: Pictures, path: str | os.PathLike[str], model: str | None = None
     known = read_verdicts(run.folder)
     if judge_of(known) not in (None, GENEVAL_DETECTOR):
         raise InputError(
-            f"{run.folder / NAME} has the verdicts of another judge ({judge_of(known)}): move it away",
+            f"{run.folder / EARLIER} has the verdicts of another judge ({judge_of(known)}): move it away",
             code="another-run",
         )
     found: dict[str, Verdict] = {}
@@ -77,7 +77,7 @@ def attach(run: Pictures, path: str | os.PathLike[str], model: str | None = None
             code="incomplete-row",
         )
     verdicts = {**known, **found}
-    write_verdicts(run.folder, verdicts.values())
+    write_verdicts(run, verdicts.values())
     return verdicts
 
 

@@ -27,7 +27,7 @@ def can_verify(run: Pictures) -> bool:
 
 
 def verify(run: Pictures, verifier: ClevrVerifier | None = None) -> dict[str, Verdict]:
-    """Judges all images of a run, writes ``verdicts.jsonl``, and returns path within the run -> verdict."""
+    """Judges all images of a run, writes the verdicts, and returns path within the run -> verdict."""
     if not can_verify(run):
         raise InputError(
             f"the prompts of {run.folder} do not say what their images must show: generate with --config.prompts=clevr",
@@ -47,7 +47,7 @@ def verify(run: Pictures, verifier: ClevrVerifier | None = None) -> dict[str, Ve
                 for one in objects
             ]
             verdicts.append(Verdict(record.file, record.sha256, correct, found, VERIFIER))
-    write_verdicts(run.folder, verdicts)
+    write_verdicts(run, verdicts)
     return {verdict.file: verdict for verdict in verdicts}
 
 

@@ -1,6 +1,6 @@
-"""What automatic judges say of the images of a run, by the rubrics of benchmarks. People's labels are elsewhere.
+"""Scores of a run's images by automatic judges: by benchmarks' rubrics, or right or wrong (`winobench.runs.verdicts`).
 
-judged/<rubric>-<judge>/responses/       the judge's answers (`winobench.runs.responses`)
+judged/<rubric>-<judge>/responses/       a model's answers (`winobench.runs.responses`)
 judged/<rubric>-<judge>/scores.jsonl     a line an image: file, sha256, model, seed, number, answers, scores
 judged/<rubric>-<judge>/results.json     `Judgement`, once all images are judged
 """

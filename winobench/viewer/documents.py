@@ -34,7 +34,7 @@ from winobench.runs.labels import task_label
 from winobench.runs.private_paths import without_paths
 from winobench.runs.reading import read_numbers, read_run, read_runs
 from winobench.runs.run import OTHER_METRIC, Run, TaskRun
-from winobench.runs.verdicts import generation_accuracy, read_verdicts
+from winobench.runs.verdicts import KIND, judgement_of, read_verdicts
 from winobench.viewer import library
 
 # Records with a row a question: the application reads these from the tables of examples.
@@ -110,6 +110,9 @@ def drawn_document(path: str | os.PathLike, slug: str) -> dict[str, Any]:
         for record in run.records
         if (found := written.get(record.file)) is not None and found.sha256 == record.sha256
     }
+    by_judges = [judgement for judgement in read_all(run) if judgement.kind != KIND]
+    if verdicts:
+        by_judges.insert(0, judgement_of(run, verdicts))
     judged = _judged_by_others(run.folder)
     images = []
     for record in run.records:
@@ -137,7 +140,6 @@ def drawn_document(path: str | os.PathLike, slug: str) -> dict[str, Any]:
         "models": [dataclasses.asdict(model) for model in run.models],
         "seeds": list(run.seeds),
         "images": images,
-        "accuracy": generation_accuracy(run, verdicts),
         "rubrics": [
             {
                 "rubric": judgement.rubric,
@@ -146,7 +148,7 @@ def drawn_document(path: str | os.PathLike, slug: str) -> dict[str, Any]:
                 "missing": judgement.num_missing,
                 "rows": list(rows_of(judgement)),
             }
-            for judgement in read_all(run)
+            for judgement in by_judges
         ],
     }
 

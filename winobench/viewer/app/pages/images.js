@@ -58,7 +58,6 @@ function Gallery({ drawn, slug, parameters }) {
     ${!shown.length && html`<p class="empty">No image passes the filters. <a href=${link(['images', slug])}>Show all images.</a></p>`}
     <${Pages} total=${shown.length} size=${SIZE} page=${page} onPage=${next => change({ page: next ? next + 1 : '' })} />
     ${images.length > 0 && html`<${SaveTable} caption="Generated images" name="images" columns=${columns(people(drawn))} rows=${images} />`}
-    <${Accuracy} accuracy=${drawn.accuracy} judge=${drawn.images.find(image => image.verdict)?.verdict.judge} />
     ${(drawn.rubrics ?? []).map(one => html`<${Rubric} ...${one} />`)}
     <${Large} image=${images[open]} place=${open} total=${images.length} slug=${slug} onShow=${show} />`
 }
@@ -136,17 +135,6 @@ function Rubric({ rubric, judge, wordings, missing, rows }) {
     ...['model', 'metric', 'group'].map(key => ({ key, label: key, value: row => words(row[key]) })),
     ...['value', 'low', 'high'].map(key => ({ key, label: key, isNumber: true, value: row => (row[key] === null ? null : 100 * row[key]), cell: row => (row[key] === null ? '' : percent(row[key]) + (key === 'high' ? fewMark(row) : '')) })),
     { key: 'n', label: 'numbers', isNumber: true },
-  ]} />`
-}
-
-function Accuracy({ accuracy, judge }) {
-  const rows = Object.entries(accuracy ?? {}).flatMap(([model, byCategory]) => Object.entries(byCategory).map(([category, entry]) => ({ model, category, ...entry })))
-  if (!rows.length) return null
-  return html`<h2>Verified accuracy</h2><${Table} caption=${`Share of images that are right by the ${judge}, in percent with 95% intervals`} name="generation-accuracy" rows=${rows} rowKey=${({ model, category }) => `${model} ${category}`} columns=${[
-    { key: 'model', label: 'model' },
-    { key: 'category', label: 'category', value: ({ category }) => words(category) },
-    ...['value', 'low', 'high'].map(key => ({ key, label: key, isNumber: true, value: row => 100 * row[key], cell: row => percent(row[key]) })),
-    { key: 'n', label: 'images', isNumber: true },
   ]} />`
 }
 
