@@ -52,7 +52,14 @@ def test_a_score_is_the_probability_of_yes_and_is_asked_for_once(server, tmp_pat
     assert len(server.calls) == 4
     assert again.spent().startswith("0 calls")
     assert (make(server).match_threshold, again.match_threshold) == (0.5, 0)
-    assert make(server).fingerprint() | {"score": "log_odds"} == again.fingerprint()
+    # Recorded runs are found by it.
+    assert again.fingerprint() == {
+        **hosted.HostedModel(f"openai:m@{server.address}/v1").fingerprint(),
+        "scorer": "hosted_vqa_score",
+        "scoring_version": 2,
+        "score": "log_odds",
+        "question": 'Does this figure show "{}"? Please answer yes or no.',
+    }
 
 
 def test_an_evaluation_keeps_answers_in_its_folder_and_runs_beside_it_use_them(server, tmp_path):

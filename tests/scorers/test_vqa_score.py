@@ -265,6 +265,19 @@ def test_bfloat16_int8_and_shared_parameters(folders, scorer, llava, family, tol
 def test_fingerprint(folder, loaded, scorer, tmp_path):
     fingerprint = scorer.fingerprint()
     assert json.loads(json.dumps(fingerprint)) == fingerprint
+    # Recorded runs are found by it.
+    assert fingerprint == {
+        "scorer": "vqa_score",
+        "scoring_version": 1,
+        "model": loaded.identity(),
+        "dtype": "float32",
+        "score": "probability",
+        "question": 'Question: Does this figure show "{}"? Please answer yes or no.',
+        "answer": "yes",
+        "opposite": None,
+        "max_text_tokens": 64,
+        "on_crop": True,
+    }
     assert VQAScore(loaded, batch_size=3, table_rows=7).fingerprint() == fingerprint
     options = [
         {"score": "log_odds"},

@@ -18,24 +18,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from winobench import parallel
 from winobench.base import caches, files, options
 from winobench.base.errors import InputError
 from winobench.base.texts import check_placeholder, checked_list, checked_texts
 from winobench.data import images as image_files
-from winobench.data import question_texts
 from winobench.responders import hosted
 from winobench.runs import asking, endings, records, responses
 from winobench.runs.requests import Picture, PictureOptions, Responder, Response, check_responder
 from winobench.scorers import common
+from winobench.scorers.answer_scores import AnswerScorer
 
 # Raised whenever a score that is computed here could change.
 SCORING_VERSION = 2
 
 QUESTION = 'Does this figure show "{}"? Please answer yes or no.'
-SCORES = ("probability", "log_odds")
 FOLDER = "answers"
 """The folder of the answers in a run's folder, and in it as ``images`` those that were not files."""
 
@@ -44,21 +42,15 @@ _YES_OR_NO = ("yes", "no")
 _PAIRS_A_CALL = 16
 
 
-class HostedVQAScore:
+class HostedVQAScore(AnswerScorer):
     """Scores how well texts fit images by asking a model, usually behind an API.
 
     Answers are kept in the folder of the run that evaluates it, otherwise in one of the cache's. Answers that are there
     are not asked for again, and neither are those that runs next to it have kept.
 
-    Attributes:
-      question: the question; ``{}`` means the text.
-      kind: ``probability``, or ``log_odds``: log P(yes) - log P(no).
-      answers_questions: a text that is a question with an answer (`winobench.data.question_texts`) is asked as it is,
-        with the other answers that the texts give to it, and its score is that of its own answer.
-      match_threshold: a probability of 1/2, or log-odds of 0.
+    A text that is a question with an answer is asked with the other answers that the texts give to it. Images that are
+    not files are written as PNG. See `winobench.scorers.answer_scores.AnswerScorer` for the attributes.
     """
-
-    answers_questions = True
 
     def __init__(
         self,
@@ -73,7 +65,7 @@ class HostedVQAScore:
         Args:
           responder: answers `winobench.runs.requests.PictureOptions`.
           question: with ``{}`` once, where the text comes.
-          score: one of ``SCORES``.
+          score: one of `winobench.scorers.answer_scores.SCORES`.
           folder: where answers are kept until `set_cache_folder` names another. One of the cache's when None.
 
         Raises:
@@ -88,8 +80,7 @@ class HostedVQAScore:
             )
         check_placeholder("question", question)
         self.question = question
-        self.kind = common.choice("score", score, SCORES)
-        self.match_threshold = 0.5 if self.kind == "probability" else 0.0
+        self._choose_score(score)
         self._responder = responder
         self._reuse = True
         name = f"{FOLDER}-{records.digest(self.fingerprint())[:12]}"
@@ -150,38 +141,21 @@ class HostedVQAScore:
         images, texts = checked_list("images", images), checked_texts(texts)
         return common.over_grid((len(images), len(texts)), lambda pairs: self.iter_scores(images, texts, pairs))
 
-    def iter_scores(
-        self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike
+    def _iter_scores(
+        self, images: list[Any], asked: list[tuple[str, str | None]], pairs: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The scores of chosen pairs, some at a time.
+        return self._in_parts(images, self._choices(asked), pairs)
 
-        Args:
-          images: anything that `winobench.data.images.open_image` takes. Images that are not files are written as PNG.
-          texts: strings.
-          pairs: int [n, 2], rows (number of the image, number of the text).
-
-        Returns:
-          An iterator over (int [b], rows of ``pairs``, their float32 scores [b]), each row once.
-
-        Raises:
-          InputError: at once for an empty list, or an argument that is not as described. While iterating for an image
-            that cannot be read. In the end where calls have failed, after all other scores.
-        """
-        images, texts = checked_list("images", images), checked_texts(texts)
-        pairs = common.checked_pairs(pairs, len(images), len(texts))
-        return self._in_parts(images, self._asked(texts), pairs)
-
-    def _asked(self, texts: Sequence[str]) -> list[tuple[str, tuple[str, ...], int]]:
+    def _choices(self, asked: list[tuple[str, str | None]]) -> list[tuple[str, tuple[str, ...], int]]:
         """The question of each text, the answers to choose from, and the number of the text's own answer."""
-        split = [question_texts.parts(text) for text in texts]
         answers: dict[str, set[str]] = {}
-        for question, answer in split:
+        for question, answer in asked:
             if answer is not None:
                 answers.setdefault(question, set()).add(answer)
-        asked = []
-        for question, answer in split:
+        choices = []
+        for question, answer in asked:
             if answer is None:
-                asked.append((self.question.replace("{}", question), _YES_OR_NO, 0))
+                choices.append((self.question.replace("{}", question), _YES_OR_NO, 0))
                 continue
             choice = tuple(sorted(answers[question]))
             if len(choice) == 1:
@@ -191,11 +165,11 @@ class HostedVQAScore:
                         code="cannot-answer",
                     )
                 choice = tuple(answer if other == answer.casefold() else other for other in _YES_OR_NO)
-            asked.append((question, choice, choice.index(answer)))
-        return asked
+            choices.append((question, choice, choice.index(answer)))
+        return choices
 
     def _in_parts(
-        self, images: Sequence[Any], asked: Sequence[tuple[str, tuple[str, ...], int]], pairs: np.ndarray
+        self, images: list[Any], choices: list[tuple[str, tuple[str, ...], int]], pairs: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         fingerprint = self._responder.fingerprint()
         size = _PAIRS_A_CALL * getattr(self._responder, "concurrency", 1)
@@ -206,13 +180,13 @@ class HostedVQAScore:
         with session:
             for start in range(0, len(pairs), size):
                 part = pairs[start : start + size].tolist()
-                requests = [PictureOptions(picture(image), *asked[text][:2]) for image, text in part]
+                requests = [PictureOptions(picture(image), *choices[text][:2]) for image, text in part]
                 keys = [responses.key(fingerprint, request) for request in requests]
                 wanted = dict(zip(keys, requests, strict=True))
                 session.ask(self._responder, wanted)
                 answers.failed |= session.missing(wanted)
                 rows = [row for row, key in enumerate(keys) if key not in answers.failed]
-                scores = [self._score_of(answers.read[keys[row]], asked[part[row][1]][2]) for row in rows]
+                scores = [self._score_of(answers.read[keys[row]], choices[part[row][1]][2]) for row in rows]
                 if rows:
                     yield start + np.asarray(rows), np.asarray(scores, np.float32)
         if failed := answers.failed:

@@ -18,28 +18,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
-from jax.typing import ArrayLike
 
 from winobench import parallel
 from winobench.base import options
 from winobench.base.errors import InputError
-from winobench.base.texts import check_texts, checked_texts, count_truncated, log_truncated
+from winobench.base.texts import check_texts, count_truncated, log_truncated
 from winobench.checkpoints import vision_language
 from winobench.checkpoints.vision_language import LoadedVisionLanguageModel
-from winobench.data import question_texts
 from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor, OnSquare
 from winobench.diffusion import pure_functions
 from winobench.models import functional
 from winobench.models.vision_language import VisionLanguageNetwork
 from winobench.scorers import common, networks, pairs
+from winobench.scorers.answer_scores import SCORES, AnswerScorer
 from winobench.scorers.networks import NetworkFunction
 from winobench.scorers.pairs import PairScorer
 
 # Raised whenever a score that is computed here could change by more than rounding.
 SCORING_VERSION = 1
 
-SCORES = ("probability", "log_odds")
 PREPROCESSING = ("published", "processor")
 
 # Longest question in tokens, where no Q-Former reads it.
@@ -131,7 +129,7 @@ def lower_step(
     return _score_pairs.lower(_Step(structure, answers, mesh, shapes), *arguments)
 
 
-class VQAScore(networks.HoldsVisionLanguage, PairScorer):
+class VQAScore(AnswerScorer, networks.HoldsVisionLanguage, PairScorer):
     """Scores how well texts fit images by asking a vision-language model.
 
     The score of ``score="probability"`` is as published, from 0 to 1, where float32 has few numbers just below 1. That
@@ -139,19 +137,15 @@ class VQAScore(networks.HoldsVisionLanguage, PairScorer):
 
     Attributes:
       config: the network's.
-      question: the question; ``{}`` means the text.
       answer: the answer whose probability counts.
       opposite: the other answer of log-odds.
-      kind: ``probability`` or ``log_odds``.
       max_text_tokens: longer questions lose their beginning.
       processor: makes images ready for the network.
       mesh: the devices.
-      answers_questions: a text that is a question with an answer (`winobench.data.question_texts`) is asked as it is,
-        without ``question`` around it (`PromptForm.around`), and its score is the probability of its own answer.
-      match_threshold: a probability of 1/2, or log-odds of 0.
+
+    Further attributes are in `winobench.scorers.answer_scores.AnswerScorer`.
     """
 
-    answers_questions = True
     TEMPLATE = "question"
 
     def __init__(
@@ -176,7 +170,7 @@ class VQAScore(networks.HoldsVisionLanguage, PairScorer):
             published for OPT: see `winobench.models.blip_2.OPT_FORM`.
           answer: the answer whose probability counts.
           opposite: the other answer of log-odds.
-          score: one of ``SCORES``.
+          score: one of `winobench.scorers.answer_scores.SCORES`.
           preprocessing: ``published`` prepares images as the published evaluation does: InstructBLIP gets the middle
             square, whose side has been resized, and LLaVA gets the image filled up to a square. ``processor`` follows
             the model's files. For the other families both are the same.
@@ -196,8 +190,7 @@ class VQAScore(networks.HoldsVisionLanguage, PairScorer):
             for given, usual in ((question, form.question), (answer, form.answer), (opposite, form.opposite))
         )
         vision_language.check_template("question", self.question, form)
-        self.kind = common.choice("score", score, SCORES)
-        self.match_threshold = 0.5 if self.kind == "probability" else 0.0
+        self._choose_score(score)
         is_published = common.choice("preprocessing", preprocessing, PREPROCESSING) == "published"
         ways = [name for name in ("on_square", "on_crop") if is_published and getattr(form, name)]
         self._preparing = dict.fromkeys(ways, True)
@@ -243,20 +236,20 @@ class VQAScore(networks.HoldsVisionLanguage, PairScorer):
         common.choice("score", score, SCORES)
         common.choice("preprocessing", preprocessing, PREPROCESSING)
 
-    def iter_scores(
-        self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike
+    def _iter_scores(
+        self, images: list[Any], asked: list[tuple[str, str | None]], pairs: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """See `PairScorer.iter_scores`. But pairs of texts that name an answer come answer by answer.
+        """See `PairScorer.iter_scores`. But pairs of several answers come answer by answer.
 
         Each answer is another program, which encodes its images.
         """
-        asked = [question_texts.parts(text) for text in checked_texts(texts)]
-        snapshot = self.snapshot()
-        scorers = {answer: snapshot._of_answer(answer) for answer in dict.fromkeys(answer for _, answer in asked)}
-        if scorers.keys() == {None}:
-            return super(VQAScore, snapshot).iter_scores(images, texts, pairs)
-        pairs = common.checked_pairs(pairs, len(images), len(texts))
-        return _answer_by_answer(scorers, images, asked, pairs)
+        snapshot, answers = self.snapshot(), dict.fromkeys(answer for _, answer in asked)
+        scorers = [snapshot._of_answer(answer) for answer in answers]
+        questions = [question for question, _ in asked]
+        if len(scorers) == 1:
+            return PairScorer.iter_scores(scorers[0], images, questions, pairs)
+        numbers = {answer: number for number, answer in enumerate(answers)}
+        return _answer_by_answer(scorers, images, questions, pairs, np.array([numbers[answer] for _, answer in asked]))
 
     def _of_answer(self, answer: str | None) -> VQAScore:
         """This scorer, or for an answer one that asks texts as they are, and scores that answer."""
@@ -339,18 +332,14 @@ def _prepared(processor: ImageProcessor | PatchProcessor, how: Mapping[str, bool
 
 
 def _answer_by_answer(
-    scorers: Mapping[str | None, VQAScore],
-    images: Sequence[Any],
-    asked: Sequence[tuple[str, str | None]],
-    pairs: np.ndarray,
+    scorers: Sequence[VQAScore], images: list[Any], questions: list[str], pairs: np.ndarray, answers: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    questions = [question for question, _ in asked]
-    answers = np.array([list(scorers).index(answer) for _, answer in asked])[pairs[:, 1]]
-    for number, scorer in enumerate(scorers.values()):
-        (rows,) = np.nonzero(answers == number)
+    """``answers``: number of each question's scorer."""
+    for number, scorer in enumerate(scorers):
+        (rows,) = np.nonzero(answers[pairs[:, 1]] == number)
         if len(rows):
-            for numbers, scores in PairScorer.iter_scores(scorer, images, questions, pairs[rows]):
-                yield rows[numbers], scores
+            for some, scores in PairScorer.iter_scores(scorer, images, questions, pairs[rows]):
+                yield rows[some], scores
 
 
 def _answer_tokens(
