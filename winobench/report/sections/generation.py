@@ -1,112 +1,244 @@
-"""Does a model generate what it understands? Accuracy of judging against accuracy of generating, skill by skill."""
+"""Does a model generate what it understands? Its matching against its generation, skill by skill.
+
+Two sections: right or wrong images of scenes against the task clevr, and a judge's scores by a rubric against all tasks
+of a skill.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import warnings
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
+from winobench import metrics, rubrics
+from winobench.metrics import Interval
 from winobench.report import analysis, figures
 from winobench.report.cells import NUMBER_COLUMNS, Cell, Table, TableRow
-from winobench.report.figures import Mark, Panel
+from winobench.report.figures import Panel
 from winobench.report.sections.shared import ReportData, Section
-from winobench.report.wording import short_interval
+from winobench.report.wording import above_chance, number, percent, readable
+from winobench.runs import judgements
+from winobench.runs.image_runs import Pictures
+from winobench.runs.judgements import Judgement
+from winobench.runs.run import Run
+from winobench.runs.run_tables import few_mark
 from winobench.runs.verdicts import generation_accuracy, judge_of, read_verdicts
+from winobench.tasks import TASKS
+from winobench.tasks.base import SKILLS
 
 _TASK = "clevr"
 
 
 @dataclasses.dataclass(frozen=True)
 class _Point:
-    """A skill of a model."""
+    """A skill of a model, by one rubric and judge."""
 
-    run: int  # number of the run that judged
-    skill: str  # sub-task and category of prompts
-    judged: dict[str, Any]  # entries of the two accuracies: "value", "low", "high", "n"
-    drawn: dict[str, Any]
-    judge: str  # of the generated images
+    run: int  # number of the run that matched
+    skill: str
+    matching: Mapping[str, Any]  # "value", "low", "high", and "n" where it is known
+    generation: Mapping[str, Any]
+    rubric: str
+    judge: str
+    columns: Mapping[str, str]  # further ones of the CSV file
+    few_mark: str = ""  # behind the interval of `generation`
 
 
 def generation_section(report_data: ReportData) -> Section | None:
     """A point for each skill of each model that judged and generated scenes with the same weights."""
-    points = [point for number in range(len(report_data.runs)) for point in _points(report_data, number)]
+    points = list(_verified_points(report_data))
     if not points:
         return None
-    marks = [mark for number, mark in enumerate(report_data.dots) if any(point.run == number for point in points)]
     description = "Accuracy of drawing against accuracy of telling captions apart, a point for each skill of each model"
-    dots = report_data.dots
-    panel = Panel("Generated as asked and told apart", lambda axes: _draw(axes, points, dots), 5.2, 4.2, description)
+    names = ("told apart, %", "generated as asked, %")
+    panel = _panel(report_data, points, "Generated as asked and told apart", description, names)
+    texts = [
+        "Each point is a skill of a model. Across: how often it tells the true caption of a rendered scene from a "
+        "false one (the task clevr; chance 50%). Up: how often images that it generated show what their prompts"
+        f" ask for, judged by the {' and the '.join(dict.fromkeys(point.judge for point in points))}.",
+        f"Over all {len(points)} points, {_correlation(points)}, as if points were independent. Skills of one model"
+        " are not.",
+    ]
+    title = "Does it generate what it understands?"
+    columns = ["model and skill", *names]
+    return _section(report_data, "generation", title, texts, points, [panel], columns, ("judged", "drawn"))
+
+
+def understanding_section(report_data: ReportData) -> Section | None:
+    """A point for each skill of each model that matched, and whose images a judge has scored."""
+    points = list(_judged_points(report_data))
+    if not points:
+        return None
+    by_judge: dict[tuple[str, str], list[_Point]] = {}
+    for point in points:
+        by_judge.setdefault((point.rubric, point.judge), []).append(point)
+    panels = [
+        _panel(
+            report_data,
+            own,
+            f"{rubric}, judged by {judge}",
+            f"Generation against matching by {rubric}, a point for each skill of each model",
+            ("matching: % of the way from chance", "generation: judge's score, %"),
+        )
+        for (rubric, judge), own in by_judge.items()
+    ]
+    texts = [
+        "Each point is a skill of a model. Across: the mean over the skill's tasks of"
+        " (accuracy − chance) / (1 − chance). Up: the mean score that an automatic judge gives to the skill in"
+        " generated images. Intervals are 95%, as if tasks were independent.",
+        *(f"{rubric}, {judge}: {_correlations(own)}" for (rubric, judge), own in by_judge.items()),
+    ]
+    title = "Matching and generation, skill by skill"
+    columns = ["model and skill", "rubric and judge", "matching, above chance, %", "generation, %"]
+    return _section(report_data, "understanding", title, texts, points, panels, columns, ("matching", "generation"))
+
+
+def _models(report_data: ReportData) -> Iterator[tuple[int, Run, Pictures, str]]:
+    """Number and run of a model that matched, the images that the same weights generated, and its label there."""
+    for images in report_data.drawn:
+        for place, run in enumerate(report_data.runs):
+            weights = run.config["identity"].get("scorer", {}).get("model")
+            for model in images.models:
+                if weights and model.fingerprint == weights:
+                    yield place, run, images, model.label
+
+
+def _verified_points(report_data: ReportData) -> Iterator[_Point]:
+    for place, run, images, label in sorted(_models(report_data), key=lambda model: model[0]):
+        verdicts = read_verdicts(images.folder)
+        matched = run.tasks[_TASK].results if _TASK in run.tasks else {}
+        for skill, generation in generation_accuracy(images, verdicts)[label].items():
+            if (matching := matched.get(f"{skill}/accuracy")) is not None:
+                entry = {name: matching[name] for name in NUMBER_COLUMNS}
+                judge = judge_of(verdicts)
+                yield _Point(place, skill, entry, generation, "", judge, {"drawn_judge": judge})
+
+
+def _judged_points(report_data: ReportData) -> Iterator[_Point]:
+    current: dict[int, list[Judgement]] = {}
+    for place, run, images, label in _models(report_data):
+        if id(images) not in current:
+            current[id(images)] = [judged for judged in judgements.read_all(images) if _is_current(judged)]
+        for judged in current[id(images)]:
+            yield from _points_of(place, run, label, judged)
+
+
+def _is_current(judged: Judgement) -> bool:
+    """Whether results are of a rubric as it is now. A warning names results of an earlier version."""
+    rubric = rubrics.RUBRICS.get(judged.rubric)
+    if rubric is not None and rubric.version != judged.version:
+        warnings.warn(
+            f"results of {judged.judge} by {judged.rubric} are of version {judged.version} and left out, since the"
+            f" rubric now has version {rubric.version}: give the same winobench judge command again",
+            stacklevel=2,
+        )
+    return rubric is not None and rubric.version == judged.version
+
+
+def _points_of(place: int, run: Run, label: str, judged: Judgement) -> Iterator[_Point]:
+    results = judged.models.get(label, {})
+    groups = rubrics.RUBRICS[judged.rubric].skills
+    for skill in SKILLS:
+        entries = [
+            results[metric][group]
+            for (metric, group), measured in groups.items()
+            if measured == skill and group in results.get(metric, {})
+        ]
+        matched = dict(_matched(run, skill))
+        if entries and matched:
+            generation = metrics.mean_of_means([*map(judgements.interval, entries)])._asdict()
+            matching = metrics.mean_of_means([*matched.values()])._asdict()
+            rubric, judge, mark = judged.rubric, judged.who, max(map(few_mark, entries))
+            columns = {"tasks": " ".join(matched), "rubric": rubric, "judge": judge}
+            yield _Point(place, skill, matching, generation, rubric, judge, columns, mark)
+
+
+def _matched(run: Run, skill: str) -> Iterator[tuple[str, Interval]]:
+    """The tasks of a skill, with their headline value on the way from chance to a perfect answer."""
+    for name, record in run.tasks.items():
+        if name not in TASKS or skill not in TASKS[name].skills or record.judge is None:
+            continue
+        entry = record.results.get(record.judge.headline)
+        if entry and entry["chance"] is not None:
+            ends = (entry["value"], entry["low"], entry["high"])
+            yield name, Interval(*(above_chance(end, entry["chance"], record.best) for end in ends))
+
+
+def _panel(
+    report_data: ReportData, points: list[_Point], title: str, description: str, names: tuple[str, str]
+) -> Panel:
+    """A chart of points. ``names``: what their matching and generation are."""
+
+    def draw(axes: Any) -> None:
+        axes.axvline(0, color=figures.GRID, linewidth=1, zorder=1)
+        for point in points:
+            mark = report_data.dots[point.run]
+            x, y = ([100 * entry[end] for end in Interval._fields] for entry in (point.matching, point.generation))
+            bars = {"xerr": [[x[0] - x[1]], [x[2] - x[0]]]}
+            if not np.isnan(y[1]):
+                bars["yerr"] = [[y[0] - y[1]], [y[2] - y[0]]]
+            axes.errorbar(x[0], y[0], **bars, color=mark.colour, marker=mark.marker, elinewidth=0.7, alpha=0.9)
+            axes.annotate(readable(point.skill), (x[0], y[0]), (4, 4), textcoords="offset points", fontsize=7)
+        axes.set(xlabel=names[0], ylabel=names[1], ylim=(-3, 103))
+
+    return Panel(title, draw, 5.2, 4.2, description)
+
+
+def _section(
+    report_data: ReportData,
+    name: str,
+    title: str,
+    texts: list[str],
+    points: list[_Point],
+    panels: list[Panel],
+    columns: list[str],
+    names: tuple[str, str],
+) -> Section:
+    """``columns``: heads of the table. ``names``: beginnings of the CSV file's columns of numbers."""
+    rows, records = [], []
+    for point in points:
+        label = report_data.runs[point.run].label
+        judge = [Cell(point.rubric, point.judge)] if len(columns) == 4 else []
+        numbers = [_cell(point.matching), _cell(point.generation, point.few_mark)]
+        rows.append(TableRow([Cell(label, readable(point.skill)), *judge, *numbers]))
+        record = {"run": label, "skill": point.skill, **point.columns}
+        for beginning, entry in zip(names, (point.matching, point.generation), strict=True):
+            record |= {f"{beginning}_{end}": value for end, value in entry.items()}
+        records.append(record)
+    marks = [mark for place, mark in enumerate(report_data.dots) if any(point.run == place for point in points)]
     return Section(
-        "generation",
-        "Does it generate what it understands?",
-        [
-            "Each point is a skill of a model. Across: how often it tells the true caption of a rendered scene from a "
-            "false one (the task clevr; chance 50%). Up: how often images that it generated show what their prompts"
-            f" ask for, judged by the {' and the '.join(dict.fromkeys(point.judge for point in points))}.",
-            _correlation(points),
-        ],
+        name,
+        title,
+        texts,
         legend=marks,
-        panels=[panel],
-        tables=[_table(report_data, points)],
-        records={"generation.csv": [_record(report_data, point) for point in points]},
-        pictures={"generation.png": ([panel], marks, 1)},
+        panels=panels,
+        tables=[Table(columns, rows)],
+        records={f"{name}.csv": records},
+        pictures={f"{name}.png": (panels, marks, 1)},
     )
 
 
-def _points(report_data: ReportData, number: int) -> list[_Point]:
-    run = report_data.runs[number]
-    weights = run.config["identity"].get("scorer", {}).get("model")
-    record = run.tasks.get(_TASK)
-    if weights is None or record is None:
-        return []
-    found = []
-    for pictures in report_data.drawn:
-        verdicts = read_verdicts(pictures.folder)
-        of_models = generation_accuracy(pictures, verdicts)
-        for model in pictures.models:
-            if model.fingerprint == weights:
-                for skill, drawn in of_models[model.label].items():
-                    judged = record.results.get(f"{skill}/accuracy")
-                    if judged is not None:
-                        found.append(_Point(number, skill, judged, drawn, judge_of(verdicts)))
-    return found
-
-
-def _draw(axes: Any, points: list[_Point], marks: list[Mark]) -> None:
-    axes.plot([0, 100], [0, 100], color=figures.GRID, linewidth=1, zorder=1)
+def _correlations(points: list[_Point]) -> str:
+    """The correlation over all points, and for each skill over models."""
+    said = [f"over all {len(points)} points, {_correlation(points)}"]
+    by_skill: dict[str, list[_Point]] = {}
     for point in points:
-        mark = marks[point.run]
-        x, y = ([100 * value[name] for name in ("value", "low", "high")] for value in (point.judged, point.drawn))
-        bars = {"xerr": [[x[0] - x[1]], [x[2] - x[0]]], "yerr": [[y[0] - y[1]], [y[2] - y[0]]]}
-        axes.errorbar(x[0], y[0], **bars, color=mark.colour, marker=mark.marker, elinewidth=0.7, alpha=0.9)
-    axes.set(xlabel="told apart, %", ylabel="generated as asked, %", xlim=(30, 103), ylim=(-3, 103))
+        by_skill.setdefault(point.skill, []).append(point)
+    said += [f"{readable(skill)} over {len(own)} models, {_correlation(own)}" for skill, own in by_skill.items()]
+    return "; ".join(said) + "."
 
 
 def _correlation(points: list[_Point]) -> str:
-    found = analysis.pearson(*([getattr(point, name)["value"] for point in points] for name in ("judged", "drawn")))
-    if found is None:
-        return "Too few points, or equal ones, for a correlation."
-    return (
-        f"Pearson's correlation over these {len(points)} points is {found.value:.2f}, 95% interval {found.low:.2f} to "
-        f"{found.high:.2f} by Fisher's transformation, as if points were independent, which skills of one model are"
-        " not."
-    )
+    values = ([getattr(point, name)["value"] for point in points] for name in ("matching", "generation"))
+    correlation = analysis.pearson(*values)
+    if correlation is None:
+        return "too few points, or equal ones, for a correlation"
+    low, high = number(correlation.low), number(correlation.high)
+    return f"Pearson's correlation is {number(correlation.value)} [{low}, {high}]"
 
 
-def _table(report_data: ReportData, points: list[_Point]) -> Table:
-    rows = [
-        TableRow(
-            [
-                Cell(report_data.runs[point.run].label, point.skill.replace("_", " ")),
-                *(Cell(f"{100 * value['value']:.1f}", short_interval(value)) for value in (point.judged, point.drawn)),
-            ]
-        )
-        for point in points
-    ]
-    return Table(["model and skill", "told apart, %", "generated as asked, %"], rows)
-
-
-def _record(report_data: ReportData, point: _Point) -> dict[str, Any]:
-    record = {"run": report_data.runs[point.run].label, "skill": point.skill, "drawn_judge": point.judge}
-    for name in ("judged", "drawn"):
-        record |= {f"{name}_{key}": getattr(point, name)[key] for key in NUMBER_COLUMNS}
-    return record
+def _cell(entry: Mapping[str, Any], mark: str = "") -> Cell:
+    ends = "" if np.isnan(entry["low"]) else f"{percent(entry['low'])} to {percent(entry['high'])}{mark}"
+    return Cell(percent(entry["value"]), f"{ends}, n {entry['n']:,}" if "n" in entry else ends)
