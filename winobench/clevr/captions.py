@@ -81,10 +81,10 @@ def describe(scenes: Scenes) -> list[tuple[Thing, ...]]:
     rows = zip(np.asarray(scenes.num_objects).tolist(), *columns, side, strict=True)
     return [
         tuple(
-            Thing(SHAPES[shape[i]], COLORS[color[i]], SIZES[size[i]], MATERIALS[material[i]], places[i])
+            Thing(SHAPES[shape[i]], COLORS[color[i]], SIZES[size[i]], MATERIALS[material[i]], side_and_row[i])
             for i in range(number)
         )
-        for number, shape, color, size, material, places in rows
+        for number, shape, color, size, material, side_and_row in rows
     ]
 
 
@@ -167,7 +167,7 @@ def caption(things: Sequence[Thing], form: str, first: float = 0.0, second: floa
     for thing in chosen:
         words = " ".join(getattr(thing, attribute) for attribute in kind.attributes)
         noun = "" if "shape" in kind.attributes else " object"
-        place = f"on the {_SIDE[thing.side]} is " if kind.places else ""
-        phrases.append(f"{place}a {words}{noun}")
+        prefix = f"on the {_SIDE[thing.side]} is " if kind.places else ""
+        phrases.append(f"{prefix}a {words}{noun}")
     text = " and ".join(phrases)
     return f"{text[0].upper()}{text[1:]}."

@@ -32,12 +32,12 @@ class SceneObject(NamedTuple):
 
 def of_scenes(scenes: Scenes) -> list[list[SceneObject]]:
     """The true objects of each scene, in the order of the scene's arrays."""
-    places = measures(scenes).tolist()
+    values = measures(scenes).tolist()
     attributes = np.stack([getattr(scenes, name) for name in ATTRIBUTES], axis=-1).tolist()
     return [
         [
-            SceneObject(*(names[at] for names, at in zip(ATTRIBUTES.values(), attributes[n][i], strict=True)), *place)
-            for i, place in enumerate(places[n][:number])
+            SceneObject(*(names[at] for names, at in zip(ATTRIBUTES.values(), attributes[n][i], strict=True)), *row)
+            for i, row in enumerate(values[n][:number])
         ]
         for n, number in enumerate(np.asarray(scenes.num_objects).tolist())
     ]
@@ -52,18 +52,18 @@ def measures(scenes: Scenes) -> np.ndarray:
 
 
 def match(
-    found: Sequence[SceneObject], truth: Sequence[SceneObject], *, tolerance: float = TOLERANCE
+    seen: Sequence[SceneObject], truth: Sequence[SceneObject], *, tolerance: float = TOLERANCE
 ) -> list[tuple[int, int]]:
-    """Pairs found objects with true ones by their places: (index in ``found``, index in ``truth``), by the first.
+    """Pairs of seen and true objects by their places: (index in ``seen``, index in ``truth``), by the first.
 
     As many pairs as possible within the tolerance, and of these choices the one with the smallest sum of distances.
     """
     from scipy.optimize import linear_sum_assignment
 
-    if not found or not truth:
+    if not seen or not truth:
         return []
-    here, there = (np.asarray([(o.right, o.down) for o in objects], np.float64) for objects in (found, truth))
-    distance = np.linalg.norm(here[:, None] - there[None], axis=-1)
+    seen_at, true_at = (np.asarray([(o.right, o.down) for o in objects], np.float64) for objects in (seen, truth))
+    distance = np.linalg.norm(seen_at[:, None] - true_at[None], axis=-1)
     # A pair beyond the tolerance costs more than all allowed ones together, so no allowed pair is given up for it.
     forbidden = (1.0 + min(distance.shape)) * tolerance
     rows, columns = linear_sum_assignment(np.where(distance <= tolerance, distance, forbidden))

@@ -1,4 +1,4 @@
-"""Where the objects of a question's scene stand: all over the image, in frame, and not in each other's way.
+"""Places for the objects of a question's scene: all over the image, in frame, and not in each other's way.
 
 Places are sampled as if every object were a large sphere with the room of a large cube, so they say nothing about the
 objects that will stand on them.
@@ -42,13 +42,13 @@ def draw(rng: random.Random, number: int) -> list[Place]:
     radius = large_radius(number)
     ground = (2.0 * scenes.WIDEST * radius) ** 2
     while True:
-        found: list[_Spot] = []
+        places: list[_Spot] = []
         for _ in range(_CANDIDATES):
             spot = _spot(rng.random(), rng.random(), radius)
-            if spot is not None and all(_apart(spot, other, ground) for other in found):
-                found.append(spot)
-                if len(found) == number:
-                    return [Place(*spot[:3]) for spot in found]
+            if spot is not None and all(_apart(spot, other, ground) for other in places):
+                places.append(spot)
+                if len(places) == number:
+                    return [Place(*spot[:3]) for spot in places]
 
 
 # Across, x, y, and in the image the height of the centre, half the width and half the height: a plain tuple, as
@@ -69,8 +69,8 @@ def _spot(across: float, depth: float, radius: float) -> _Spot | None:
     return at, at * view, y, up, width, height
 
 
-def _apart(one: _Spot, other: _Spot, ground: float) -> bool:
-    across, x, y, up, width, height = one
+def _apart(first: _Spot, other: _Spot, ground: float) -> bool:
+    across, x, y, up, width, height = first
     across2, x2, y2, up2, width2, height2 = other
     if abs(across - across2) < _ROOM * (width + width2) and abs(up - up2) < _ROOM * (height + height2):
         return False

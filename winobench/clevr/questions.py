@@ -121,8 +121,8 @@ def _relation_to_both(rng: random.Random) -> tuple[tuple[str, ...], _Build]:
 
     texts = []
     for target in range(3):
-        subject, one, two = map(_words, order(target))
-        texts.append(f"The {subject} is {direction} both the {one} and the {two}.")
+        subject, first, second = map(_words, order(target))
+        texts.append(f"The {subject} is {direction} both the {first} and the {second}.")
     return tuple(texts), build
 
 
@@ -161,10 +161,10 @@ def _quantifiers(rng: random.Random) -> tuple[tuple[str, ...], _Build]:
     def build(target: int, rng: random.Random) -> list[Solid]:
         number = rng.randint(MIN_OBJECTS, MAX_OBJECTS)
         of_shape = rng.randint(2, number - 1)
-        some = rng.randint(1, of_shape - 1)
-        colored = (of_shape, some, 0)[target]
+        num_colored = rng.randint(1, of_shape - 1)
+        colored = (of_shape, num_colored, 0)[target]
         kinds = [(color if i < colored else rng.choice(others), shape) for i in range(of_shape)]
-        # Half the objects of other shapes have the colour, whatever is true.
+        # Half the objects of other shapes have the colour, for any target.
         for _ in range(number - of_shape):
             other_shape = rng.choice([s for s in SHAPES if s != shape])
             kinds.append((color if rng.random() < 0.5 else rng.choice(others), other_shape))

@@ -80,18 +80,18 @@ def _objects(scenes: Scenes):
     """Per object: its centre, rotation, radius and looks, and whether it exists, as arrays [num_scenes, 1]."""
     radius, half = clevr_scenes.radii(scenes), clevr_scenes.half_heights(scenes)
     for i in range(scenes.shape.shape[1]):
-        one = slice(i, i + 1)
+        column = slice(i, i + 1)
         yield {
             "x": scenes.position[:, i, 0:1],
             "y": scenes.position[:, i, 1:2],
-            "z": half[:, one],
-            "cos": jnp.cos(scenes.rotation[:, one]),
-            "sin": jnp.sin(scenes.rotation[:, one]),
-            "radius": radius[:, one],
-            "cube": scenes.shape[:, one] == 0,
-            "sphere": scenes.shape[:, one] == 1,
-            "metal": scenes.material[:, one] == 1,
-            "color": scenes.color[:, one],
+            "z": half[:, column],
+            "cos": jnp.cos(scenes.rotation[:, column]),
+            "sin": jnp.sin(scenes.rotation[:, column]),
+            "radius": radius[:, column],
+            "cube": scenes.shape[:, column] == 0,
+            "sphere": scenes.shape[:, column] == 1,
+            "metal": scenes.material[:, column] == 1,
+            "color": scenes.color[:, column],
             "present": (i < scenes.num_objects)[:, None],
         }
 
@@ -239,7 +239,7 @@ def _shadows(objects, point, normal, key):
 
 
 def _mirrored(direction, normal, key):
-    """What a mirror shows of the studio, and the key light's glare, wide and sharp."""
+    """The part of the studio in a mirror, and the key light's glare, wide and sharp."""
     (dx, dy, dz), (nx, ny, nz) = direction, normal
     # The mirrored direction, for the highlight and for what metal shows of the studio: a bright ceiling, a
     # window, a standing lamp on the left, the ground below, and the key light's own glare.

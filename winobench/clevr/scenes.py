@@ -6,7 +6,7 @@ material, as in CLEVR (Johnson et al. 2017, section 3.1), a place on the plane a
 *Task* scenes are for the questions of GDBench's CLEVR task (Krojer et al. 2023): exactly two objects, which differ in
 colour, shape and size, one clearly in each half of the image. *Free* scenes are for training: attributes are
 independent. A scene is a function of (split, seed, index) alone, which are folded into its random key. Splits never
-share a key, and the first scenes of a large set are those of a small one.
+share a key, and a large set begins with the scenes of a small one.
 
 World units: the camera looks at the origin from `CAMERA_DISTANCE`. X points right, y away from the camera, z up.
 """
@@ -37,7 +37,7 @@ CAMERA_TARGET_HEIGHT = 0.95
 HALF_VIEW_TANGENT = 0.25  # tangent of half the field of view, the same in both directions: images are square
 LARGE_RADIUS = 1.33  # of a large object in a scene of two: 29 of 64 pixels wide at the target's distance
 SMALL_TO_LARGE = 0.55
-CUBE_HALF_SIDE = 0.74  # of the radius: a cube is then about as wide as a sphere, whatever its rotation below
+CUBE_HALF_SIDE = 0.74  # of the radius: a cube is then about as wide as a sphere, with any rotation below
 CUBE_ROTATION = (math.radians(20.0), math.radians(70.0))  # two faces always show: never mistaken for a cylinder
 _PAIR_DEPTH = 0.5  # half the depth range of two objects
 _CROWD_DEPTH = (-3.0, 5.0)  # depth range of more than two, which need the room
@@ -47,7 +47,7 @@ EDGE = 0.04  # free border in units of half the image's width; 1.3 pixels of 64
 _GAP = 0.06  # free room between two objects that stand clearly left and right
 _HALF_MARGIN = 0.14  # how far a centre is from the middle before its object is "on the left" or "on the right"
 _CANDIDATES = 96  # places tried for an object of a crowd
-_SCENE_DRAWS = 11  # random numbers of a scene: five for what it holds, six for the places of a pair
+_SCENE_DRAWS = 11  # random numbers of a scene: five for its objects, six for the places of a pair
 _OBJECT_DRAWS = 5  # of an object, besides its candidate places
 _CHUNK = 256  # scenes sampled by one call of the compiled function
 
@@ -228,7 +228,7 @@ def _sample_chunk(seed, indices, clear, distinct, split, min_objects, max_object
 
 
 def _sample_one(key, clear, distinct, min_objects, max_objects) -> Scenes:
-    # One draw for everything: each call of the generator takes a third of a second to compile.
+    # One sample for everything: each call of the generator takes a third of a second to compile.
     draws = random_numbers.uniform(key, (_SCENE_DRAWS + max_objects * (_OBJECT_DRAWS + 2 * _CANDIDATES),))
     scene = draws[:_SCENE_DRAWS]
     of_object = draws[_SCENE_DRAWS:].reshape(max_objects, -1)

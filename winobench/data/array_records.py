@@ -107,7 +107,7 @@ def shuffled_batches(
     first_batch: int = 0,
     num_threads: int = 2,
 ) -> Iterator[Record]:
-    """Endless shuffled batches. Batch n depends on (seed, n) alone, so a resumed run sees what it would have seen."""
+    """Endless shuffled batches. Batch n depends on (seed, n) alone, so a resumed run sees the same batches."""
     import grain
 
     dataset = grain.MapDataset.source(source).seed(seed).shuffle().repeat().random_map(transform).batch(batch_size)

@@ -151,13 +151,13 @@ class _Best:
             rows, columns = np.nonzero(similarities >= least[:, None])
         else:
             rows, columns = np.nonzero(np.ones(similarities.shape, bool))
-        kept = np.arange(similarities.shape[0])
-        rows = np.concatenate([np.repeat(kept, count), rows])
+        kept_rows = np.arange(similarities.shape[0])
+        rows = np.concatenate([np.repeat(kept_rows, count), rows])
         numbers = np.concatenate([self.numbers[queries].ravel(), columns + first])
-        values = np.concatenate([self.values[queries].ravel(), similarities[rows[len(kept) * count :], columns]])
+        values = np.concatenate([self.values[queries].ravel(), similarities[rows[len(kept_rows) * count :], columns]])
         order = np.lexsort((numbers, -values, rows))
         # The first `count` of each row. Every row has at least that many.
-        starts = np.searchsorted(rows[order], kept)
+        starts = np.searchsorted(rows[order], kept_rows)
         chosen = order[starts[:, None] + np.arange(count)]
         self.values[queries] = values[chosen]
         self.numbers[queries] = numbers[chosen]

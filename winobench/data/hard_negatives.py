@@ -102,7 +102,7 @@ def batches(
     """Endless shuffled batches for `winobench.training.hard_negatives`.
 
     The negatives and the random caption of a row are sampled from (seed, epoch, row) alone, and the order of rows from
-    (seed, epoch): batch n depends on (seed, n), so a resumed run sees what it would have seen. An epoch's last rows
+    (seed, epoch): batch n depends on (seed, n), so a resumed run sees the same batches. An epoch's last rows
     share a batch with the first ones of the next. The random caption is that of another row, sampled evenly among those
     that are not one of the image's own captions. ``part`` is one of ``num_parts`` equal runs of rows of each batch,
     where several processes share them.
@@ -137,7 +137,7 @@ def batches(
             **dict(zip(("input_ids", "negative_ids", "random_ids"), map(of_text, numbers), strict=True)),
         }
 
-    # As good as endless; Grain cannot cut up what has no length.
+    # As good as endless. Grain cannot cut up a source without a length.
     dataset = grain.MapDataset.source(range(count)).seed(seed).shuffle().repeat(_MANY // count)
     # A part is a small batch, and of these every num_parts-th belongs to it.
     dataset = dataset.map_with_index(take).batch(batch_size // num_parts)[part::num_parts]

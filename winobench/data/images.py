@@ -200,17 +200,17 @@ def opened(file: BinaryIO, formats: tuple[str, ...] = FORMATS) -> Iterator[Image
 
 def _identified(file: BinaryIO, formats: tuple[str, ...]) -> Image.Image:
     """A PIL image. The first bytes of a file that is not one tell its kind."""
-    found = known_kind(file.read(_HEAD))
+    identity = known_kind(file.read(_HEAD))
     file.seek(0)
     try:
         image = Image.open(file, formats=formats)
         # Some raw files of cameras are TIFF files with a preview.
-        if found is None or image.format != "TIFF":
+        if identity is None or image.format != "TIFF":
             return image
     except UnidentifiedImageError:
-        if found is None:
+        if identity is None:
             raise
-    kind, advice = found
+    kind, advice = identity
     raise ImageProblem(f"is {kind}: {advice}", code="not-an-image")
 
 
@@ -219,16 +219,16 @@ def _without_texts(file: BinaryIO) -> BinaryIO:
     if file.read(len(_PNG)) != _PNG:
         file.seek(0)
         return file
-    kept, is_whole = [_PNG], True
+    chunks, is_whole = [_PNG], True
     while len(header := file.read(8)) == 8:
         length, kind = int.from_bytes(header[:4], "big"), header[4:]
         body = file.read(min(length, MAX_FILE_BYTES) + 4)
         is_used = kind not in _PNG_TEXTS or body.startswith(_PNG_ORIENTATION)
         is_whole &= is_used
         if is_used:
-            kept += [header, body]
+            chunks += [header, body]
     file.seek(0)
-    return file if is_whole else io.BytesIO(b"".join([*kept, header]))
+    return file if is_whole else io.BytesIO(b"".join([*chunks, header]))
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
@@ -254,10 +254,10 @@ def orientation(image: Image.Image) -> int:
     if not isinstance(image, ImageFile.ImageFile):
         return 1
     try:
-        found = image.getexif().get(_ORIENTATION, 1)
+        value = image.getexif().get(_ORIENTATION, 1)
     except Exception:  # broken metadata fail in many ways and take nothing from the pixels
         return 1
-    return found if isinstance(found, int) and 1 <= found <= 8 else 1
+    return value if isinstance(value, int) and 1 <= value <= 8 else 1
 
 
 def upright(image: Image.Image, orientation: int) -> Image.Image:

@@ -21,7 +21,7 @@ from winobench.data import candidates
 from winobench.data.word_order import Tagger, letters, token_spans
 
 KINDS = ("phrase", "noun", "adjective", "verb", "adverb")
-"""What is exchanged, each kind at most once a caption: noun phrases and single words."""
+"""Kinds of exchanged parts, each at most once a caption: noun phrases and single words."""
 
 NUM_NEIGHBOURS = 3
 
@@ -44,26 +44,26 @@ class _Unit(NamedTuple):
 def swapped_captions(caption: str, tagger: Tagger, *, seed: int = 0) -> tuple[str, ...]:
     """The caption with two elements of the same kind exchanged, for each kind that it has two different ones of.
 
-    Nouns, adjectives and adverbs are exchanged among themselves; verbs, other than forms of be, have and do, only in
+    Nouns, adjectives and adverbs are exchanged among themselves. Verbs, other than forms of be, have and do, only in
     the same form. Noun phrases are a determiner, adjectives and numbers, and nouns. The two are sampled.
     """
     tagged = tagger(caption)
     tags = [tag for _, tag in tagged]
     spans = token_spans(caption, [token for token, _ in tagged])
-    found: list[str] = []
+    captions: list[str] = []
     seen = {letters(caption)}
     digest = hashlib.sha256(f"{seed}\n{caption}".encode()).digest()
     for number, kind in enumerate(KINDS):
         units = _units(kind, tagged)
         pairs = [pair for pair in itertools.combinations(units, 2) if _may_change_places(kind, *pair, units, tagged)]
         # One stream each, so that a kind does not depend on how often another was sampled.
-        for place in np.random.default_rng([number, int.from_bytes(digest)]).permutation(len(pairs)):
-            text = _exchange(caption, *pairs[place], spans, tags)
+        for index in np.random.default_rng([number, int.from_bytes(digest)]).permutation(len(pairs)):
+            text = _exchange(caption, *pairs[index], spans, tags)
             if letters(text) not in seen:
                 seen.add(letters(text))
-                found.append(text)
+                captions.append(text)
                 break
-    return tuple(found)
+    return tuple(captions)
 
 
 def nearest_images(vectors: np.ndarray, captions: Sequence[Sequence[str]], k: int = NUM_NEIGHBOURS) -> np.ndarray:
@@ -96,8 +96,8 @@ def _units(kind: str, tagged: Sequence[tuple[str, str]]) -> list[_Unit]:
         kinds = "".join("D" if tag in _DETERMINERS else parts.get(tag[:2], "x") for _, tag in tagged)
         return [_Unit(*match.span()) for match in re.finditer("D?A*N+", kinds)]
     return [
-        _Unit(place, place + 1)
-        for place, (token, tag) in enumerate(tagged)
+        _Unit(index, index + 1)
+        for index, (token, tag) in enumerate(tagged)
         if tag.startswith(_WORD_TAGS[kind]) and not (kind == "verb" and token.lower() in _AUXILIARIES)
     ]
 
@@ -105,12 +105,12 @@ def _units(kind: str, tagged: Sequence[tuple[str, str]]) -> list[_Unit]:
 def _may_change_places(
     kind: str, first: _Unit, second: _Unit, units: Sequence[_Unit], tagged: Sequence[tuple[str, str]]
 ) -> bool:
-    """Whether an exchange gives a sentence that states something else."""
+    """True if an exchange gives a sentence that states something else."""
     tags = [tag for _, tag in tagged]
     if kind == "verb" and tags[first.first] != tags[second.first]:
         return False
-    inside = {place for unit in units for place in range(unit.first, unit.end)}
-    between = [tags[place] for place in range(first.end, second.first) if place not in inside]
+    inside = {index for unit in units for index in range(unit.first, unit.end)}
+    between = [tags[index] for index in range(first.end, second.first) if index not in inside]
     # An enumeration says the same in any order, and so do adjectives in a row. Nouns in a row do not.
     joins = [tag in ("CC", ",") for tag in between]
     is_enumeration = any(joins) and all(join or tag in _DETERMINERS for join, tag in zip(joins, between, strict=True))

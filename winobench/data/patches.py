@@ -162,5 +162,5 @@ def _size(least: int, most: int) -> Any:
 
 @functools.cache
 def _resizing() -> Any:
-    """An official processor. What it does is passed to its methods."""
+    """An official processor. Its settings are passed to its methods."""
     return processors.official_class(FAMILY)()

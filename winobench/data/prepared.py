@@ -8,7 +8,7 @@ and two files next to them. `winobench.data.preparing` writes them:
 * ``examples/1.0.0``: ``id``, ``images`` (record numbers in the set above), ``texts``, ``target`` (-1 for none),
   ``groups`` and ``ratings`` (decimals, sets of versions without it have none);
 * ``image_hashes.npy``: uint8 [images, 32], the images' ``sha256`` once more, to distinguish them without reading;
-* ``prepared.json``: which version of which task this is, what it holds, and the SHA-256 of every file. Written last.
+* ``prepared.json``: the task and its version, the contents, and the SHA-256 of every file. Written last.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _MOST_REASONS, _MOST_IDS = 5, 5  # lines on examples that were left out, and the
 
 
 def default_data_dir() -> pathlib.Path:
-    """Where prepared data are unless the user names a folder: ``$WINOBENCH_DATA``, or ``~/winobench_data``."""
+    """The folder of prepared data, unless the user names another: ``$WINOBENCH_DATA``, or ``~/winobench_data``."""
     return pathlib.Path(user_path(os.environ.get("WINOBENCH_DATA") or "~/winobench_data"))
 
 
@@ -123,16 +123,16 @@ def describe(state: dict[str, Any]) -> str:
 
 def describe_left_out(state: dict[str, Any]) -> list[str]:
     """Lines on the examples that a prepared set lacks, by reason, with the first ids."""
-    found = state.get("left_out", {"num_examples": 0, "reasons": {}, "examples": {}})
+    left_out = state.get("left_out", {"num_examples": 0, "reasons": {}, "examples": {}})
     lines = []
-    for reason, count in list(found["reasons"].items())[:_MOST_REASONS]:
-        named = [(id, about["image"]) for id, about in found["examples"].items() if about["reason"] == reason]
+    for reason, count in list(left_out["reasons"].items())[:_MOST_REASONS]:
+        named = [(id, about["image"]) for id, about in left_out["examples"].items() if about["reason"] == reason]
         shown = ", ".join(f"{id} ({image})" if image else id for id, image in named[:_MOST_IDS])
         more = f" and {count - _MOST_IDS:,} more" if count > _MOST_IDS else ""
         lines.append(f"left out {count:,} example{'' if count == 1 else 's'} ({reason}): {shown}{more}")
-    if len(found["reasons"]) > _MOST_REASONS:
-        lines.append(f"and {len(found['reasons']) - _MOST_REASONS:,} other reasons, listed in {STATE}")
-    absent = (state["num_published"] or 0) - state["num_examples"] - found["num_examples"]
+    if len(left_out["reasons"]) > _MOST_REASONS:
+        lines.append(f"and {len(left_out['reasons']) - _MOST_REASONS:,} other reasons, listed in {STATE}")
+    absent = (state["num_published"] or 0) - state["num_examples"] - left_out["num_examples"]
     if absent > 0:
         lines.append(f"the annotation files lack {absent:,} of the {state['num_published']:,} published examples")
     return lines
@@ -149,7 +149,7 @@ class PreparedImage:
     def open(self) -> Image.Image:
         encoded = self.records[self.number]["image"]
         try:
-            # What is stored is upright and RGB as it stands: see `preparing.encode`.
+            # Stored images are upright and RGB: see `preparing.encode`.
             with image_files.opened(io.BytesIO(encoded), ("JPEG", "PNG")) as image:
                 return image.convert("RGB")
         except image_files.ImageProblem as error:
@@ -395,7 +395,7 @@ class PreparedSet:
 
 
 def _shuffled(numbers: Sequence[int], seed: int) -> list[int]:
-    """In an order that depends on the seed alone, and on no library's random generator."""
+    """The same in an order that depends on the seed alone, and on no library's random generator."""
     return sorted(numbers, key=lambda number: hashlib.sha256(f"{seed}/{number}".encode()).digest())
 
 

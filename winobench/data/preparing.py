@@ -1,4 +1,4 @@
-"""Writes prepared data sets from published files; `winobench.data.prepared` describes what they hold.
+"""Writes prepared data sets from published files; `winobench.data.prepared` describes their contents.
 
 Images are processed in shards, each by one process: decoded, hashed, written under a temporary name, synced, renamed,
 and noted in a journal. A killed run resumes at the first shard that is not noted. All this happens in
@@ -66,41 +66,42 @@ def prepare(
     _make_folder(folder.parent)
     problems_path = folder.with_name(f"{folder.name}.problems.txt")
     try:
-        found, questions, left_out = sources.collect(items, root, task)
+        images, questions, left_out = sources.collect(items, root, task)
         sources.check_count(len(questions), num_published, allow_partial, root, task)
     except InputError as error:
         raise sources.SourceError(str(error), code=error.code) from error
 
-    stamps, missing = sources.stamps(found)
+    stamps, missing = sources.stamps(images)
     num_read = len(questions)
-    left_out |= sources.left_out(found, questions, missing)
-    whole = sources.keep_whole(found, questions, missing)
+    left_out |= sources.left_out(images, questions, missing)
+    whole = sources.keep_whole(images, questions, missing)
     if missing and not (allow_partial and whole[1]):
         # By file, without boxes.
-        absent = {sources.name_of(one.path, None, root): missing[one.name] for one in found if one.name in missing}
-        num_files = len({image.path for image in found})
+        lost = [image for image in images if image.name in missing]
+        absent = {sources.name_of(image.path, None, root): missing[image.name] for image in lost}
+        num_files = len({image.path for image in images})
         raise sources.problems_error(absent, num_files, root, task, problems_path, allow_partial)
-    found, questions = whole
+    images, questions = whole
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     with _locked(unfinished, task):
-        jobs = _jobs(unfinished, found, stamps)
+        jobs = _jobs(unfinished, images, stamps)
         ordered = _make_shards(unfinished, jobs, task, allow_partial, workers, on_start, on_progress, note)
         hashes = [digest for entry in ordered for digest in entry["hashes"]]
         broken = {name: reason for entry in ordered for name, reason in entry["problems"].items()}
-        kept = [question for question in questions if all(hashes[n] is not None for n in question.images)]
-        if broken and not (allow_partial and kept):
-            raise sources.problems_error(broken, len(found), root, task, problems_path, allow_partial)
-        left_out |= sources.left_out(found, questions, broken)
+        whole_questions = [question for question in questions if all(hashes[n] is not None for n in question.images)]
+        if broken and not (allow_partial and whole_questions):
+            raise sources.problems_error(broken, len(images), root, task, problems_path, allow_partial)
+        left_out |= sources.left_out(images, questions, broken)
         about = {
             "task": task,
             "task_version": task_version,
             "num_published": num_published,
-            "is_partial": len(kept) < max(num_read, num_published or 0),
+            "is_partial": len(whole_questions) < max(num_read, num_published or 0),
             "source": str(root.resolve()),
         }
         if left_out:
             about["left_out"] = _described(left_out)
-        state = _finish(unfinished, jobs, ordered, kept, hashes, about)
+        state = _finish(unfinished, jobs, ordered, whole_questions, hashes, about)
         _replace(folder, unfinished)
     problems_path.unlink(missing_ok=True)
     return state
@@ -155,8 +156,8 @@ class _Job:
     inputs: str  # digest of all that its content depends on
 
 
-def _jobs(folder: pathlib.Path, found: Sequence[sources.SourceImage], stamps: dict[str, list[int]]) -> list[_Job]:
-    shards = _batched(found, IMAGES_A_SHARD)
+def _jobs(folder: pathlib.Path, images: Sequence[sources.SourceImage], stamps: dict[str, list[int]]) -> list[_Job]:
+    shards = _batched(images, IMAGES_A_SHARD)
     jobs = []
     for shard, images in enumerate(shards):
         described = [(image.path, image.box, image.name, stamps[image.path]) for image in images]
@@ -170,7 +171,7 @@ def _batched(things: Sequence[Any], size: int) -> list[Sequence[Any]]:
 
 
 class _Journal:
-    """What is finished: a line a shard, durable when `add` returns."""
+    """The finished shards: a line each, durable when `add` returns."""
 
     def __init__(self, path: pathlib.Path):
         self._path = path
@@ -263,7 +264,7 @@ def encode(path: str | os.PathLike, box: Box | None = None) -> tuple[bytes, str]
     """The bytes to store for an image, and the SHA-256 of its pixels.
 
     Whole JPEG and PNG files that are RGB and upright as they stand keep their bytes. Others, and parts of images,
-    become PNG in RGB. A box counts pixels before they are turned upright; beyond the image it is black, as in PIL.
+    become PNG in RGB. A box counts pixels before they are turned upright. Beyond the image it is black, as in PIL.
     """
     with image_files.regular_file(path) as file:
         data = file.read()
@@ -309,7 +310,7 @@ def _finish(
         written[path] = record_files.write_shard(path, prepared.EXAMPLES, (_record(q, numbers) for q in part))
         for q in part:
             line = [q.id, [hashes[position] for position in q.images], q.texts, q.target, q.groups]
-            line += [q.ratings] if q.ratings else []  # so that sets from before there were ratings stay what they are
+            line += [q.ratings] if q.ratings else []  # so that sets of versions without ratings stay as they are
             content.update(json.dumps(line).encode() + b"\n")
 
     record_files.write_metadata(folder, prepared.IMAGES, about["task"], entries)

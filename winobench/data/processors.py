@@ -212,7 +212,7 @@ class OnSquare(ImageProcessor):
 
 @functools.lru_cache(maxsize=8)
 def _processor(resize: int | tuple[int, int]) -> Any:
-    """An official processor with a target size. What it does besides is passed to its methods."""
+    """An official processor with a target size. Its other settings are passed to its methods."""
     size = {"shortest_edge": resize} if isinstance(resize, int) else {"height": resize[0], "width": resize[1]}
     return official_class("clip")(size=size)
 

@@ -78,7 +78,7 @@ def numbers(**wanted: Any) -> tuple[PublishedNumber, ...]:
 @functools.cache
 def _numbers() -> tuple[PublishedNumber, ...]:
     """Each number has the properties of its table, its row (a list has one value per column) and its column."""
-    found = []
+    numbers = []
     for table in _content()["tables"]:
         shared = {name: value for name, value in table.items() if name not in ("columns", "rows")}
         for row in table["rows"]:
@@ -87,8 +87,8 @@ def _numbers() -> tuple[PublishedNumber, ...]:
                 properties = {**shared, **of_row, **column}
                 if properties.pop("stars", False):
                     properties["significant"] = properties["printed"].endswith("*")
-                found.append(PublishedNumber(**properties))
-    return tuple(found)
+                numbers.append(PublishedNumber(**properties))
+    return tuple(numbers)
 
 
 @functools.cache

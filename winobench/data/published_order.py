@@ -36,8 +36,8 @@ class PublishedShuffles:
         """Five texts, the caption first. They need not differ."""
         tagged = self._tagger(caption)
         tokens, tags = [token for token, _ in tagged], [tag for _, tag in tagged]
-        of_kind = {kind: [place for place, tag in enumerate(tags) if tag in kind] for kind in (NOUNS, ADJECTIVES)}
-        others = [place for place, tag in enumerate(tags) if tag not in NOUNS | ADJECTIVES]
+        of_kind = {kind: [index for index, tag in enumerate(tags) if tag in kind] for kind in (NOUNS, ADJECTIVES)}
+        others = [index for index, tag in enumerate(tags) if tag not in NOUNS | ADJECTIVES]
         within, across = ([list(group) for group in self._trigrams(caption)] for _ in range(2))
         texts = [self._exchanged(tokens, of_kind[NOUNS], of_kind[ADJECTIVES]), self._exchanged(tokens, others)]
         for group in within:
@@ -48,14 +48,14 @@ class PublishedShuffles:
 
     def _exchanged(self, tokens: Sequence[str], *kinds: Sequence[int]) -> list[str]:
         exchanged = list(tokens)
-        for places in kinds:
-            for place, other in zip(places, self._numpy.permutation(np.array(places, np.int64)), strict=True):
-                exchanged[place] = tokens[other]
+        for indices in kinds:
+            for index, other in zip(indices, self._numpy.permutation(np.array(indices, np.int64)), strict=True):
+                exchanged[index] = tokens[other]
         return exchanged
 
     def _trigrams(self, caption: str) -> list[list[str]]:
         tokens = self._tokenizer(caption)
-        return [[tokens[place] for place in group] for group in trigrams(len(tokens))]
+        return [[tokens[index] for index in group] for group in trigrams(len(tokens))]
 
 
 def nltk_tokenizer() -> Tokenizer:

@@ -42,7 +42,7 @@ def write_shard(path: pathlib.Path, kind: str, records: Iterable[dict[str, Any]]
 
 
 def write_metadata(folder: pathlib.Path, kind: str, task: str, entries: Sequence[dict[str, Any]]) -> None:
-    """Writes what tfds reads about one of the two data sets; entries are what `write_shard` returned, in order."""
+    """Writes what tfds reads about one of the two data sets. Entries are the results of `write_shard`, in order."""
     import tensorflow_datasets as tfds
 
     template = tfds.core.ShardedFileTemplate(

@@ -21,7 +21,7 @@ class SourceError(InputError):
 
 
 class SourceProblems(SourceError):
-    """Images that are missing or cannot be decoded. ``problems`` has a line for each: its name, and what is wrong."""
+    """Images that are missing or cannot be decoded. ``problems`` has a line for each: its name and its fault."""
 
     def __init__(self, message: str, problems: Sequence[str] = (), *, code: str | None = None):
         super().__init__(message, code=code)
@@ -152,7 +152,7 @@ def check_count(count: int, num_published: int | None, allow_partial: bool, root
 
 
 def name_of(path: str, box: Box | None, root: pathlib.Path) -> str:
-    """How an image is called in the records and in messages."""
+    """The name of an image in records and messages."""
     name = pathlib.Path(path)
     with contextlib.suppress(ValueError):
         name = name.relative_to(root)
@@ -164,11 +164,11 @@ def name_of(path: str, box: Box | None, root: pathlib.Path) -> str:
     return text if box is None else f"{text}[{','.join(map(str, box))}]"
 
 
-def stamps(found: Sequence[SourceImage]) -> tuple[dict[str, list[int]], dict[str, str]]:
+def stamps(images: Sequence[SourceImage]) -> tuple[dict[str, list[int]], dict[str, str]]:
     """Size and time of change of each file, and the images whose files are missing, with the reason."""
     stamps: dict[str, list[int]] = {}
     reasons: dict[str, str] = {}
-    for path in dict.fromkeys(image.path for image in found):
+    for path in dict.fromkeys(image.path for image in images):
         try:
             status = os.stat(path)
         except OSError as error:
@@ -182,26 +182,26 @@ def stamps(found: Sequence[SourceImage]) -> tuple[dict[str, list[int]], dict[str
             stamps[path] = [status.st_size, status.st_mtime_ns]
         else:
             reasons[path] = "is not a file"
-    return stamps, {image.name: reasons[image.path] for image in found if image.path in reasons}
+    return stamps, {image.name: reasons[image.path] for image in images if image.path in reasons}
 
 
 def keep_whole(
-    found: Sequence[SourceImage], questions: Sequence[Question], missing: dict[str, str]
+    images: Sequence[SourceImage], questions: Sequence[Question], missing: dict[str, str]
 ) -> tuple[list[SourceImage], list[Question]]:
     """The questions whose images are all there, and these images."""
     if not missing:
-        return list(found), list(questions)
-    kept = [q for q in questions if all(found[number].name not in missing for number in q.images)]
-    numbers = {number: new for new, number in enumerate(sorted({number for q in kept for number in q.images}))}
-    renumbered = [dataclasses.replace(q, images=tuple(numbers[number] for number in q.images)) for q in kept]
-    return [found[number] for number in numbers], renumbered
+        return list(images), list(questions)
+    whole = [q for q in questions if all(images[number].name not in missing for number in q.images)]
+    numbers = {number: new for new, number in enumerate(sorted({number for q in whole for number in q.images}))}
+    renumbered = [dataclasses.replace(q, images=tuple(numbers[number] for number in q.images)) for q in whole]
+    return [images[number] for number in numbers], renumbered
 
 
 def left_out(
-    found: Sequence[SourceImage], questions: Sequence[Question], problems: dict[str, str]
+    images: Sequence[SourceImage], questions: Sequence[Question], problems: dict[str, str]
 ) -> dict[str, dict[str, str]]:
     """Id of each question that loses an image to a problem -> {"image": its name, "reason": the problem}."""
-    names = {question.id: [found[number].name for number in question.images] for question in questions}
+    names = {question.id: [images[number].name for number in question.images] for question in questions}
     first = {id: next((name for name in of_one if name in problems), None) for id, of_one in names.items()}
     return {id: {"image": name, "reason": problems[name]} for id, name in first.items() if name is not None}
 
@@ -215,13 +215,13 @@ def problems_error(
     name, reason = next(iter(problems.items()))
     num_others = len(problems) - 1
     others = f" and {num_others:,} other{'s' if num_others > 1 else ''}" if num_others else ""
-    them = "them" if num_others else "it"
-    way_out = f"or give --allow_partial to leave out the examples that need {them}"
+    pronoun = "them" if num_others else "it"
+    way_out = f"or give --allow_partial to leave out the examples that need {pronoun}"
     if allow_partial:
         way_out = "as no example has all of its images"
     return SourceProblems(
         f"{len(problems):,} of {num_images:,} images of task {task!r} in {root} cannot be used, {name}"
-        f" ({reason}){others}, listed in {path}: add or replace {them}, {way_out}",
+        f" ({reason}){others}, listed in {path}: add or replace {pronoun}, {way_out}",
         lines,
         code="unusable-images",
     )

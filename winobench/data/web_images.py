@@ -1,8 +1,8 @@
 """Images from many web sites: requested with rate limits, checked, and kept if they are images.
 
-A site gets one request at a time, with a pause between two. Several sites are asked at once. An address that is dead
+A site gets one request at a time, with a pause between two. Several sites get requests at once. An address that is dead
 (no such page, no right to it, not an image) is noted in a file, a line each, and not asked again while its line is
-there. One that failed in a way that may pass is asked again at the next call.
+there. One that failed in a way that may pass is requested again at the next call.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LARGEST, _CHUNK = 64 * 2**20, 2**16
 
 @dataclasses.dataclass(frozen=True)
 class RateLimits:
-    """How often, how long and how many sites are asked. Times in seconds."""
+    """The number and the pace of requests to sites. Times in seconds."""
 
     delay: float = 1.0  # between the end of a request to a site and the next one
     sites: int = 16  # asked at once
@@ -55,7 +55,7 @@ DEFAULT_LIMITS = RateLimits()
 
 @dataclasses.dataclass(frozen=True)
 class Fetched:
-    """How many images of all are there, how many addresses are dead, and how many failed for now."""
+    """The numbers of images that are there, of dead addresses, and of addresses that failed for now."""
 
     there: int
     dead: int
@@ -63,7 +63,7 @@ class Fetched:
 
 
 class _DeadError(Exception):
-    """There is no point in asking again."""
+    """Another request would not help."""
 
 
 class _PassingError(Exception):
@@ -75,13 +75,13 @@ class _PassingError(Exception):
 
 
 class _LeaveAloneError(Exception):
-    """The site is not to be asked any more in this call."""
+    """The site gets no more requests in this call."""
 
 
 def fetch(
     folder: str | os.PathLike, addresses: Mapping[str, str], display: Progress, limits: RateLimits = DEFAULT_LIMITS
 ) -> Fetched:
-    """Gets what is missing of some images, as ``<folder>/images/<name>``, byte for byte as the sites have them."""
+    """Gets missing images, as ``<folder>/images/<name>``, byte for byte as the sites have them."""
     run = _Run(pathlib.Path(folder), addresses, display, limits)
     try:
         return run.all()
@@ -115,8 +115,8 @@ class _Run:
             with open(dead_list, "ab") as file:
                 file.write(b"\n")  # ends a line that a killed call has cut
         dead = {name for name, address, _ in read_list(dead_list) if self._addresses.get(name) in (address, "")}
-        there = {entry.name for entry in os.scandir(self._images)} & self._addresses.keys()
-        wanted = [name for name in self._addresses if name not in there | dead]
+        present = {entry.name for entry in os.scandir(self._images)} & self._addresses.keys()
+        wanted = [name for name in self._addresses if name not in present | dead]
         self._display.start(len(self._addresses), len(self._addresses) - len(wanted))
         sites: dict[str, list[str]] = collections.defaultdict(list)
         for name in wanted:
@@ -135,8 +135,8 @@ class _Run:
                 code="cannot-download",
             )
         files.write_text(self._folder / FAILED, "".join(self._line(*entry) for entry in self._failed.items()))
-        there = {entry.name for entry in os.scandir(self._images)} & self._addresses.keys()
-        return Fetched(len(there), len(self._addresses) - len(there) - len(self._failed), len(self._failed))
+        present = {entry.name for entry in os.scandir(self._images)} & self._addresses.keys()
+        return Fetched(len(present), len(self._addresses) - len(present) - len(self._failed), len(self._failed))
 
     def _ask_sites(self, sites: Iterable[list[str]]) -> None:
         pool = concurrent.futures.ThreadPoolExecutor(self._limits.sites)

@@ -26,7 +26,7 @@ MAX_WORDS = 30
 _MAX_DRAWS = 100
 NOUNS = frozenset({"NN", "NNS", "NNP", "NNPS"})
 ADJECTIVES = frozenset({"JJ", "JJR", "JJS"})
-# Of tokens that say nothing of the word that they are a part of: hyphens, possessive 's, symbols, closing emoticons.
+# Tags of tokens that tell nothing about their word: hyphens, possessive 's, symbols, closing emoticons.
 _NO_HEADS = frozenset({"HYPH", "POS", "SYM", "NFP"})
 _REMOVED = re.compile(r'[.!"()*#:;~]')
 
@@ -43,8 +43,8 @@ def shuffle_all_but_nouns_and_adjectives(tags: Sequence[str], rng: np.random.Gen
 
 def _exchanged(kinds: Sequence[Sequence[bool]], rng: np.random.Generator) -> np.ndarray:
     order = np.arange(len(kinds[0]))
-    for places in map(np.flatnonzero, kinds):
-        order[places] = rng.permutation(places)
+    for indices in map(np.flatnonzero, kinds):
+        order[indices] = rng.permutation(indices)
     return order
 
 
@@ -93,7 +93,7 @@ def reordered_captions(
         # One stream each, so that a perturbation does not depend on how often another was sampled.
         rng = np.random.default_rng([number, int.from_bytes(digest)])
         for _ in range(_MAX_DRAWS):
-            candidate = " ".join(words[place] for place in shuffle(tags, rng))
+            candidate = " ".join(words[index] for index in shuffle(tags, rng))
             if _without_spaces(candidate) not in seen:
                 seen.add(_without_spaces(candidate))
                 candidates.append(candidate)
@@ -110,7 +110,7 @@ def tagged_words(caption: str, tagger: Tagger) -> list[tuple[str, str]]:
     tagged = tagger(caption)
     spans = token_spans(caption, [token for token, _ in tagged])
     words = []
-    # Nothing but spaces takes the place of what is removed, so that places stay.
+    # Spaces replace removed characters, so that positions stay.
     for word in re.finditer(r"\S+", _REMOVED.sub(" ", caption)):
         tags = [
             tag
@@ -134,7 +134,7 @@ def token_spans(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def letters(text: str) -> str:
-    """The text without spaces and capital letters: equal for captions that say the same to most models."""
+    """The text without spaces and capital letters: equal for captions that most models read alike."""
     return "".join(text.lower().split())
 
 
@@ -162,10 +162,10 @@ def trigrams(num_tokens: int) -> list[np.ndarray]:
 
 def _first_words(caption: str) -> str:
     """The longest beginning of the caption that has at most 30 words when it is cleaned."""
-    words, kept = caption.split(), 0
+    words, num_words = caption.split(), 0
     for end, word in enumerate(words):
-        kept += len(clean_caption(word).split())
-        if kept > MAX_WORDS:
+        num_words += len(clean_caption(word).split())
+        if num_words > MAX_WORDS:
             return " ".join(words[:end])
     return " ".join(words)
 

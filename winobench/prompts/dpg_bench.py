@@ -26,7 +26,7 @@ def read(path: pathlib.Path) -> list[Prompt]:
     texts: dict[str, str] = {}
     questions: dict[str, dict[int, dict[str, Any]]] = {}
     before = None
-    for place, (number, row) in enumerate(table_rows(table, [(name,) for name in _COLUMNS], delimiter=",")):
+    for index, (number, row) in enumerate(table_rows(table, [(name,) for name in _COLUMNS], delimiter=",")):
         where, item = f"line {number} of {table}", row["item_id"].strip()
         if not item:
             raise InputError(f"{where} has no item_id: {_ADVICE}")
@@ -34,7 +34,7 @@ def read(path: pathlib.Path) -> list[Prompt]:
         # As published: a prompt that begins again, or a number that is there again, replaces the earlier one.
         if item != before:
             questions[item] = {}
-        if place:
+        if index:
             question = _question(row, where)
             questions[item][question["id"]] = question
         before = item
@@ -68,11 +68,11 @@ def _question(row: dict[str, str], where: str) -> dict[str, Any]:
 
 def _published_texts(folder: pathlib.Path, items: dict[str, str]) -> dict[str, str]:
     """The texts of the folder's files, one for each prompt of the table."""
-    found = {path.stem: path for path in sorted((folder / TEXTS).glob("*.txt"))}
+    files_of_items = {path.stem: path for path in sorted((folder / TEXTS).glob("*.txt"))}
     for names, others, problem in (
-        (items, found, f"{folder / TEXTS} lacks {{}}.txt, a prompt of {TABLE}"),
-        (found, items, f"{folder / TABLE} has no question about {{}}, a prompt of {TEXTS}"),
+        (items, files_of_items, f"{folder / TEXTS} lacks {{}}.txt, a prompt of {TABLE}"),
+        (files_of_items, items, f"{folder / TABLE} has no question about {{}}, a prompt of {TEXTS}"),
     ):
         if missing := next((name for name in names if name not in others), None):
             raise InputError(f"{problem.format(missing)}: {_ADVICE}")
-    return {item: " ".join(line for _, line in text_lines(found[item])) for item in items}
+    return {item: " ".join(line for _, line in text_lines(files_of_items[item])) for item in items}

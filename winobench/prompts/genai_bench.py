@@ -30,32 +30,32 @@ def read(path: pathlib.Path) -> list[Prompt]:
         where = f"{number!r} in {path}"
         if not isinstance(entry, dict) or not isinstance(entry.get("prompt"), str):
             raise InputError(f"{where} has no prompt: {_ADVICE}", code="missing-field")
-        found = skills[number]
-        category = next((name for name in (ADVANCED, BASIC) if name in found), "")
-        prompts.append(make_prompt(where, entry["prompt"], id=number, category=category, content={"skills": found}))
+        named = skills[number]
+        category = next((name for name in (ADVANCED, BASIC) if name in named), "")
+        prompts.append(make_prompt(where, entry["prompt"], id=number, category=category, content={"skills": named}))
     return prompts
 
 
 def skills_of(content: Any) -> list[str] | None:
     """The skills in the content of a prompt of this set. None for another set's."""
-    found = content.get("skills") if isinstance(content, dict) and content.keys() == {"skills"} else None
-    return found if isinstance(found, list) and all(isinstance(name, str) for name in found) else None
+    skills = content.get("skills") if isinstance(content, dict) and content.keys() == {"skills"} else None
+    return skills if isinstance(skills, list) and all(isinstance(name, str) for name in skills) else None
 
 
 def _skills(path: pathlib.Path, texts: dict[str, Any]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {number: [] for number in texts}
+    skills_by_prompt: dict[str, list[str]] = {number: [] for number in texts}
     for skill, numbers in _object(path).items():
         if not isinstance(numbers, list) or not all(type(number) is int and number >= 0 for number in numbers):
             raise InputError(f"{skill!r} in {path} is not a list of numbers of prompts: {_ADVICE}", code="not-a-list")
         for number in numbers:
-            names = found.get(f"{number:05d}")
+            names = skills_by_prompt.get(f"{number:05d}")
             if names is None:
                 problem = f"names the prompt {number}, which {PROMPTS} does not have"
                 raise InputError(f"{skill!r} in {path} {problem}: {_ADVICE}", code="unknown-name")
             if skill in names:
                 raise InputError(f"{skill!r} in {path} names the prompt {number} twice: {_ADVICE}", code="repeated-id")
             names.append(skill)
-    return found
+    return skills_by_prompt
 
 
 def _object(path: pathlib.Path) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """GenEval's prompts as questions: which of these texts was the image generated from?
 
-The candidates are those of Self-Bench (2025, arXiv:2505.17955): every text that GenEval's template of a skill (Ghosh et
-al. 2023) can make. Of pairs of objects, those that share one of the two with the truth, 50 on each side.
+The candidates are Self-Bench's (2025, arXiv:2505.17955): every text that GenEval's template of a skill (Ghosh et
+al. 2023) can make. A pair of objects competes with pairs that share an object with it, 50 on each side.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NEIGHBOURS = 50  # texts that share one object with the truth, on each side
 
 def candidates(tag: str, include: Sequence[Mapping[str, Any]]) -> list[str]:
     """The texts among which the prompt of a record is to be found."""
-    texts = map(_a, OBJECTS) if tag == "single_object" else _texts(tag, [one["class"] for one in include])
+    texts = map(_a, OBJECTS) if tag == "single_object" else _texts(tag, [item["class"] for item in include])
     return ["a photo of " + text for text in texts]
 
 
@@ -53,11 +53,11 @@ def _texts(tag: str, names: Sequence[str]) -> list[str]:
     if tag == "colors":
         return [f"{_a(color)} {first}" for color in COLORS]
     if tag == "position":
-        return [f"{_a(names[1])} {place} {_a(first)}" for place in PLACES]
+        return [f"{_a(names[1])} {relation} {_a(first)}" for relation in PLACES]
     first, second = names
     if tag == "color_attr":
-        return [f"{_a(one)} {first} and {_a(other)} {second}" for one, other in itertools.product(COLORS, repeat=2)]
-    every = [f"{_a(one)} and {_a(other)}" for one, other in itertools.product(OBJECTS, repeat=2)]
+        return [f"{_a(left)} {first} and {_a(right)} {second}" for left, right in itertools.product(COLORS, repeat=2)]
+    every = [f"{_a(left)} and {_a(right)}" for left, right in itertools.product(OBJECTS, repeat=2)]
     begins = [text for text in every if text.startswith(f"{_a(first)} and") and second not in text]
     ends = [text for text in every if text.endswith(f"and {_a(second)}") and not text.startswith(f"{_a(first)} and")]
     return [f"{_a(first)} and {_a(second)}", *begins[:_NEIGHBOURS], *ends[:_NEIGHBOURS]]

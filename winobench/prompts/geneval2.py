@@ -44,12 +44,12 @@ def has_questions(content: Any) -> bool:
 
 def _problem(row: dict[str, Any]) -> str | None:
     """The fault of a row's questions. None for a row without any."""
-    atoms, asked, skills = (row.get(name) for name in ("atom_count", "vqa_list", "skills"))
-    if not isinstance(atoms, int) or isinstance(atoms, bool) or not isinstance(asked, list) or not asked:
+    atoms, questions, skills = (row.get(name) for name in ("atom_count", "vqa_list", "skills"))
+    if not isinstance(atoms, int) or isinstance(atoms, bool) or not isinstance(questions, list) or not questions:
         return "lacks atom_count or vqa_list"
-    if not isinstance(skills, list) or len(skills) != len(asked):
+    if not isinstance(skills, list) or len(skills) != len(questions):
         return "has another number of skills than of questions"
-    for pair, skill in zip(asked, skills, strict=True):
+    for pair, skill in zip(questions, skills, strict=True):
         if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
             return f"has {options.quote(pair)}, not a question with its answer"
         if skill not in SKILLS:

@@ -2,7 +2,7 @@
 
 Every prompt is a caption in the wording of `winobench.clevr.captions`, so that the embedded models know its words.
 Categories are the sub-tasks of the benchmark's CLEVR task, so that generation stands next to recognition, and
-``counting``. Two equal objects are said as the captions say them: "A red cube and a red cube."
+``counting``. Two equal objects have the wording of the captions: "A red cube and a red cube."
 
 The content of a prompt is a JSON object::
 
@@ -64,7 +64,7 @@ CATEGORIES = tuple(_TEXTS)  # the skills. All but the last one are sub-tasks of 
 
 
 def make_prompts(count: int = COUNT) -> list[Prompt]:
-    """Prompts, of each category as many within one. The first ones of many are those of few.
+    """Prompts, the same number of each category within one. More prompts begin with the same ones.
 
     A category's texts come in a mixed order, all of them before one is repeated.
     """
@@ -75,7 +75,7 @@ def make_prompts(count: int = COUNT) -> list[Prompt]:
     for number in range(count):
         category, turn = CATEGORIES[number % len(CATEGORIES)], number // len(CATEGORIES)
         text, objects = mixed[category][turn % len(mixed[category])]
-        prompts.append(Prompt(f"{category}-{turn}", text, category, {"objects": [dict(one) for one in objects]}))
+        prompts.append(Prompt(f"{category}-{turn}", text, category, {"objects": list(map(dict, objects))}))
     return prompts
 
 

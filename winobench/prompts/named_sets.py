@@ -92,17 +92,17 @@ def drawbench(file: str) -> list[Prompt]:
     return prompts
 
 
-def t2i_compbench(place: str) -> list[Prompt]:
+def t2i_compbench(source: str) -> list[Prompt]:
     """T2I-CompBench's validation prompts (Huang et al. 2023), from a ``<category>_val.txt`` or all of a folder.
 
     Where ``<category>_val_phrases.jsonl`` lies next to it, the content of each has its noun ``phrases``.
     """
-    path = pathlib.Path(files.user_path(place or "."))
-    found = sorted(path.glob(f"*{_COMPBENCH_SUFFIX}.txt")) if path.is_dir() else [_file("t2i_compbench", place)]
-    if not found:
+    path = pathlib.Path(files.user_path(source or "."))
+    paths = sorted(path.glob(f"*{_COMPBENCH_SUFFIX}.txt")) if path.is_dir() else [_file("t2i_compbench", source)]
+    if not paths:
         raise InputError(f"{path} has no file {'<category>' + _COMPBENCH_SUFFIX}.txt: name T2I-CompBench's folder")
     prompts = []
-    for file in found:
+    for file in paths:
         category = file.stem.removesuffix(_COMPBENCH_SUFFIX)
         lines = [(number, line.strip()) for number, line in text_lines(file)]
         phrases = compbench_files.read_phrases(
@@ -115,16 +115,16 @@ def t2i_compbench(place: str) -> list[Prompt]:
     return prompts
 
 
-def genai_bench(place: str) -> list[Prompt]:
+def genai_bench(source: str) -> list[Prompt]:
     """GenAI-Bench's prompts, from its ``genai_image.json`` or its folder. See `winobench.prompts.genai_bench`."""
-    path = pathlib.Path(files.user_path(place or "."))
-    return genai_files.read(path / genai_files.PROMPTS if path.is_dir() else _file("genai_bench", place))
+    path = pathlib.Path(files.user_path(source or "."))
+    return genai_files.read(path / genai_files.PROMPTS if path.is_dir() else _file("genai_bench", source))
 
 
-def dpg_bench(place: str) -> list[Prompt]:
+def dpg_bench(source: str) -> list[Prompt]:
     """DPG-Bench's 1,065 prompts, from its folder or its CSV file alone. See `winobench.prompts.dpg_bench`."""
-    is_folder = os.path.isdir(files.user_path(place or "."))
-    return dpg_bench_files.read(_folder("dpg_bench", place) if is_folder else _file("dpg_bench", place))
+    is_folder = os.path.isdir(files.user_path(source or "."))
+    return dpg_bench_files.read(_folder("dpg_bench", source) if is_folder else _file("dpg_bench", source))
 
 
 def tiif(folder: str) -> list[Prompt]:
@@ -192,7 +192,7 @@ def read_prompts(source: str, *, limit: int | None = None, categories: Sequence[
     Args:
       source: a ``.txt``, ``.csv`` or ``.tsv`` file, or a named set such as ``geneval:evaluation_metadata.jsonl``.
       limit: take so many at most, from the beginning; None for all.
-      categories: take those of these categories alone. All if missing.
+      categories: only these categories. All if missing.
 
     Raises:
       InputError: the source does not exist, it holds no prompt, or something in it cannot be one. Names file and line.
@@ -227,10 +227,10 @@ def _of_file(path: pathlib.Path) -> list[Prompt]:
     lines: dict[tuple[str, str], int] = {}
     prompts = []
     for line, prompt in _read_rows(path, _DELIMITERS[path.suffix.lower()]):
-        for key, said in ((("text", prompt.text), "the prompt"), (("id", prompt.id), f"the id {prompt.id!r}")):
+        for key, label in ((("text", prompt.text), "the prompt"), (("id", prompt.id), f"the id {prompt.id!r}")):
             if key in lines:
                 raise InputError(
-                    f"line {line} of {path} repeats {said} of line {lines[key]}: take one of them away (seeds generate"
+                    f"line {line} of {path} repeats {label} of line {lines[key]}: take one of them away (seeds generate"
                     " a prompt several times)"
                 )
             lines[key] = line
@@ -239,7 +239,7 @@ def _of_file(path: pathlib.Path) -> list[Prompt]:
 
 
 def _unknown(source: str) -> InputError:
-    sets = ", ".join(f"{name}{one.wanted}" for name, one in NAMED_SETS.items())
+    sets = ", ".join(f"{name}{named_set.wanted}" for name, named_set in NAMED_SETS.items())
     return InputError(
         f"{options.quote(source)} is not a source of prompts: name a .txt file with a prompt a line, a .csv or .tsv"
         f" file with the column prompt, or one of {sets}"
@@ -267,8 +267,8 @@ def _file(name: str, file: str) -> pathlib.Path:
     return path
 
 
-def _folder(name: str, place: str) -> pathlib.Path:
-    path = pathlib.Path(files.user_path(place or "."))
+def _folder(name: str, source: str) -> pathlib.Path:
+    path = pathlib.Path(files.user_path(source or "."))
     if not os.path.isdir(path):
         raise InputError(
             f"the folder {options.quote(str(path))} does not exist for the prompts {name!r}: name the published one"

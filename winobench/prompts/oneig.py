@@ -39,13 +39,13 @@ def read(folder: pathlib.Path) -> list[Prompt]:
     prompts = []
     for name, category in CATEGORIES.items():
         path = folder / QUESTIONS / f"{name}.json"
-        asked = json_files.read_object(path, _ADVICE)
-        if unpaired := sorted(asked.keys() ^ rows[category].keys()):
-            has, lacks = (path, TABLE) if unpaired[0] in asked else (folder / TABLE, path.name)
+        questions = json_files.read_object(path, _ADVICE)
+        if unpaired := sorted(questions.keys() ^ rows[category].keys()):
+            has, lacks = (path, TABLE) if unpaired[0] in questions else (folder / TABLE, path.name)
             raise InputError(f"{has} has the id {unpaired[0]!r} of {category}, which {lacks} lacks: {_ADVICE}")
         for key, (where, row) in rows[category].items():
             content: dict[str, Any] = {label: row[label] for label in _LABELS}
-            content["questions"] = _questions(asked[key], f"{key!r} in {path}")
+            content["questions"] = _questions(questions[key], f"{key!r} in {path}")
             fields = {"id": f"{name}_{key}", "category": category, "content": content}
             prompts.append(make_prompt(where, row["prompt_en"], **fields))
     return prompts
@@ -64,16 +64,16 @@ def _questions(entry: Any, where: str) -> list[dict[str, Any]]:
         raise InputError(f"{where} does not number its questions from 1 on: {_ADVICE}")
     if questions.keys() != dependency.keys():
         raise InputError(f"{where} has other numbers in question than in dependency: {_ADVICE}")
-    found = [
+    questions = [
         {"id": int(number), "question": question, "dependency": dependency[number]}
         for number, question in questions.items()
     ]
-    for one in found:
-        if problem := question_graphs.problem(one):
-            raise InputError(f"question {one['id']} of {where} {problem}: {_ADVICE}")
-    if not question_graphs.are_whole({"questions": found}):
+    for question in questions:
+        if problem := question_graphs.problem(question):
+            raise InputError(f"question {question['id']} of {where} {problem}: {_ADVICE}")
+    if not question_graphs.are_whole({"questions": questions}):
         raise InputError(f"{where} has a question that depends on one that is missing: {_ADVICE}")
-    return found
+    return questions
 
 
 def _numbered(entry: Any, name: str, where: str) -> dict[str, Any]:

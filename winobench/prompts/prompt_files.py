@@ -14,7 +14,7 @@ from winobench.base import csv_cells, files, json_files, options
 from winobench.base.errors import InputError
 from winobench.base.texts import LONGEST_CAPTION, check_texts
 
-LARGEST_LINE = 1_000_000  # bytes of a line. What is longer is not a prompt, and not read to its end
+LARGEST_LINE = 1_000_000  # bytes of a line. A longer line is not a prompt, and not read to its end
 _LONGEST_NAME = 255
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _BLANKS = re.compile(r"[\t\r\n\v\f\x85]+")
@@ -22,7 +22,7 @@ _BLANKS = re.compile(r"[\t\r\n\v\f\x85]+")
 
 @dataclasses.dataclass(frozen=True)
 class Prompt:
-    """What an image shall show.
+    """A text to generate images from.
 
     Attributes:
       id: tells it from the others of its set.
@@ -86,7 +86,7 @@ def table_rows(
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """The rows of a table: (number of the line that a row begins in, column in small letters -> cell).
 
-    Columns are known by any of their names, in large or small letters. Empty rows are left out.
+    A column may have any of its names, in large or small letters. Empty rows are left out.
     """
     lines = list(text_lines(path))
     # Blank lines are put back, so that the reader counts as an editor does.
@@ -126,8 +126,8 @@ def make_prompt(where: str, text: str, *, id: str, category: str = "", content: 
     ):
         if not part and name != "category":
             raise InputError(f"{where} has an empty {name}: fill it in, or take the line away")
-        if found := _CONTROL.search(part):
-            raise InputError(f"{where} has the control character {found[0]!r} in its {name}: take it away")
+        if match := _CONTROL.search(part):
+            raise InputError(f"{where} has the control character {match[0]!r} in its {name}: take it away")
         if len(part) > longest:
             raise InputError(f"{where} has a {name} of {len(part):,} characters, but {longest:,} are the most")
     check_texts([text])
@@ -137,11 +137,11 @@ def make_prompt(where: str, text: str, *, id: str, category: str = "", content: 
 def _header(cells: Sequence[str], columns: Iterable[Sequence[str]], path: str | os.PathLike[str]) -> list[str]:
     header = [cell.strip().casefold() for cell in cells]
     for names in columns:
-        found = [name for name in header if name in names]
-        if len(found) != 1:
-            problem = f"has no column {names[0]!r}" if not found else f"has the column {names[0]!r} twice"
+        matching = [name for name in header if name in names]
+        if len(matching) != 1:
+            problem = f"has no column {names[0]!r}" if not matching else f"has the column {names[0]!r} twice"
             raise InputError(f"{path} {problem}: its header is {options.quote(','.join(cells))}. Name each column once")
-        header[header.index(found[0])] = names[0]
+        header[header.index(matching[0])] = names[0]
     return header
 
 

@@ -15,13 +15,13 @@ Question = Mapping[str, Any]
 
 def parents(questions: Sequence[Question]) -> dict[int, tuple[int, ...]]:
     """The id of each question -> the ids of those that it depends on."""
-    return {one["id"]: tuple(parent for parent in one["dependency"] if parent) for one in questions}
+    return {question["id"]: tuple(parent for parent in question["dependency"] if parent) for question in questions}
 
 
 def are_whole(content: Any, fields: Collection[str] = ()) -> bool:
     """Whether a prompt's content has questions with these fields of text, and all those that they depend on."""
     questions = content.get("questions") if isinstance(content, Mapping) else None
-    if not isinstance(questions, list) or not questions or any(problem(one, fields) for one in questions):
+    if not isinstance(questions, list) or not questions or any(problem(question, fields) for question in questions):
         return False
     known = parents(questions)
     return len(known) == len(questions) and all(parent in known for needed in known.values() for parent in needed)

@@ -36,15 +36,15 @@ _WORD = re.compile(r"[A-Za-z'-]+")
 def phrases(content: Any, text: str) -> tuple[str, ...]:
     """The phrases for questions, from the file of phrases or the template. Empty where neither has any."""
     given = content.get("phrases") if isinstance(content, Mapping) else None
-    found = tuple(given) if isinstance(given, list) and all(map(_is_text, given)) else read_template(text)
-    return tuple(phrase for phrase in found if phrase not in SKIPPED)[:MOST]
+    candidates = tuple(given) if isinstance(given, list) and all(map(_is_text, given)) else read_template(text)
+    return tuple(phrase for phrase in candidates if phrase not in SKIPPED)[:MOST]
 
 
 def read_template(text: str) -> tuple[str, ...]:
     """The noun phrases of "<phrase> and <phrase>", in which "of" also begins one. Empty for another form."""
     sides = text.strip().removesuffix(".").rstrip().split(" and ")
-    found = tuple(phrase for side in sides for phrase in side.split(" of "))
-    return found if len(sides) == 2 and all(map(_is_phrase, found)) else ()
+    phrases_of_text = tuple(phrase for side in sides for phrase in side.split(" of "))
+    return phrases_of_text if len(sides) == 2 and all(map(_is_phrase, phrases_of_text)) else ()
 
 
 def _is_phrase(phrase: str) -> bool:
@@ -61,7 +61,7 @@ def read_phrases(path: pathlib.Path, texts: set[str]) -> dict[str, list[str]]:
     """A file's phrases by prompt. Each prompt must be in the prompts' file. Empty without a file."""
     if not path.is_file():
         return {}
-    found: dict[str, list[str]] = {}
+    by_text: dict[str, list[str]] = {}
     for number, row in json_files.read_lines(path, _ADVICE):
         where = f"line {number} of {path}"
         text, names = (row.get("prompt"), row.get("phrases")) if isinstance(row, dict) else (None, None)
@@ -69,13 +69,13 @@ def read_phrases(path: pathlib.Path, texts: set[str]) -> dict[str, list[str]]:
             raise InputError(f"{where} has no prompt and phrases: {_ADVICE}", code="missing-field")
         if text not in texts:
             raise InputError(f"{where} has a prompt that is not in the file of prompts: {_ADVICE}", code="unknown-name")
-        if found.setdefault(text, names) != names:
+        if by_text.setdefault(text, names) != names:
             raise InputError(
                 f"{where} gives a prompt other phrases than an earlier line: {_ADVICE}", code="repeated-id"
             )
-    if lacking := len(texts - found.keys()):
+    if lacking := len(texts - by_text.keys()):
         raise InputError(f"{path} lacks {lacking:,} of {len(texts):,} prompts: {_ADVICE}", code="incomplete-row")
-    return found
+    return by_text
 
 
 def _is_text(value: Any) -> bool:

@@ -31,21 +31,21 @@ _ADVICE = "name TIIF-Bench's data/test_prompts or data/testmini_prompts, next to
 
 def read(folder: pathlib.Path) -> list[Prompt]:
     """The prompts, with their type as category. The content is type, length, questions and answers."""
-    found = sorted(folder.glob(f"*{_PROMPTS}.jsonl"))
-    if not found or not folder.name.endswith(_PROMPTS) or folder.name.endswith(_QUESTIONS):
+    paths = sorted(folder.glob(f"*{_PROMPTS}.jsonl"))
+    if not paths or not folder.name.endswith(_PROMPTS) or folder.name.endswith(_QUESTIONS):
         raise InputError(f"{folder} has no files <type>{_PROMPTS}.jsonl: {_ADVICE}")
     prompts = []
-    for path in found:
+    for path in paths:
         kind = path.stem.removesuffix(_PROMPTS)
         other = folder.with_name(folder.name.removesuffix(_PROMPTS) + _QUESTIONS) / f"{kind}{_QUESTIONS}.jsonl"
-        rows, asked = _rows(path, kind), _rows(other, kind)
-        if len(rows) != len(asked):
-            raise InputError(f"{path} has {len(rows):,} prompts, but {other} {len(asked):,} lines: {_ADVICE}")
-        _check_belonging(path, other, [row for _, row in rows], [entry for _, entry in asked])
-        for index, ((where, row), (place, entry)) in enumerate(zip(rows, asked, strict=True)):
+        rows, entries = _rows(path, kind), _rows(other, kind)
+        if len(rows) != len(entries):
+            raise InputError(f"{path} has {len(rows):,} prompts, but {other} {len(entries):,} lines: {_ADVICE}")
+        _check_belonging(path, other, [row for _, row in rows], [entry for _, entry in entries])
+        for index, ((where, row), (place_of_entry, entry)) in enumerate(zip(rows, entries, strict=True)):
             questions = {"questions": entry.get("yn_question_list"), "answers": entry.get("yn_answer_list")}
             if problem := _problem(questions):
-                raise InputError(f"{place} {problem}: {_ADVICE}")
+                raise InputError(f"{place_of_entry} {problem}: {_ADVICE}")
             for length in LENGTHS:
                 text = row.get(f"{length}_description")
                 if not isinstance(text, str):
@@ -73,10 +73,10 @@ def _rows(path: pathlib.Path, kind: str) -> list[tuple[str, dict[str, Any]]]:
     return rows
 
 
-def _check_belonging(path: pathlib.Path, other: pathlib.Path, rows: Sequence[Any], asked: Sequence[Any]) -> None:
-    """Refuses the published files whose questions are of other prompts. Warns where those of other files may be."""
+def _check_belonging(path: pathlib.Path, other: pathlib.Path, rows: Sequence[Any], entries: Sequence[Any]) -> None:
+    """Refuses published files whose questions belong to other prompts. Warns where other files may be mixed up."""
     prompts = [[row.get(f"{length}_description") for length in LENGTHS] for row in rows]
-    questions = [entry.get("yn_question_list") for entry in asked]
+    questions = [entry.get("yn_question_list") for entry in entries]
     if files.digest([prompts, questions]) == _SHIFTED:
         raise InputError(
             f"the questions in {other} belong to other prompts than those in {path}, as in commit 3aae750 of"

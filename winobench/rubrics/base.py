@@ -38,7 +38,7 @@ def named(*names: str) -> Callable[[str], bool]:
 
 @dataclasses.dataclass(frozen=True)
 class Rubric:
-    """How a benchmark scores generated images.
+    """A benchmark's way to score generated images.
 
     Attributes:
       name: as ``--rubric`` names it.
@@ -76,10 +76,10 @@ class Rubric:
 
     def check_judge(self, name: str, fingerprint: Mapping[str, Any], kind: str) -> None:
         """Refuses a judge whose scores of matching texts mean something else, such as cosines for probabilities."""
-        found = fingerprint.get("match", fingerprint).get("scorer")
-        if kind == PictureMatch.kind and self.scorers and found not in self.scorers:
+        scorer = fingerprint.get("match", fingerprint).get("scorer")
+        if kind == PictureMatch.kind and self.scorers and scorer not in self.scorers:
             raise InputError(
                 f"{name} cannot judge by {self.name}, which needs the scores of {' or '.join(self.scorers)}, not of"
-                f" {found}: name a judge such as {self.judge}",
+                f" {scorer}: name a judge such as {self.judge}",
                 code="wrong-kind-of-model",
             )

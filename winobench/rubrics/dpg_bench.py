@@ -34,9 +34,9 @@ _SKILLS = {
 
 
 def _requests(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
-    for one in prompt.content["questions"]:
-        asked = yes_no.WORDING.replace("{}", one["question"].strip())
-        yield PictureText(picture, asked) if kind == PictureText.kind else PictureOptions(picture, asked, _OPTIONS)
+    for question in prompt.content["questions"]:
+        text = yes_no.WORDING.replace("{}", question["question"].strip())
+        yield PictureText(picture, text) if kind == PictureText.kind else PictureOptions(picture, text, _OPTIONS)
 
 
 def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
@@ -46,10 +46,10 @@ def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published:
     counted = yes_no.with_parents(answers, question_graphs.parents(questions), cascading=True)
     yield Score(SCORE, ALL, math.fsum(counted.values()) / len(counted))
     yield from unread(read, responses)
-    for one in questions:
-        category = one["tuple"].split("(")[0].strip()
-        yield Score(LEVEL_1, category.split("-")[0].strip(), float(answers[one["id"]]))
-        yield Score(LEVEL_2, category, float(answers[one["id"]]))
+    for question in questions:
+        category = question["tuple"].split("(")[0].strip()
+        yield Score(LEVEL_1, category.split("-")[0].strip(), float(answers[question["id"]]))
+        yield Score(LEVEL_2, category, float(answers[question["id"]]))
 
 
 RUBRICS = (

@@ -48,20 +48,20 @@ def questions(content: Mapping[str, Any]) -> list[Question]:
     limits: dict[str, int] = {}
     for row in exclude:
         limits[row["class"]] = min(row["count"], limits.get(row["class"], row["count"]))
-    found = []
+    result = []
     for row in include:
         name = f"{row['color']} {row['class']}" if "color" in row else row["class"]
         if row["count"] > 1 or (row["class"] in limits and "color" not in row):
             limit = float("inf") if "color" in row else limits.pop(row["class"], float("inf"))
-            found.append(Question(_put(_HOW_MANY, name), row["count"], limit))
+            result.append(Question(_put(_HOW_MANY, name), row["count"], limit))
         else:
-            found.append(Question(_put(_IS_THERE, f"{'an' if name[0] in 'aeiou' else 'a'} {name}")))
-    found += [Question(_put(_HOW_MANY, name), 0, limit) for name, limit in limits.items()]
+            result.append(Question(_put(_IS_THERE, f"{'an' if name[0] in 'aeiou' else 'a'} {name}")))
+    result += [Question(_put(_HOW_MANY, name), 0, limit) for name, limit in limits.items()]
     for row in include:
         if "position" in row:
-            place, target = row["position"]
-            found.append(Question(_put(_WHERE, row["class"], _PLACES[place], include[target]["class"])))
-    return found
+            relation, target = row["position"]
+            result.append(Question(_put(_WHERE, row["class"], _PLACES[relation], include[target]["class"])))
+    return result
 
 
 def _put(wording: str, *parts: str) -> str:

@@ -35,11 +35,11 @@ _SKILLS = {
 
 def _requests(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
     for question, answer in prompt.content["vqa_list"]:
-        asked = _WORDING.replace("{}", question)
+        text = _WORDING.replace("{}", question)
         if kind == PictureStarts.kind:
-            yield PictureStarts(picture, asked, spellings(question, answer))
+            yield PictureStarts(picture, text, spellings(question, answer))
         else:
-            yield PictureOptions(picture, asked, _choices(question))
+            yield PictureOptions(picture, text, _choices(question))
 
 
 def spellings(question: str, answer: str) -> tuple[str, ...]:
@@ -55,16 +55,16 @@ def _choices(question: str) -> tuple[str, ...]:
 
 
 def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
-    asked, skills = prompt.content["vqa_list"], prompt.content["skills"]
-    found = []
-    for (question, answer), response in zip(asked, responses, strict=True):
-        place = 0 if kind == PictureStarts.kind else _choices(question).index(answer)
-        found.append(math.exp(min(response.scores[place], 0.0)))  # rounding may lead above
+    questions, skills = prompt.content["vqa_list"], prompt.content["skills"]
+    probabilities = []
+    for (question, answer), response in zip(questions, responses, strict=True):
+        option = 0 if kind == PictureStarts.kind else _choices(question).index(answer)
+        probabilities.append(math.exp(min(response.scores[option], 0.0)))  # rounding may lead above
     # As the published code: 0 where one of them is 0.
-    geometric = math.exp(math.fsum(map(math.log, found)) / len(found)) if all(found) else 0.0
-    yield Score(AM, ALL, math.fsum(found) / len(found))
+    geometric = math.exp(math.fsum(map(math.log, probabilities)) / len(probabilities)) if all(probabilities) else 0.0
+    yield Score(AM, ALL, math.fsum(probabilities) / len(probabilities))
     yield Score(GM, ALL, geometric)
-    for skill, value in zip(skills, found, strict=True):
+    for skill, value in zip(skills, probabilities, strict=True):
         yield Score(AM, skill, value)
     yield Score(GM, prompt.category, geometric)
     if kind == PictureOptions.kind:

@@ -29,12 +29,12 @@ _MAX_TOKENS = 128
 
 
 def _requests(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
-    for one in prompt.content["questions"]:
-        asked = _WORDING.replace("{}", one["question"])
+    for question in prompt.content["questions"]:
+        text = _WORDING.replace("{}", question["question"])
         if kind == PictureText.kind:
-            yield PictureText(picture, asked, max_tokens=_MAX_TOKENS)
+            yield PictureText(picture, text, max_tokens=_MAX_TOKENS)
         else:
-            yield PictureOptions(picture, asked, (_YES, _NO))
+            yield PictureOptions(picture, text, (_YES, _NO))
 
 
 def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:

@@ -133,8 +133,8 @@ def _asks_model(prompt: Prompt) -> bool:
 
 
 def _ask_model(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
-    asked = "\n".join(_questions(prompt))
-    yield PictureText(picture, asked, max_tokens=_MAX_TOKENS)
+    text = "\n".join(_questions(prompt))
+    yield PictureText(picture, text, max_tokens=_MAX_TOKENS)
 
 
 def _questions(prompt: Prompt) -> Iterator[str]:
@@ -151,13 +151,13 @@ def _questions(prompt: Prompt) -> Iterator[str]:
 
 def _score_model(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
     text, wanted = responses[0].text or "", len([*_questions(prompt)])
-    found = _possible(int(digits[:4]) for digits in _SCORE.findall(text))
-    if len(found) != wanted and not published:
+    ratings = _possible(int(digits[:4]) for digits in _SCORE.findall(text))
+    if len(ratings) != wanted and not published:
         others = _possible(answer_texts.scores(text))
-        found = others if len(others) == wanted else found
-    yield Score("mllm", prompt.category, sum(found) / len(found) / _MOST if found else 0.0)
-    yield from unread([len(found) == wanted or None], responses)
-    yield Score("answers_read", ALL, float(len(found) == wanted))
+        ratings = others if len(others) == wanted else ratings
+    yield Score("mllm", prompt.category, sum(ratings) / len(ratings) / _MOST if ratings else 0.0)
+    yield from unread([len(ratings) == wanted or None], responses)
+    yield Score("answers_read", ALL, float(len(ratings) == wanted))
 
 
 def _possible(numbers: Iterable[float]) -> list[float]:

@@ -76,41 +76,41 @@ def _macros() -> Iterator[tuple[tuple[str, str], tuple[str, ...]]]:
         groups = {f"{name}_{sub}": types for name, subs in _FOLLOWING.items() for sub, types in subs.items()}
         wholes = {f"{name}_Overall": sum(subs.values(), ()) for name, subs in _FOLLOWING.items()}
         for row, types in {**groups, **wholes}.items():
-            yield (ACCURACY, f"{row}-{length}"), tuple(f"{one}-{length}" for one in types)
+            yield (ACCURACY, f"{row}-{length}"), tuple(f"{kind}-{length}" for kind in types)
         yield (ACCURACY, f"overall-{length}"), tuple(f"{row}-{length}" for row in groups)
-    every = [one for subs in _FOLLOWING.values() for types in subs.values() for one in types]
-    yield (ACCURACY, ALL), tuple(f"{one}-{length}" for one in every for length in tiif.LENGTHS)
+    every = [kind for subs in _FOLLOWING.values() for types in subs.values() for kind in types]
+    yield (ACCURACY, ALL), tuple(f"{kind}-{length}" for kind in every for length in tiif.LENGTHS)
 
 
 def _requests(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
     questions = [question.strip() for question in prompt.content["questions"]]
     if kind == PictureText.kind:
-        asked = _WORDING.replace("{}", "\n".join(questions))
-        yield PictureText(picture, asked, max_tokens=_TOKENS_PER_ANSWER * len(questions))
+        text = _WORDING.replace("{}", "\n".join(questions))
+        yield PictureText(picture, text, max_tokens=_TOKENS_PER_ANSWER * len(questions))
     else:
         for question in questions:
             yield PictureOptions(picture, yes_no.WORDING.replace("{}", question), _OPTIONS)
 
 
 def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
-    found: Sequence[bool | None]
+    read_answers: Sequence[bool | None]
     right = [answer.strip().lower() == "yes" for answer in prompt.content["answers"]]
     if kind == PictureText.kind:
         lines = map(_ANSWER.match, (responses[0].text or "").split("\n"))
-        found = [line[1].lower() == "yes" for line in lines if line]
+        read_answers = [line[1].lower() == "yes" for line in lines if line]
         if not published:  # a line may hold more than an answer, and more than lines may hold answers
             others = answer_texts.lines(responses[0].text)
-            found = found if len(others) <= len(found) == len(right) else others
-        is_read = len(found) == len(right)
+            read_answers = read_answers if len(others) <= len(read_answers) == len(right) else others
+        is_read = len(read_answers) == len(right)
         yield from unread([is_read or None], responses)
         if not is_read:
             return
     else:
-        found = [yes_no.read(response) for response in responses]
-        yield from unread(found, responses)
+        read_answers = [yes_no.read(response) for response in responses]
+        yield from unread(read_answers, responses)
     group = f"{prompt.content['type']}-{prompt.content['length']}"
-    for one, truth in zip(found, right, strict=True):
-        yield Score(ACCURACY, group, float(one == truth))
+    for answer, truth in zip(read_answers, right, strict=True):
+        yield Score(ACCURACY, group, float(answer == truth))
 
 
 RUBRICS = (

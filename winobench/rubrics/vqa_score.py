@@ -40,8 +40,8 @@ def _requests(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
 
 
 def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
-    (found,) = responses
-    value = found.scores[0] if kind == PictureMatch.kind else math.exp(found.scores[0])
+    (response,) = responses
+    value = response.scores[0] if kind == PictureMatch.kind else math.exp(response.scores[0])
     if not 0 <= value <= 1:
         raise InputError(
             f"the judge's score is {value:.3g}, but a VQAScore is a probability: name a vision-language model",
@@ -50,7 +50,7 @@ def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published:
     skills = genai_bench.skills_of(prompt.content)
     groups = skills if skills is not None else filter(None, [prompt.category])
     yield from (Score(_METRIC, group, value) for group in (ALL, *groups))
-    yield from unread([yes_no.is_read(found) or None], responses)
+    yield from unread([yes_no.is_read(response) or None], responses)
 
 
 RUBRICS = (

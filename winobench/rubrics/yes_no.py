@@ -19,12 +19,12 @@ def with_parents(
 
     With ``cascading``, questions that were made wrong make those after them wrong.
     """
-    found = dict(answers)
+    combined = dict(answers)
     for number, needed in parents.items():
-        known = found if cascading else answers
+        known = combined if cascading else answers
         if any(parent and not known[parent] for parent in needed):
-            found[number] = False
-    return found
+            combined[number] = False
+    return combined
 
 
 def read(response: Response) -> bool | None:

@@ -95,32 +95,32 @@ def tasks_from(words: Iterable[str | Task], data_dir: str | None = None) -> list
 
     All words of a kind of source make one set. Tasks of groups that are there already are left out.
     """
-    places: dict[str, list[str]] = {}
+    sources: dict[str, list[str]] = {}
     result: list[str | Task] = []
     words = list(words)
     named = {word for word in words if isinstance(word, str)}
     for word in words:
-        kind, colon, place = word.partition(":") if isinstance(word, str) else ("", "", "")
+        kind, colon, source = word.partition(":") if isinstance(word, str) else ("", "", "")
         if isinstance(word, str) and word.startswith(groups.MARK):
-            found = [name for name in groups.ready_members(word, TASKS, data_dir) if name not in named]
-            named.update(found)
-            result += found
+            members = [name for name in groups.ready_members(word, TASKS, data_dir) if name not in named]
+            named.update(members)
+            result += members
         elif not colon:
             result.append(word)
         else:
-            if kind not in places:
+            if kind not in sources:
                 result.append(f"{kind}:")
-            places.setdefault(kind, []).append(place)
+            sources.setdefault(kind, []).append(source)
     makers = _modules()["SOURCES"]
-    for kind, found in places.items():
+    for kind, given in sources.items():
         if kind not in makers:
             raise InputError(
-                f"there are no tasks from {options.quote(f'{kind}:{found[0]}')}: what comes before the colon is one of"
-                f" {', '.join(makers)}",
+                f"there are no tasks from {options.quote(f'{kind}:{given[0]}')}: what comes before the colon is one"
+                f" of {', '.join(makers)}",
                 code="unknown-name",
             )
         index = result.index(f"{kind}:")
-        result[index : index + 1] = _declared(makers[kind], "SOURCES")[kind](found)
+        result[index : index + 1] = _declared(makers[kind], "SOURCES")[kind](given)
     return result
 
 
@@ -187,21 +187,21 @@ def _guarded(task: Task | TextTask) -> Task | TextTask:
 
     def data_fingerprint(data_dir: str | None, limit: int | None) -> str:
         with registry.foreign_code(f"data_fingerprint() of task {task.name!r}"):
-            found = task.data_fingerprint(data_dir, limit)
-        if not isinstance(found, str):
+            fingerprint = task.data_fingerprint(data_dir, limit)
+        if not isinstance(fingerprint, str):
             raise InputError(
-                f"data_fingerprint() of task {task.name!r} gave {options.quote(found)}: return a text that changes with"
-                " its data",
+                f"data_fingerprint() of task {task.name!r} gave {options.quote(fingerprint)}: return a text that"
+                " changes with its data",
                 code="broken-plug-in",
             )
-        return found
+        return fingerprint
 
     def count(data_dir: str | None) -> int | None:
         try:
-            found = task.count(data_dir)
+            number = task.count(data_dir)
         except (Exception, SystemExit):  # a listing continues without the number
             return None
-        return found if isinstance(found, int) else None
+        return number if isinstance(number, int) else None
 
     return dataclasses.replace(task, ready=ready, data_fingerprint=data_fingerprint, count=count)
 

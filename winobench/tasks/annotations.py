@@ -1,4 +1,4 @@
-"""Reads the annotation files of published data. What is wrong with one is said in a sentence that names its place."""
+"""Reads the annotation files of published data. An error is one sentence that names the file and the line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Entry:
     remedy: str = "restore the file as it was published"
 
     def wrong(self, problem: str, code: str) -> InputError:
-        """An error that states what is wrong with this entry, to be raised."""
+        """An error about this entry, to be raised."""
         return InputError(f"{self.where} {problem}: {self.remedy}", code=code)
 
     def __getitem__(self, key: str) -> Entry:
@@ -76,7 +76,7 @@ class Entry:
         return self.value
 
     def unique(self, value: Any, seen: Collection) -> Any:
-        """The value that this entry states, which must not be among those of earlier rows."""
+        """The value of this entry, which no earlier row may have."""
         if value in seen:
             raise self.wrong(f"is {value}, as in an earlier row", "repeated-id")
         return value
@@ -101,9 +101,9 @@ class Entry:
         return self.value
 
 
-def not_as_published(place: Any, problem: str, code: str) -> InputError:
+def not_as_published(where: Any, problem: str, code: str) -> InputError:
     """An error that states how a file differs from the published one, to be raised."""
-    return InputError(f"{place} {problem}: restore it as it was published", code=code)
+    return InputError(f"{where} {problem}: restore it as it was published", code=code)
 
 
 def no_such_file(what: Any) -> InputError:
@@ -174,31 +174,31 @@ def python_list(entry: Entry) -> Entry:
 def image_names(folder: pathlib.Path) -> list[pathlib.Path]:
     """The JPEG files of a folder in the order of their names, without the hidden ones that macOS leaves in archives."""
     try:
-        found = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".jpg", ".jpeg"))
+        paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".jpg", ".jpeg"))
     except OSError:
         raise InputError(
             f"the folder {folder} does not exist: make it, with the task's .jpg files in it", code="no-such-folder"
         ) from None
-    found = [path for path in found if not path.name.startswith(".")]
-    if not found:
+    paths = [path for path in paths if not path.name.startswith(".")]
+    if not paths:
         raise InputError(f"the folder {folder} has no .jpg file: put the task's images there", code="missing-images")
-    for first, second in itertools.pairwise(found):
+    for first, second in itertools.pairwise(paths):
         if first.stem == second.stem:
             raise InputError(
                 f"{folder} has both {first.name} and {second.name}: remove or rename one of them", code="two-files"
             )
-    return found
+    return paths
 
 
 def other_images(folder: pathlib.Path) -> list[pathlib.Path]:
     """The images of a folder that `image_names` does not give, by their endings."""
     others = (".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".heic", ".jfif", ".jxl")
-    found = sorted(folder.iterdir()) if folder.is_dir() else []
-    return [path for path in found if path.suffix.lower() in others and not path.name.startswith(".")]
+    paths = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [path for path in paths if path.suffix.lower() in others and not path.name.startswith(".")]
 
 
 def _parse(text: str, where: str) -> Any:
-    """What a JSON text states; ``where`` it stands is for messages."""
+    """The value of a JSON text. Messages name ``where``."""
     repeated: list[tuple[dict[str, Any], str]] = []
 
     def to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

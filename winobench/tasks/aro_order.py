@@ -5,9 +5,9 @@ stand against four perturbations: nouns and adjectives shuffled, all other words
 ``aro_coco_order`` and ``aro_flickr_order`` have perturbations of ours (`winobench.data.word_order`), made with spaCy
 when the task is prepared: all candidates have the same words, and none is the caption itself.
 
-Those of the published code (`winobench.data.published_order`) end in ``_published``. That code draws them again at
-every run, and seeds only some. Here all have the seed 0. A candidate that equals the caption cannot win there, as the
-caption comes first and wins ties, so that it is left out here. Chance is then above 20%.
+Tasks with the perturbations of the published code (`winobench.data.published_order`) end in ``_published``. That code
+samples them again at every run, and seeds only some. Here all have the seed 0. A candidate that equals the caption
+cannot win there, as the caption comes first and wins ties, so that it is left out here. Chance is then above 20%.
 """
 
 from __future__ import annotations

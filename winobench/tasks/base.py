@@ -1,4 +1,4 @@
-"""What a task is: examples, candidates, the right answer, and the metric's name."""
+"""A task: examples, candidates, the right answer, and the metric's name."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class PublishedData:
       with_lists: ``with_lists(folder, scorer, name)`` makes the task's lists of candidates again with a contrastive
         scorer, writes them into the folder under this name, and returns what reads them; None for tasks without lists.
       read_partial: as ``read`` where ``--allow_partial`` is given, if more than images may be missing. It yields an
-        item with a file that does not exist for whatever is missing, so that the set is known to be partial.
-      fetch: ``fetch(folder, progress) -> line for the user`` gets what is not a single file, such as images of many web
+        item with a file that does not exist for anything that is missing, so that the set is marked as partial.
+      fetch: ``fetch(folder, progress) -> line for the user`` gets more than single files, such as images of many web
         sites, once for all tasks of the folder; ``progress(what, unit)`` is a context with a
         `winobench.base.progress.Progress`.
     """
@@ -85,14 +85,14 @@ class Task:
       count: ``count(data_dir)``, the number of examples there are, or None while the data are not there.
       source: the published files that ``winobench prepare`` reads; None for a task that makes its own data.
       association: of a bias task.
-      when_named: True where it is asked only when it is named, and not whenever its data are there.
+      when_named: True for a task that runs only by its name, and not whenever its data are there.
       asks_questions: True where its texts are questions with answers (`winobench.data.question_texts`), which only a
         scorer with ``answers_questions`` can score.
       judged_alone: True where each text is also judged by itself, for scorers with a ``match_threshold``
         (`winobench.scorers.base.Scorer`), by the `winobench.metrics.Metric.alone` of the metric.
       prompt_of: an example's id -> what tells its prompt from others, for a task whose images people have rated. The
         row itself by default, as rows with equal texts may have been rated apart.
-      skills: of `SKILLS`, which the task asks for; ``--config.tasks=@<skill>`` chooses by them.
+      skills: keys of `SKILLS`. ``--config.tasks=@<skill>`` chooses by them.
       paper: authors and year of the paper that published the data; None for data of winobench.
       licence: the licence of the published files; None where their source states none.
       url: the page of the published files.

@@ -1,6 +1,6 @@
 """Prompts for the classes of a data set, as Diffusion Classifier publishes them (Li et al. 2023, arXiv:2303.16203).
 
-Its repository, which states no licence, has a table for each data set. The names are those of CLIP's authors.
+Its repository, which states no licence, has a table for each data set. The names are from CLIP's authors.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ REPOSITORY = "https://github.com/diffusion-classifier/diffusion-classifier"
 _RAW = "https://raw.githubusercontent.com/diffusion-classifier/diffusion-classifier/master"
 
 
-def download(place: str, sha256: str) -> Download:
+def download(path: str, sha256: str) -> Download:
     """A file of the repository."""
-    name = place.rsplit("/", 1)[-1]
-    return Download(name, f"{_RAW}/{place}", sha256=sha256, note="no licence is stated")
+    name = path.rsplit("/", 1)[-1]
+    return Download(name, f"{_RAW}/{path}", sha256=sha256, note="no licence is stated")
 
 
 def read(path: pathlib.Path, num_classes: int) -> tuple[str, ...]:

@@ -3,9 +3,9 @@
 The images are rendered by us, as the paper's authors rendered theirs, unless the published ones are prepared: 574
 images, each with two items in each of the seven files.
 
-Of an item's two captions the first is taken as true, as in the published code. Of ``spatial`` Self-Bench's code (Jeong
-et al. 2025) takes the second, in all 1,148 items. ``clevr_spatial_selfbench`` has these labels. The images were not
-available to decide which are right (docs/reference/tasks.md).
+The first of an item's two captions is taken as true, as in the published code. Self-Bench's code (Jeong et al. 2025)
+takes the second one of ``spatial``, in all 1,148 items. ``clevr_spatial_selfbench`` has these labels. The images were
+not available to decide which are right (docs/reference/tasks.md).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _rendered(limit: int | None) -> Iterator[Example]:
 
 
 def _is_prepared(data_dir: str | None) -> bool:
-    """Also true of a damaged set and of one for another version, which are errors, not reasons to render."""
+    """True for a damaged set and a set for another version, too: these are errors, not reasons to render."""
     from winobench.data import prepared
 
     return prepared.has_state(prepared.task_folder(_PUBLISHED.name, data_dir))

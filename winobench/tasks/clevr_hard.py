@@ -3,7 +3,7 @@
 Eight groups, each with as many questions. ``clevr_hard`` asks which of a question's candidates is true of an image,
 ``clevr_hard_image`` of which of two images the true one is true, where the other image is one of another candidate.
 ``..._256`` show the same scenes in 256 pixels. Groups differ in their number of candidates, so that each has its own
-chance, and the whole their mean. They are asked when they are named: the embedded model has not learned them.
+chance, and the whole their mean. They run only by name: the embedded model has not learned them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from winobench.tasks import clevr_common
 from winobench.tasks.base import Example, Task
 
 _VERSION = 1
-_ROUNDS_AT_ONCE = 8  # drawn by one call of the renderer
+_ROUNDS_AT_ONCE = 8  # rendered by one call of the renderer
 
 # As in `clevr_questions.GROUPS`, which is imported only when questions are asked. A test compares the two.
 CANDIDATES = {
@@ -84,12 +84,12 @@ def _rendered(num_rounds: int, seed: int, image_size: int, shown: tuple[str, ...
 
     for first in range(0, num_rounds, _ROUNDS_AT_ONCE):
         numbers = range(first, min(first + _ROUNDS_AT_ONCE, num_rounds))
-        asked = [
+        questions = [
             (number, clevr_questions.question(group, number, seed=seed)) for number in numbers for group in CANDIDATES
         ]
-        scenes = [getattr(question, scene) for _, question in asked for scene in shown]
+        scenes = [getattr(question, scene) for _, question in questions for scene in shown]
         images = iter(renderer.render(clevr_scenes.concatenate(scenes), image_size))
-        for number, question in asked:
+        for number, question in questions:
             yield f"round-{number:06d}/{question.group}", question, tuple(itertools.islice(images, len(shown)))
 
 

@@ -1,6 +1,6 @@
 """The validation of fine-tuning with hard negatives on CLEVR: ours, and not among the tasks of the benchmark.
 
-As COCO's (`winobench.tasks.coco_hardneg`), it has a text side and an image side over the same rows, those of
+As COCO's (`winobench.tasks.coco_hardneg`), it has a text side and an image side over the same rows, from
 `winobench.tasks.clevr_negatives`. The scenes have their own split: neither training nor the task ``clevr`` has
 them.
 """

@@ -25,10 +25,10 @@ def image_pairs(limit: int | None) -> Iterator[tuple[int, str, np.ndarray, np.nd
     swapped, swapped_images = _swapped(limit)
     # A swap of sizes mirrors the places, so the words come from the swapped scene itself.
     swapped_things = captions.describe(swapped)
-    for place in range(len(swapped_things)):
-        attribute, index = _ATTRIBUTES[place // len(things)], place % len(things)
-        texts = (pair_caption(each, attribute) for each in (things[index], swapped_things[place]))
-        yield index, attribute, images[index], swapped_images[place], *texts
+    for row in range(len(swapped_things)):
+        attribute, index = _ATTRIBUTES[row // len(things)], row % len(things)
+        texts = (pair_caption(description, attribute) for description in (things[index], swapped_things[row]))
+        yield index, attribute, images[index], swapped_images[row], *texts
 
 
 @functools.lru_cache(maxsize=1)
@@ -45,7 +45,7 @@ def _swapped(limit: int | None) -> tuple[Scenes, np.ndarray]:
 
 
 def pair_caption(things, attribute: str) -> str:
-    """What tells a scene from its swap, in the words of GDBench's pair forms, the left object first.
+    """The caption that tells a scene from its swap, in the words of GDBench's pair forms, the left object first.
 
     A swap of colours changes which shape has which colour, a swap of shapes the same. A swap of sizes changes which
     shape has which size.

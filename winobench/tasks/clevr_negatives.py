@@ -128,10 +128,10 @@ class _Pictures(Sequence):
         if not 0 <= number < len(self):
             raise IndexError(number)
         scene, variant = divmod(number, len(VARIANTS))
-        chunk, place = divmod(scene, self._scenes_a_chunk)
+        chunk, index = divmod(scene, self._scenes_a_chunk)
         # Otherwise every thread that needs a chunk would render it.
         with self._lock:
-            return self._chunk(chunk)[place, variant]
+            return self._chunk(chunk)[index, variant]
 
     def _render(self, chunk: int) -> np.ndarray:
         """uint8 [scenes, variants, size, size, 3]."""

@@ -1,6 +1,6 @@
 """Self-Bench on scenes of our own grammar: does a scorer find the text from which an image was generated?
 
-Images are those of runs of ``winobench draw --config=pictures --config.prompts=clevr``;
+Images are from runs of ``winobench draw --config=pictures --config.prompts=clevr``;
 ``--config.tasks=clevr_selfbench:FOLDER`` names one, and several such words set generators next to each other. A task is
 a category of prompts. The candidates are the texts of the same form with other values, or with the values exchanged.
 Groups are the ones in `winobench.tasks.selfbench`, where an image is correct by the verifier's verdict
@@ -32,9 +32,9 @@ _SKILLS = {
 """Category -> number of candidates, skill."""
 
 
-def make(places: Sequence[str]) -> list[Task]:
+def make(folders: Sequence[str]) -> list[Task]:
     """A task for each category of which there are images."""
-    by_category = read_folders(places, _of_run)
+    by_category = read_folders(folders, _of_run)
     about = "Generated CLEVR scenes, {}: which of {} texts was it generated from?"
     return [
         task(f"clevr_selfbench_{name}", about.format(name.replace("_", " "), size), size, by_category[name], skill)
@@ -46,16 +46,16 @@ def make(places: Sequence[str]) -> list[Task]:
 def _of_run(folder: pathlib.Path) -> list[Drawn]:
     run = image_runs.read_pictures(folder)
     verdicts = read_verdicts(run.folder)
-    found = [
+    images = [
         of_record(run, record, verdicts, record.prompt.category, candidates(record.prompt), 0)
         for record in run.records
         if record.prompt.category in _SKILLS and _is_ours(record.prompt)
     ]
-    if not found:
+    if not images:
         raise InputError(
             f"{run.folder} has no images from our grammar: generate with --config.prompts=clevr", code="no-content"
         )
-    return found
+    return images
 
 
 def candidates(prompt: Prompt) -> list[str]:
@@ -77,8 +77,8 @@ def _scenes():
 
 def _exchanged(attribute: str) -> Callable[[Sequence[Mapping[str, str]]], list[str]]:
     def texts(objects: Sequence[Mapping[str, str]]) -> list[str]:
-        one, two = objects
-        return [f"A {two[attribute]} {one['shape']} and a {one[attribute]} {two['shape']}."]
+        first, second = objects
+        return [f"A {second[attribute]} {first['shape']} and a {first[attribute]} {second['shape']}."]
 
     return texts
 

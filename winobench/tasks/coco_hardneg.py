@@ -1,9 +1,9 @@
 """The validation sets of fine-tuning with hard negatives: COCO captions and images with one hard negative each.
 
-The 4,839 rows of NegCLIP's validation set (section 4) hold a caption, its image, one to five
-captions with words exchanged, and the row numbers of three images that are neighbours under CLIP. The published code
-draws one of the negatives again each time. Here the number of the row decides. Six captions have no negative with other
-words: only capital letters or spaces differ. They stay, and are ties for a model that does not see capital letters.
+The 4,839 rows of NegCLIP's validation set (section 4) hold a caption, its image, one to five captions with words
+exchanged, and the row numbers of three images that are neighbours under CLIP. The published code samples one of the
+negatives again each time. Here the number of the row decides. Six captions have no negative with other words: only
+capital letters or spaces differ. They stay, and are ties for a model that does not see capital letters.
 
 ``coco_hardneg_text_328`` and ``coco_hardneg_image_328`` are the rows on which the published training loop validates, in
 its order: batches 0, 15, ..., 600 of the 605 batches of eight rows.

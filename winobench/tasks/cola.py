@@ -78,7 +78,7 @@ def read_singles(folder: pathlib.Path, source: str) -> Iterator[Item | LeftOut]:
         if not any(ratings):
             yield LeftOut(name, "none of its hard images is a positive one")
             continue
-        yield Item(name, tuple(images[place] for place in chosen), (text,), None, (), ratings)
+        yield Item(name, tuple(images[row_of_image] for row_of_image in chosen), (text,), None, (), ratings)
 
 
 def _label_text(label: Entry) -> str:
@@ -93,7 +93,7 @@ def _flags(entry: Entry, count: int) -> np.ndarray:
     """[count] bool of a list of 0 and 1."""
     value = entry.value
     # One by one takes long in files of millions.
-    if isinstance(value, list) and len(value) == count and all(type(one) is int and 0 <= one <= 1 for one in value):
+    if isinstance(value, list) and len(value) == count and all(type(flag) is int and 0 <= flag <= 1 for flag in value):
         return np.array(value, bool)
     return np.array([answer(row, 0, 1) for row in entry.rows(count)], bool)
 

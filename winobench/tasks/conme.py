@@ -27,7 +27,7 @@ PARTS = {"att": "attributes", "obj": "objects", "rel": "relations"}
 """Part of a file's name -> what SugarCrepe replaces in the captions of its photographs."""
 
 ENDING = "\nAnswer with the option's letter from the given choices directly."
-"""What the published code puts behind a question with its options."""
+"""The words that the published code puts behind a question with its options."""
 
 _LETTERS = {"A": "B", "B": "A"}  # of the right option -> of the wrong one
 _COLUMNS = {"": ("question", "answer"), "_options": ("base_question", "correct_option", "incorrect_option")}
@@ -40,7 +40,7 @@ def read(folder: pathlib.Path, part: str, form: str) -> Iterator[Item]:
     for number, row in enumerate(read_table(folder / f"replace-{part}.csv", columns, delimiter=",").rows()):
         name = pathlib.PurePosixPath(row["image"].text()).name
         question = row[columns[1]].text().strip() + (ENDING if not form else "")
-        answers = tuple(question_texts.join(question, one) for one in _answers(row, form))
+        answers = tuple(question_texts.join(question, text) for text in _answers(row, form))
         yield Item(f"row-{number:04d}", (ImageFile(folder / "val2017" / name),), answers)
 
 

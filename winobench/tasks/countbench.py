@@ -1,6 +1,6 @@
 """CountBench: which number of things, from two to ten, is true of an image?
 
-The candidates are the caption with each of the nine numbers instead of its own. Of the 540 rows, those count whose
+The candidates are the caption with each of the nine numbers in its place. A row of the 540 counts if its
 image is in the table and whose caption spells out its number.
 """
 
@@ -28,23 +28,23 @@ def read(folder: pathlib.Path) -> Iterator[Item | LeftOut]:
         if not 2 <= number <= 10:
             raise row["number"].wrong(f"is {number}, which is not from 2 to 10", "out-of-range")
         word = NUMBERS[number - 2]
-        found = re.search(rf"\b{word}\b", caption, re.IGNORECASE)
+        match = re.search(rf"\b{word}\b", caption, re.IGNORECASE)
         name = f"row-{index:03d}"
-        if row["image"].value is None or found is None:
-            yield LeftOut(name, "no image in the table" if found else "a caption that does not spell out its number")
+        if row["image"].value is None or match is None:
+            yield LeftOut(name, "no image in the table" if match else "a caption that does not spell out its number")
             continue
         image = unpack(row["image"], folder, name)
-        texts = tuple(_replaced(caption, found, other) for other in NUMBERS)
+        texts = tuple(_replaced(caption, match, other) for other in NUMBERS)
         yield Item(name, (image,), texts, number - 2, (word,))
 
 
-def _replaced(caption: str, found: re.Match, word: str) -> str:
-    old = found.group()
+def _replaced(caption: str, match: re.Match, word: str) -> str:
+    old = match.group()
     if old.isupper():
         word = word.upper()
     elif old[0].isupper():
         word = word.capitalize()
-    return caption[: found.start()] + word + caption[found.end() :]
+    return caption[: match.start()] + word + caption[match.end() :]
 
 
 TASKS = (

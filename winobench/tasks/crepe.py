@@ -36,7 +36,7 @@ KINDS = {
     "systematicity_atom": "a word is replaced in the others",
     "systematicity_comp": "compounds are replaced in the others",
 }
-"""Task, without ``crepe_`` -> what is wrong in the false captions."""
+"""Task, without ``crepe_`` -> the fault of the false captions."""
 
 
 def read(folder: pathlib.Path, kind: str) -> Iterator[Item | LeftOut]:
@@ -50,7 +50,7 @@ def read(folder: pathlib.Path, kind: str) -> Iterator[Item | LeftOut]:
         files = {seen: f"syst_vg_hard_negs_{seen}_compounds_in_laion.csv" for seen in ("seen", "unseen")}
     archive = PRODUCTIVITY if part == "productivity" else SYSTEMATICITY
     for group, name in files.items():
-        table = _found(folder, archive, negatives, name)
+        table = _annotations(folder, archive, negatives, name)
         for number, row in enumerate(read_table(table, (*_COLUMNS, column), ",").rows()):
             caption = row["caption"].text()
             false = dict.fromkeys(python_list(row[column]).texts())
@@ -62,17 +62,17 @@ def read(folder: pathlib.Path, kind: str) -> Iterator[Item | LeftOut]:
                 yield LeftOut(name, "no false caption")
 
 
-def _found(folder: pathlib.Path, archive: str, negatives: str, name: str) -> pathlib.Path:
-    places = (folder / name, folder / archive / name, folder / negatives / name, folder / archive / negatives / name)
-    return next((path for path in places if path.is_file()), places[-1])
+def _annotations(folder: pathlib.Path, archive: str, negatives: str, name: str) -> pathlib.Path:
+    paths = (folder / name, folder / archive / name, folder / negatives / name, folder / archive / negatives / name)
+    return next((path for path in paths if path.is_file()), paths[-1])
 
 
 def _image(folder: pathlib.Path, row: Entry) -> ImageFile:
     x, y, width, height = (_whole(row[name]) for name in ("x", "y", "width", "height"))
     box = row.box(x, y, width, height)
     name = f"{_whole(row['image_id'])}.jpg"
-    places = [folder / images / name for images in _IMAGES]
-    path = next((place for place in places if place.is_file()), places[0])
+    paths = [folder / images / name for images in _IMAGES]
+    path = next((candidate for candidate in paths if candidate.is_file()), paths[0])
     return ImageFile(path, box)
 
 

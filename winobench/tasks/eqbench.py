@@ -52,15 +52,15 @@ def read(folder: pathlib.Path, source: str) -> Iterator[Item]:
 
 
 def read_whole(folder: pathlib.Path, source: str) -> Iterator[Item]:
-    """As `read`, but the whole set, in the order of its numbers. Its light version has JPEG images."""
+    """The same for the whole set, in the order of its numbers. Its light version has JPEG images."""
     pairs: dict[int, dict[str, Entry]] = {}
     file = read_json(folder / _WHOLE_FILE)
     for row in file.rows():
         about = row["private_info"]
         if about["dataset"].text() == f"eqben{source}":
-            found = pairs.setdefault(about["sample_cnt"].integer(), {})
+            pair = pairs.setdefault(about["sample_cnt"].integer(), {})
             name = about["name"].one_of(_COMBINATIONS)
-            found[about["name"].unique(name, found)] = row
+            pair[about["name"].unique(name, pair)] = row
     images = _LIGHT_IMAGES if (folder / _LIGHT_IMAGES).is_dir() else _IMAGES
     for number, rows in sorted(pairs.items()):
         if missing := [name for name in _COMBINATIONS if name not in rows]:
@@ -82,7 +82,7 @@ def read_whole(folder: pathlib.Path, source: str) -> Iterator[Item]:
 
 def _image(folder: pathlib.Path, images: str, name: str) -> ImageFile:
     path = folder / images / name
-    # winobench prepare refuses what leads elsewhere, and names what is missing.
+    # winobench prepare refuses paths that lead elsewhere, and names missing files.
     elsewhere = not path.is_relative_to(folder / images) or ".." in path.parts
     if path.suffix != ".npy" or elsewhere or not path.is_file():
         return ImageFile(path)

@@ -96,7 +96,7 @@ def _image(folder: pathlib.Path, path: str) -> ImageFile:
 
 
 def source(side: str, lists: str = PUBLISHED_LISTS) -> PublishedData:
-    """What retrieval of images ("") or texts ("_text") reads, with GDBench's lists or those of `build_lists`."""
+    """The files for retrieval of images ("") or texts ("_text"), with GDBench's lists or lists of `build_lists`."""
     read, sha256 = _SIDES[side]
     file = _file(lists, side)
     is_published = lists == PUBLISHED_LISTS

@@ -17,7 +17,7 @@ from winobench.tasks.annotations import DIFFUSION_ITM, image_names, other_images
 from winobench.tasks.published import published_task
 
 PAIRS = {"clothes": ("suit", "apron"), "bags": ("briefcase", "purse"), "drinks": ("beer", "wine")}
-"""What a pair is about -> the word that stereotype gives to men, and to women."""
+"""Topic of a pair -> the word that stereotype gives to men, and to women."""
 
 _LAST_MALE_NUMBER = 6
 

@@ -1,6 +1,6 @@
 """Groups of tasks: ``@<skill>``, ``@gdbench`` (Krojer et al.) and ``@selfbench`` (Jeong et al.), where data are ready.
 
-A skill's group lacks the tasks that are asked only when they are named.
+A skill's group lacks the tasks that run only by name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from winobench.base.errors import InputError
 from winobench.tasks.base import SKILLS, Task
 
 MARK = "@"
-"""What a group's name begins with."""
+"""The beginning of a group's name."""
 
 GDBENCH = (
     "flickr30k_image",

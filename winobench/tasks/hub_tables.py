@@ -103,7 +103,7 @@ def unpack(entry: Entry, folder: pathlib.Path, name: str) -> ImageFile:
     content = entry["bytes"].value
     if not isinstance(content, bytes) or not content:
         raise entry.wrong("holds no image", "missing-images")
-    suffix = next((found for start, found in _SUFFIXES.items() if content.startswith(start)), ".image")
+    suffix = next((ending for start, ending in _SUFFIXES.items() if content.startswith(start)), ".image")
     return write(content, folder, name + suffix)
 
 

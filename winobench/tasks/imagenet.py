@@ -1,7 +1,7 @@
 """ImageNet: which of 1,000 classes a photograph of ILSVRC2012's validation set shows.
 
 Texts are the prompts of Diffusion Classifier, with the names of CLIP's authors. Two names belong to two classes each
-("missile" and "sunglasses"): such a text is one candidate, which is right for both, so that there are 998. (The
+("missile" and "sunglasses"): such a text is one candidate, which is right for both. 998 candidates remain. (The
 published code takes the first of the two classes, so that the other one is never right.)
 """
 
@@ -84,10 +84,10 @@ def _photographs(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, str, str]
 
 
 def _by_folder(folders: list[pathlib.Path]) -> Iterator[tuple[pathlib.Path, str, str]]:
-    for each in folders:
-        for path in sorted(each.glob("*.JPEG")):
+    for folder in folders:
+        for path in sorted(folder.glob("*.JPEG")):
             if not path.name.startswith("."):
-                yield path, each.name, f"the folder {each}"
+                yield path, folder.name, f"the folder {folder}"
 
 
 def _of_kaggle(root: pathlib.Path, table: pathlib.Path) -> Iterator[tuple[pathlib.Path, str, str]]:
@@ -102,7 +102,7 @@ def _of_devkit(root: pathlib.Path, data: pathlib.Path) -> Iterator[tuple[pathlib
     synsets = mat_files.read(meta, "synsets")
     if not {"ILSVRC2012_ID", "WNID"} <= set(synsets.dtype.names or ()):
         raise not_as_published(f"'synsets' in {meta}", "has no ids", "missing-field")
-    wordnets = {str(one["ILSVRC2012_ID"]): str(one["WNID"]) for one in synsets}
+    wordnets = {str(synset["ILSVRC2012_ID"]): str(synset["WNID"]) for synset in synsets}
     for number, line in enumerate(lines, start=1):
         where = f"line {number} of {truth}"
         yield root / f"ILSVRC2012_val_{number:08d}.JPEG", wordnets.get(line, line), where

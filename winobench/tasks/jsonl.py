@@ -34,7 +34,7 @@ def task_from_jsonl(path: str | os.PathLike[str], name: str | None = None, metri
     """A task of the questions in a file.
 
     Args:
-      path: the .jsonl file. The module's first lines say what is in it.
+      path: the .jsonl file. The module's first lines describe it.
       name: of the task. The file's name without its ending by default.
       metric: a name in `winobench.metrics.METRICS`, or ``FILE.py:NAME``, a metric in a Python file, which is executed.
 
@@ -42,12 +42,12 @@ def task_from_jsonl(path: str | os.PathLike[str], name: str | None = None, metri
       InputError: the file cannot be read, has no question, or a question cannot be asked. Names the line and the field.
         The metric is unknown.
     """
-    place = pathlib.Path(files.user_path(path))
-    examples = _read(place)
+    file = pathlib.Path(files.user_path(path))
+    examples = _read(file)
     (has_target,) = {example.target is not None for example in examples}
     judge = metrics.METRICS.named(metric or ("accuracy" if has_target else "winoground"))
-    shape = (max(len(one.images) for one in examples), max(len(one.texts) for one in examples))
-    shapes = [(len(one.images), len(one.texts)) for one in examples]
+    shape = (max(len(example.images) for example in examples), max(len(example.texts) for example in examples))
+    shapes = [(len(example.images), len(example.texts)) for example in examples]
     if has_target or len(set(shapes)) == 1:
         with registry.foreign_code(f"chance() of metric {judge.name!r}"):
             levels = [judge.chance(shape) for shape in shapes]
@@ -59,13 +59,14 @@ def task_from_jsonl(path: str | os.PathLike[str], name: str | None = None, metri
 
     def fingerprint(data_dir: str | None, limit: int | None) -> str:
         del data_dir
-        some = [(one, list(map(image_files.image_hash, one.images))) for one in examples[:limit]]
-        return files.digest([[one.id, hashes, one.texts, one.target, one.groups] for one, hashes in some] + by)
+        hashed = [(example, list(map(image_files.image_hash, example.images))) for example in examples[:limit]]
+        rows = [[example.id, hashes, example.texts, example.target, example.groups] for example, hashes in hashed]
+        return files.digest(rows + by)
 
     return Task(
-        name=place.stem if name is None else name,
+        name=file.stem if name is None else name,
         version=1,
-        description=f"Questions of {place.name}.",
+        description=f"Questions of {file.name}.",
         metric=judge.name,
         shape=shape,
         chance=chance,
@@ -79,35 +80,35 @@ def task_from_jsonl(path: str | os.PathLike[str], name: str | None = None, metri
     )
 
 
-def make(places: Sequence[str]) -> list[Task]:
+def make(sources: Sequence[str]) -> list[Task]:
     """A task for each file."""
     from winobench.tasks import TASKS
 
     tasks: list[Task] = []
-    for place in places:
-        path, metric = _parted(place)
+    for source in sources:
+        path, metric = _parted(source)
         task = task_from_jsonl(path, metric=metric)
-        if task.name in TASKS or task.name in {one.name for one in tasks}:
+        if task.name in TASKS or task.name in {other.name for other in tasks}:
             raise InputError(
-                f"{place} would make a task {task.name!r}, which there is already: rename the file",
+                f"{source} would make a task {task.name!r}, which there is already: rename the file",
                 code="already-exists",
             )
         tasks.append(task)
     return tasks
 
 
-def _parted(place: str) -> tuple[str, str | None]:
+def _parted(source: str) -> tuple[str, str | None]:
     """The file and the metric of ``FILE``, ``FILE:NAME`` or ``FILE:FILE.py:NAME``."""
-    parts = re.fullmatch(r"(.+?):((?:[^:]+\.py:)?\w+)", place)
-    if parts is None or os.path.exists(files.user_path(place)):
-        return place, None
+    parts = re.fullmatch(r"(.+?):((?:[^:]+\.py:)?\w+)", source)
+    if parts is None or os.path.exists(files.user_path(source)):
+        return source, None
     return parts[1], parts[2]
 
 
 def _digest_of(metric: str) -> list[str]:
     """A digest of the Python file of a metric, if it has one."""
-    place, _, _ = metric.rpartition(":")
-    return [hashlib.sha256(pathlib.Path(files.user_path(place)).read_bytes()).hexdigest()] if place else []
+    path, _, _ = metric.rpartition(":")
+    return [hashlib.sha256(pathlib.Path(files.user_path(path)).read_bytes()).hexdigest()] if path else []
 
 
 def _read(path: pathlib.Path) -> list[Example[pathlib.Path, str]]:

@@ -55,21 +55,21 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
         answers: dict[str, dict[str, list[int]]] = {}
         table = read_table(folder / f"annotations_{name}.csv", _COLUMNS, delimiter=",")
         for row, quality in _answers(table):
-            number, picture = (f"{answer(row[key], 0, 99_999):05d}" for key in ("Input.prompt_id", "Input.image_id"))
+            number, image_id = (f"{answer(row[key], 0, 99_999):05d}" for key in ("Input.prompt_id", "Input.image_id"))
             caption = row["Input.caption"].text()
             if prompts.setdefault(number, caption) != caption:
                 problem = f"is {options.quote(caption)}, and {options.quote(prompts[number])} in an earlier row"
                 raise row["Input.caption"].wrong(problem, "contradicting-rows")
-            answers.setdefault(number, {}).setdefault(picture, []).append(quality)
+            answers.setdefault(number, {}).setdefault(image_id, []).append(quality)
         for number in sorted(prompts):
-            pictures = sorted(answers[number].items())
-            for picture, given in pictures:
+            answers_of_images = sorted(answers[number].items())
+            for image_id, given in answers_of_images:
                 if len(given) != NUM_ANSWERS:
-                    what = f"has {len(given)} answers to image {picture} of prompt {number}, not {NUM_ANSWERS}"
+                    what = f"has {len(given)} answers to image {image_id} of prompt {number}, not {NUM_ANSWERS}"
                     raise table.wrong(what, "wrong-number-of-entries")
             samples = folder / "images" / name / number / "samples"
-            images = tuple(ImageFile(samples / f"{picture}.png") for picture, _ in pictures)
-            shares = tuple(sum(one == FULLY for one in given) / len(given) for _, given in pictures)
+            images = tuple(ImageFile(samples / f"{image_id}.png") for image_id, _ in answers_of_images)
+            shares = tuple(sum(quality == FULLY for quality in given) / len(given) for _, given in answers_of_images)
             yield Item(f"{name}/{number}", images, (prompts[number],), None, (name,), shares)
 
 

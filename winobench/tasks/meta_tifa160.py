@@ -55,7 +55,7 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
 def read_authors(folder: pathlib.Path) -> Iterator[Item]:
     """Prompts with the answers of TIFA's authors."""
     pictures = _pictures(folder / "human_annotations.json")
-    answers = {name: [answer(one, 1, 5) for one in row["human_scores"].rows()] for name, row in pictures.items()}
+    answers = {name: [answer(score, 1, 5) for score in row["human_scores"].rows()] for name, row in pictures.items()}
     yield from _items(folder, pictures, answers)
 
 
@@ -75,7 +75,7 @@ def _items(folder: pathlib.Path, pictures: Mapping[str, Entry], answers: Mapping
         prompts.setdefault(row["text_id"].text(), []).append(name)
     for prompt, names in prompts.items():
         (text, *_) = texts = [pictures[name]["text"].text() for name in names]
-        if other := next((name for name, one in zip(names, texts, strict=True) if one != text), None):
+        if other := next((name for name, other_text in zip(names, texts, strict=True) if other_text != text), None):
             raise pictures[other]["text"].wrong(f"is not that of {names[0]}, of the same prompt", "contradicting-rows")
         images = tuple(ImageFile(folder / "tifa160" / pictures[name]["image_path"].text()) for name in names)
         ratings = tuple(float(statistics.mean(answers[name])) for name in names)

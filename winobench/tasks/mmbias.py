@@ -74,21 +74,21 @@ def read(folder: pathlib.Path, *, partial: bool = False) -> Iterator[Item | Left
             raise phrases[key].wrong("are not the published phrases", "not-as-published")
     root = folder / "data" / "Images"
     folders = {group: root / category / group for group, category in GROUPS.items()}
-    images = {group: _images(each, partial) for group, each in folders.items()}
+    images = {group: _images(path, partial) for group, path in folders.items()}
     if not any(images[first] and images[second] for first, second in PAIRS):
         raise InputError(
             f"{root} has both groups of none of the pairs {', '.join(map('-'.join, PAIRS))}: add images of such a pair",
             code="missing-images",
         )
-    for group, each in folders.items():
-        for image in images[group] or [each / "*.jpg"]:
+    for group, path in folders.items():
+        for image in images[group] or [path / "*.jpg"]:
             yield Item(f"{group}/{image.stem}", (ImageFile(image),), PLEASANT + UNPLEASANT, None, (group,))
-        for image in other_images(each):
+        for image in other_images(path):
             yield LeftOut(f"{group}/{image.name}", "not a .jpg file")
 
 
 def _images(folder: pathlib.Path, partial: bool) -> list[pathlib.Path]:
-    """The images of a group. Empty if there are none and ``partial`` allows that."""
+    """The images of a group. May be empty if ``partial`` allows that."""
     try:
         return image_names(folder)
     except InputError as error:

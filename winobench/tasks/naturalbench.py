@@ -4,7 +4,7 @@ In question form, for scorers that answer questions (`winobench.scorers.base`). 
 every image, ``_questions`` a question about both images, ``_images`` both questions about an image, and ``_groups`` all
 four: Acc, Q-Acc, I-Acc and G-Acc of the paper, of the same pairs. An answer counts where its score is higher than the
 other one's. The published code looks for the first of them in what a model writes. ``naturalbench_retrieval`` is the
-authors' set for scorers of image and text: captions in the place of questions, judged as in Winoground.
+authors' set for scorers of image and text: captions instead of questions, judged as in Winoground.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def _answers(row: Entry, question: int) -> tuple[str, str]:
     first, second = (entry.text().strip() for entry in entries)
     if first == second:
         raise entries[1].wrong(f"is {options.quote(second)}, as for the other image", "same-answers")
-    asked = row[f"Question_{question}"].text() + ENDINGS[kind]
-    return question_texts.join(asked, first), question_texts.join(asked, second)
+    text = row[f"Question_{question}"].text() + ENDINGS[kind]
+    return question_texts.join(text, first), question_texts.join(text, second)
 
 
 def _singly(name, images, answers, group) -> Iterator[Item]:

@@ -1,7 +1,7 @@
 """Reads which of two numbered options a free text chooses.
 
 A text may state its choice ("The answer is Option 2.", "I would pick option one", "Option 1 is more likely"), be
-nothing but it ("Option 2", "(1)", "2."), or repeat the option itself. What is read, in this order:
+nothing but it ("Option 2", "(1)", "2."), or repeat the option itself. The reading order:
 
 1. Thoughts in ``<think>`` tags, an echo of both options, and everything from a made-up next question on are not answer.
 2. Statements of a choice. They must agree, unless the text reasons before it answers: then the last one counts.
@@ -126,7 +126,7 @@ def _plain(text: str) -> str:
     """Lower case, plain quotation marks, no emphasis, boxes or thoughts, and nothing behind a next question."""
     text = unicodedata.normalize("NFKC", text).lower().translate(str.maketrans("‘’“”", "''\"\"", "*`_"))
     text = re.sub(r"\$*\\boxed\{\W*(?:\\text\{)?([^{}]*)\}+\$*", r"\1", text)
-    # Thoughts that were cut off hold no answer. What comes before a lone closing tag is thoughts as well.
+    # Thoughts that were cut off hold no answer. Text before a lone closing tag is thoughts as well.
     text = re.sub(r"<think>.*?(?:</think>|$)", " ", text, flags=re.DOTALL)
     text = text.rsplit("</think>", 1)[-1].strip()
     return _NEXT_QUESTION.split(text, maxsplit=1)[0]
@@ -139,18 +139,18 @@ def _bare_sentence(sentence: str) -> str:
 def _without_echo(text: str, sentences: Sequence[str]) -> str:
     if len(sentences) != 2:
         return text
-    first, second = (rf"option\s*{n}\W*{re.escape(one)}\W*" for n, one in enumerate(sentences, start=1))
+    first, second = (rf"option\s*{n}\W*{re.escape(sentence)}\W*" for n, sentence in enumerate(sentences, start=1))
     return re.sub(rf"(?:options?\s*:\s*)?{first}(?:or\s+)?{second}", "", text, count=1)
 
 
 def _repeated(text: str, sentences: Sequence[str]) -> int | None:
     """The option whose sentence the text has, where it has one of them only."""
-    found = set()
+    repeated = set()
     # One sentence may begin like the other: the longer one first, and taken away.
     for index in sorted(range(len(sentences)), key=lambda index: -len(sentences[index])):
         text, count = re.subn(rf"(?<!\w){re.escape(sentences[index])}(?!\w)", " ", text)
-        found |= {index} if count else set()
-    return found.pop() if len(found) == 1 else None
+        repeated |= {index} if count else set()
+    return repeated.pop() if len(repeated) == 1 else None
 
 
 def _misquoted(text: str, sentences: Sequence[str], choice: int) -> bool:

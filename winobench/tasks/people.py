@@ -1,8 +1,8 @@
-"""What tasks on people's ratings share.
+"""Parts that tasks on people's ratings share.
 
 The score that is ranked is, for a diffusion model, minus the error under the prompt less the error under the empty
 text: an estimate of their pointwise mutual information up to a factor (Krojer et al. 2023, Eq. 5). The error alone
-would rank images by how plain they are. Some prompts help more than others whatever their images show: measures
+would rank images by how plain they are. Some prompts help more than others with any images: measures
 ``within_prompt_*`` do not depend on it, and ``normalize=gray_image`` removes it. Other scores are ranked as they are.
 """
 
@@ -30,7 +30,7 @@ def answer(entry: Entry, low: int, high: int) -> int:
 
 def mean_answer(answers: Entry, low: int, high: int, *, misprints: Collection[int] = ()) -> float:
     """The mean of a list of answers, which are of several people, without misprints that were published."""
-    given = [answer(one, low, high) for one in answers.rows() if one.value not in misprints]
+    given = [answer(row, low, high) for row in answers.rows() if row.value not in misprints]
     if not given:
         raise answers.wrong("has no answer by people", "missing-answer")
     return float(statistics.mean(given))

@@ -1,7 +1,8 @@
 """Oxford-IIIT Pet: which of 37 breeds a photograph shows.
 
 ``pets`` and ``pets_photo`` are on the 3,669 images of the test split; ``pets_all`` and ``pets_photo_all`` on all 7,390
-photographs, as in the published code. ``pets_photo`` has that code's prompt, ``pets`` that of the paper's footnote 3.
+photographs, as in the published code. ``pets_photo`` has that code's prompt, ``pets`` has the prompt of the paper's
+footnote 3.
 """
 
 from __future__ import annotations
@@ -44,18 +45,18 @@ def read(folder: pathlib.Path, prompt: str, split: str = "test") -> Iterator[Ite
             problem = f"has the breed {options.quote(breed)} {count} times"
             raise not_as_published(classes_file, problem, "bad-annotations")
     texts = tuple(prompt.format(name) for name in classes)
-    place, found = _test_names(folder) if split == "test" else _all_names(folder)
+    where, image_names = _test_names(folder) if split == "test" else _all_names(folder)
     names = set()
-    for name in found:
+    for name in image_names:
         breed = " ".join(name.split("_")[:-1]).lower()
         if breed not in classes:
             raise InputError(
-                f"{place} has the image {options.quote(name)}, which is named for no breed in {classes_file}: restore"
+                f"{where} has the image {options.quote(name)}, which is named for no breed in {classes_file}: restore"
                 " both files as they were published",
                 code="bad-annotations",
             )
         if name in names:
-            raise not_as_published(place, f"has the image {options.quote(name)} twice", "bad-annotations")
+            raise not_as_published(where, f"has the image {options.quote(name)} twice", "bad-annotations")
         names.add(name)
         yield Item(name, (ImageFile(folder / "images" / f"{name}.jpg"),), texts, classes.index(breed))
 

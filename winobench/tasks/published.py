@@ -16,7 +16,7 @@ _SOURCE_FIELDS = {field.name for field in dataclasses.fields(PublishedData)}
 def published_task(*, source: PublishedData | None = None, **fields: Any) -> Task:
     """A task that reads its examples from ``<data_dir>/<name>``, with the fields of `Task` and of its source.
 
-    ``limit`` counts examples, a random choice that is the same from run to run; in tasks with an ``association`` it
+    ``limit`` counts examples, a random choice that is the same from run to run. In tasks with an ``association`` it
     counts the images of each group. Fields that are not given are version 1, accuracy, the metric's chance, and
     ``images_compete`` where there are several.
     """
@@ -40,9 +40,9 @@ def published_task(*, source: PublishedData | None = None, **fields: Any) -> Tas
         return problem(name, version, source, data_dir)
 
     def load(data_dir: str | None, limit: int | None) -> Iterator[Example]:
-        found = prepared(data_dir)
-        found.verify()
-        return found.examples(limit, per_group=fields.get("association") is not None)
+        data = prepared(data_dir)
+        data.verify()
+        return data.examples(limit, per_group=fields.get("association") is not None)
 
     def count(data_dir: str | None) -> int | None:
         return None if ready(data_dir) is not None else prepared(data_dir).num_examples

@@ -1,4 +1,4 @@
-"""What a text task is: questions, the protocols by which they are asked, and the metrics over the answers."""
+"""A text task: questions, the protocols that put them to a model, and the metrics over the answers."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True)
 class Protocol:
-    """How a question is put to a model and its answer is read.
+    """A way to put a question to a model and to read its answer.
 
     Attributes:
       name: what ``--config.protocol`` calls it, e.g. ``zero_shot``.
       description: one line for listings. Says where the prompt is from.
       kind: of its requests, one of `winobench.runs.requests.KINDS`.
-      requests: the requests of a question, at least one. Of the same number and meaning for all questions, or one for
+      requests: the requests of a question, at least one. All questions have the same number and meaning, or one for
         each of its images.
       read: the answer in the responses to them. A None among them is a call that failed.
       needs: what a question must have besides its texts: ``pictures``, or ``captions``, which another model writes of

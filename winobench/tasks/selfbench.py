@@ -54,7 +54,7 @@ class Drawn:
     tag: str  # the skill, a key of `winobench.prompts.geneval.SKILLS`, or the category
     texts: tuple[str, ...]
     target: int  # the text from which it was generated
-    correct: bool | None  # whether it shows what it should; None where nobody says
+    correct: bool | None  # whether it shows its prompt; None without a verdict
     content: str  # identifies the image's content
 
     @property
@@ -62,10 +62,10 @@ class Drawn:
         return (self.drawer, f"{self.drawer}, correct") if self.correct else (self.drawer,)
 
 
-def make(places: Sequence[str]) -> list[Task]:
+def make(sources: Sequence[str]) -> list[Task]:
     """A task for each skill of which there are images."""
     by_tag = read_folders(
-        places, lambda folder: _of_run(folder) if (folder / "config.json").is_file() else _as_published(folder)
+        sources, lambda folder: _of_run(folder) if (folder / "config.json").is_file() else _as_published(folder)
     )
     about = "Self-Bench, {}: which of {} texts was the image generated from?"
     return [
@@ -75,21 +75,21 @@ def make(places: Sequence[str]) -> list[Task]:
     ]
 
 
-def read_folders(places: Sequence[str], read: Callable[[pathlib.Path], Iterable[Drawn]]) -> dict[str, list[Drawn]]:
+def read_folders(sources: Sequence[str], read: Callable[[pathlib.Path], Iterable[Drawn]]) -> dict[str, list[Drawn]]:
     """The images of all folders by their tags. Each generator may be in one of them alone."""
     drawers: set[str] = set()
     by_tag: dict[str, list[Drawn]] = {}
-    for place in places:
-        folder = pathlib.Path(user_path(place))
-        found = list(read(folder))
-        if both := drawers & {one.drawer for one in found}:
+    for source in sources:
+        folder = pathlib.Path(user_path(source))
+        images = list(read(folder))
+        if both := drawers & {image.drawer for image in images}:
             raise InputError(
                 f"{folder} has images of {min(both)!r}, as a folder before it: name each generator once",
                 code="named-twice",
             )
-        for one in found:
-            drawers.add(one.drawer)
-            by_tag.setdefault(one.tag, []).append(one)
+        for image in images:
+            drawers.add(image.drawer)
+            by_tag.setdefault(image.tag, []).append(image)
     return by_tag
 
 
@@ -101,17 +101,17 @@ def of_record(
     return Drawn(name, run.path(record), record.model, tag, tuple(texts), target, correct, record.sha256)
 
 
-def task(name: str, description: str, size: int, drawn: Sequence[Drawn], skill: str) -> Task:
+def task(name: str, description: str, size: int, images: Sequence[Drawn], skill: str) -> Task:
     """The task of a skill."""
 
     def load(data_dir: str | None, limit: int | None) -> Iterator[Example[pathlib.Path, str]]:
         del data_dir
-        for one in _limited(drawn, limit):
-            yield Example(one.id, (one.path,), one.texts, one.target, one.groups)
+        for image in _limited(images, limit):
+            yield Example(image.id, (image.path,), image.texts, image.target, image.groups)
 
     def fingerprint(data_dir: str | None, limit: int | None) -> str:
         del data_dir
-        rows = [[one.id, one.content, one.texts, one.target, one.groups] for one in _limited(drawn, limit)]
+        rows = [[image.id, image.content, image.texts, image.target, image.groups] for image in _limited(images, limit)]
         return files.digest(rows)
 
     return Task(
@@ -125,21 +125,21 @@ def task(name: str, description: str, size: int, drawn: Sequence[Drawn], skill: 
         ready=lambda data_dir: None,
         images_compete=False,
         data_fingerprint=fingerprint,
-        count=lambda data_dir: len(drawn),
+        count=lambda data_dir: len(images),
         when_named=True,
         skills=(skill,),
     )
 
 
-def _limited(drawn: Sequence[Drawn], limit: int | None) -> list[Drawn]:
+def _limited(images: Sequence[Drawn], limit: int | None) -> list[Drawn]:
     """The first images of each generator."""
     counts: collections.Counter[str] = collections.Counter()
-    kept = []
-    for one in drawn:
-        counts[one.drawer] += 1
-        if limit is None or counts[one.drawer] <= limit:
-            kept.append(one)
-    return kept
+    limited = []
+    for image in images:
+        counts[image.drawer] += 1
+        if limit is None or counts[image.drawer] <= limit:
+            limited.append(image)
+    return limited
 
 
 def _of_run(folder: pathlib.Path) -> Iterator[Drawn]:
@@ -175,34 +175,34 @@ def _question(tag: str, include: Any, prompt: str, where: str) -> tuple[tuple[st
 
 def _as_published(folder: pathlib.Path) -> Iterator[Drawn]:
     """The images of a folder in Self-Bench's layout; ``folder`` has the folders of guidance scales, or is one."""
-    found = sorted(folder.glob("*/*/samples")) or sorted(folder.glob("*/*/*/samples"))
-    if not found:
+    folders_of_samples = sorted(folder.glob("*/*/samples")) or sorted(folder.glob("*/*/*/samples"))
+    if not folders_of_samples:
         raise InputError(
             f"{folder} is neither a run of images nor Self-Bench's folder: it has no config.json and no"
             " <guidance>/<model>/<prompt>/samples",
             code="not-a-set-of-pictures",
         )
-    places: dict[pathlib.Path, list[pathlib.Path]] = {}
-    for samples in found:
-        places.setdefault(samples.parent.parent, []).append(samples)
+    by_model: dict[pathlib.Path, list[pathlib.Path]] = {}
+    for samples in folders_of_samples:
+        by_model.setdefault(samples.parent.parent, []).append(samples)
     drawers: dict[str, pathlib.Path] = {}
-    for place, of_model in places.items():
-        drawer = _VERSIONS.get(place.name, place.name)
+    for folder_of_model, of_model in by_model.items():
+        drawer = _VERSIONS.get(folder_of_model.name, folder_of_model.name)
         if drawer in drawers:
             raise InputError(
-                f"{drawers[drawer]} and {place} both have images of {drawer!r}: name the folder of one guidance scale,"
-                f" such as {place.parent}",
+                f"{drawers[drawer]} and {folder_of_model} both have images of {drawer!r}: name the folder of one"
+                f" guidance scale, such as {folder_of_model.parent}",
                 code="named-twice",
             )
-        drawers[drawer] = place
-        yield from _of_drawer(drawer, place, of_model)
+        drawers[drawer] = folder_of_model
+        yield from _of_drawer(drawer, folder_of_model, of_model)
 
 
-def _of_drawer(drawer: str, place: pathlib.Path, found: Sequence[pathlib.Path]) -> Iterator[Drawn]:
+def _of_drawer(drawer: str, folder: pathlib.Path, folders_of_samples: Sequence[pathlib.Path]) -> Iterator[Drawn]:
     """The images in a model's folders of samples. Warns where not all of them have a verdict."""
-    labels, verdicts = _verdicts(place, drawer)
+    labels, verdicts = _verdicts(folder, drawer)
     left, unknown, count = set(verdicts), 0, 0
-    for samples in found:
+    for samples in folders_of_samples:
         tag, texts, target = _read_record(samples.parent / "metadata.jsonl")
         for path in sorted(samples.glob("*.png")):
             name = f"{samples.parent.name}/samples/{path.name}"
@@ -210,14 +210,14 @@ def _of_drawer(drawer: str, place: pathlib.Path, found: Sequence[pathlib.Path]) 
             left.discard(name)
             unknown, count = unknown + (correct is None), count + 1
             content = image_files.image_hash(path)
-            yield Drawn(f"{place.name}/{name}", path, drawer, tag, texts, target, correct, content)
-    said = []
+            yield Drawn(f"{folder.name}/{name}", path, drawer, tag, texts, target, correct, content)
+    problems = []
     if labels is not None and unknown:
-        said.append(f"{labels} does not judge {unknown:,} of the {count:,} images in {place}")
+        problems.append(f"{labels} does not judge {unknown:,} of the {count:,} images in {folder}")
     if left:
-        said.append(f"{labels} judges {len(left):,} images that are not in {place}, such as {min(left)}")
-    if said:
-        warnings.warn("; ".join(said), stacklevel=2)
+        problems.append(f"{labels} judges {len(left):,} images that are not in {folder}, such as {min(left)}")
+    if problems:
+        warnings.warn("; ".join(problems), stacklevel=2)
 
 
 def _read_record(path: pathlib.Path) -> tuple[str, tuple[str, ...], int]:
@@ -232,14 +232,14 @@ def _read_record(path: pathlib.Path) -> tuple[str, tuple[str, ...], int]:
     return (tag, *_question(tag, include, prompt, row.where))
 
 
-def _verdicts(place: pathlib.Path, drawer: str) -> tuple[pathlib.Path | None, Mapping[str, bool | None]]:
+def _verdicts(folder_of_model: pathlib.Path, drawer: str) -> tuple[pathlib.Path | None, Mapping[str, bool | None]]:
     """The filter file of a model's folder, and <prompt>/samples/<file> -> whether it is correct, None without a label.
 
     Warns where the file is missing, and has no verdicts then.
     """
-    guidance = place.parent.name
+    guidance = folder_of_model.parent.name
     scale = f"{float(guidance):g}" if guidance.replace(".", "", 1).isdigit() else guidance
-    root = place.parent.parent
+    root = folder_of_model.parent.parent
     name = f"SD-{drawer}-CFG={scale}.json"
     # Next to the guidance scales, as the README has it, or one folder higher, as the code reads it.
     paths = [folder / "filter" / name for folder in (root, root.parent)]
@@ -247,24 +247,24 @@ def _verdicts(place: pathlib.Path, drawer: str) -> tuple[pathlib.Path | None, Ma
     if path is None:
         warnings.warn(
             f"the filter file {paths[0]} is missing, so that results have no rows '{drawer}, correct': put it there to"
-            f" tell which images of {place} are correct",
+            f" tell which images of {folder_of_model} are correct",
             stacklevel=2,
         )
         return None, {}
     # One good label of Stable Diffusion 3's images is enough, as Self-Bench counts them.
     enough = any if drawer == "3-m" else all
-    found: dict[str, bool | None] = {}
+    verdicts: dict[str, bool | None] = {}
     for row in read_json(path).rows():
         labels = _labels(row)
         verdict = enough(label == _GOOD for label in labels) if labels else None
-        picture = "/".join(row["sample_path"].text().split("/")[-3:])
-        if found.setdefault(picture, verdict) != verdict:
-            raise row.wrong(f"is of {picture}, which an earlier row judges otherwise", "contradicting-rows")
-    return path, found
+        image = "/".join(row["sample_path"].text().split("/")[-3:])
+        if verdicts.setdefault(image, verdict) != verdict:
+            raise row.wrong(f"is of {image}, which an earlier row judges otherwise", "contradicting-rows")
+    return path, verdicts
 
 
 def _labels(row: Entry) -> list[Any]:
-    """The annotators' labels. As in the published code, of ``human_label`` where there are no ``labels``."""
+    """The annotators' labels. As in the published code, ``human_label`` replaces missing ``labels``."""
     if "labels" in row:
         return [label["label"].value for label in row["labels"].rows()]
     return [label] if (label := row["human_label"].value) is not None else []

@@ -30,7 +30,7 @@ SUBSETS = {
 """Subset -> number of candidates, what differs, skills."""
 
 SIDES = {"text": "image2text.json", "image": "text2image.json"}
-"""What competes -> the file of a subset."""
+"""The competing side -> the file of a subset."""
 
 
 def read(folder: pathlib.Path, subset: str, side: str) -> Iterator[Item]:
@@ -38,9 +38,9 @@ def read(folder: pathlib.Path, subset: str, side: str) -> Iterator[Item]:
     inner = folder / "data" / subset
     root = inner if inner.is_dir() else folder / subset
     for number, row in enumerate(read_json(root / SIDES[side]).rows()):
-        many, one = row["keys"].texts(), (row["query"].text(),)
-        images, texts = (one, many) if side == "text" else (many, one)
-        label = _label(row, len(many))
+        keys, query = row["keys"].texts(), (row["query"].text(),)
+        images, texts = (query, keys) if side == "text" else (keys, query)
+        label = _label(row, len(keys))
         yield Item(f"row-{number:05d}", tuple(ImageFile(root / name) for name in images), texts, label)
 
 

@@ -20,7 +20,7 @@ from winobench.tasks.published import published_task
 REPOSITORY = "https://github.com/RAIVNLab/sugar-crepe"
 _RAW = "https://raw.githubusercontent.com/RAIVNLab/sugar-crepe/main/data"
 COCO_FOLDER = "coco_val2017"
-"""Of the downloads that tasks on COCO's val2017 share."""
+"""The folder of downloads that tasks on COCO's val2017 share."""
 COCO_IMAGES = Download(
     "val2017.zip",
     "http://images.cocodataset.org/zips/val2017.zip",
@@ -37,7 +37,7 @@ SETS = {
     ("swap", "att"): (666, "two attributes are swapped"),
     ("swap", "obj"): (245, "two objects are swapped"),
 }
-"""(edit, what is edited) -> number of rows, and what is wrong in the wrong caption."""
+"""(edit, its object) -> number of rows, and the fault of the wrong caption."""
 
 
 def read(folder: pathlib.Path, name: str) -> Iterator[Item]:

@@ -38,7 +38,7 @@ SETS = {
     "swap_att": (666, "two attributes are swapped"),
     "swap_obj": (245, "two objects are swapped"),
 }
-"""Set -> number of rows, and what is wrong in the wrong caption."""
+"""Set -> number of rows, and the fault of the wrong caption."""
 
 
 def read(folder: pathlib.Path, name: str) -> Iterator[Item]:
@@ -100,12 +100,12 @@ PROTOCOLS = {
 CHANCE = {"accuracy": 1 / 3}  # each of three similarities is as likely as any other to be the highest
 
 
-def metrics(asked: Sequence[TextQuestion], answers: Sequence[Answer]) -> dict[str, dict[str, Any]]:
+def metrics(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> dict[str, dict[str, Any]]:
     """The accuracy, with a 95% interval. Questions whose call failed count nowhere."""
-    judged = counted(asked, answers)
+    judged = counted(questions, answers)
     if not judged:
         return {}
-    right, ties = [is_right(*both) for both in judged], sum(answer.tie for _, answer in judged)
+    right, ties = [is_right(*judgement) for judgement in judged], sum(answer.tie for _, answer in judged)
     interval = clustered(right, [question.id for question, _ in judged])
     return {"accuracy": entry(interval, CHANCE["accuracy"], len(judged), ties)}
 
@@ -125,7 +125,7 @@ def _text_task(name: str) -> TextTask:
     def questions(data_dir: str | None, limit: int | None) -> list[TextQuestion]:
         """``limit`` takes the same ones from run to run, in an order that has nothing to do with the file's."""
         items = sorted(rows(data_dir), key=lambda item: hashlib.sha256(item.id.encode()).digest())
-        return [TextQuestion(one.id, {"caption": one.texts[0]}, one.texts[1:], 0) for one in items[slice(0, limit)]]
+        return [TextQuestion(item.id, {"caption": item.texts[0]}, item.texts[1:], 0) for item in items[slice(0, limit)]]
 
     def load(data_dir: str | None, limit: int | None = None) -> list[TextQuestion]:
         if (count := len(rows(data_dir))) != SETS[name][0]:
@@ -137,13 +137,13 @@ def _text_task(name: str) -> TextTask:
         return questions(data_dir, limit)
 
     def ready(data_dir: str | None) -> str | None:
-        place = path(data_dir)
-        if place.is_file():
+        file_path = path(data_dir)
+        if file_path.is_file():
             return None
-        return f"get data/{file} of {_REPOSITORY} (MIT licence) and put it at {place}"
+        return f"get data/{file} of {_REPOSITORY} (MIT licence) and put it at {file_path}"
 
     def fingerprint(data_dir: str | None, limit: int | None) -> str:
-        content = [(one.id, dict(one.texts), one.options) for one in questions(data_dir, limit)]
+        content = [(question.id, dict(question.texts), question.options) for question in questions(data_dir, limit)]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     def count(data_dir: str | None) -> int | None:

@@ -16,7 +16,7 @@ from winobench.tasks import sugarcrepe
 from winobench.tasks.published import published_task
 
 MERGED = {"att": ("add_att", "replace_att", "swap_att"), "obj": ("add_obj", "replace_obj", "swap_obj")}
-"""What is edited -> SugarCrepe's sets, of which a later one's rows replace an earlier one's."""
+"""Object of the edit -> SugarCrepe's sets, of which a later one's rows replace an earlier one's."""
 
 _COUNTS = {"att": 788, "obj": 2062}
 

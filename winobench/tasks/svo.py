@@ -64,21 +64,21 @@ def fetch(
             return f"{own} has other rows than {_TABLE}: no image is requested"
         files.write_text(own, text)
         with progress("asking web sites for images", "images") as display:
-            found = web_images.fetch(folder, addresses, display, manners)
-    said = [f"{found.there:,} of {len(addresses):,} images are in {folder / 'images'}"]
+            fetched = web_images.fetch(folder, addresses, display, manners)
+    sentences = [f"{fetched.there:,} of {len(addresses):,} images are in {folder / 'images'}"]
     if num_silent := len(read_table(folder / _TABLE, _COLUMNS, ",").value) - len(rows):
-        said.append(f"rows of {_TABLE} without a sentence, which are left out: {num_silent:,}")
-    if found.dead:
-        said.append(f"{found.dead:,} addresses are dead ({folder / web_images.DEAD})")
-    if found.failed:
-        said.append(f"{found.failed:,} failed and are requested again next time ({folder / web_images.FAILED})")
-    return "; ".join(said)
+        sentences.append(f"rows of {_TABLE} without a sentence, which are left out: {num_silent:,}")
+    if fetched.dead:
+        sentences.append(f"{fetched.dead:,} addresses are dead ({folder / web_images.DEAD})")
+    if fetched.failed:
+        sentences.append(f"{fetched.failed:,} failed and are requested again next time ({folder / web_images.FAILED})")
+    return "; ".join(sentences)
 
 
 def read_probes(folder: pathlib.Path) -> tuple[list[dict[str, str]], dict[str, str]]:
     """The rows of ``svo_probes.csv`` as ``svo.json`` has them, and the address of every image's file.
 
-    The part in which two images differ is told as the published code tells it: the subject if that is marked, else the
+    The part in which two images differ is the one of the published code: the subject if that is marked, else the
     verb if that is, else the object. Rows without a sentence are left out.
     """
     rows, addresses = [], {}

@@ -1,6 +1,6 @@
 """VL-CheckList: which of two phrases is true of an image, by object, attribute and relation
 
-A task has the rows of several sources of annotations, which are its groups. Phrases are asked as they are published,
+A task has the rows of several sources of annotations, which are its groups. Phrases stay as they are published,
 mechanically made and at times wrong ("specton the left ofor"). The authors state no number of rows by task, so that
 none is checked. The checks of objects are by the place and the size of the object that one phrase exchanges.
 """
@@ -61,7 +61,7 @@ def read(folder: pathlib.Path, check: str) -> Iterator[Item]:
 
 
 def _part(file: str) -> str:
-    """What names the rows of a file: the source, and of objects the role, as ``swig_agent``."""
+    """The prefix of the rows' names: the source, and the role of objects, as in ``swig_agent``."""
     return file.rsplit("/", 1)[-1].rpartition("_")[0] if file.startswith("Object/") else _source(file)
 
 

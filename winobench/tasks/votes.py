@@ -1,4 +1,4 @@
-"""What answers come to: right or wrong, whole pairs, and one answer of several."""
+"""Judgements on answers: right or wrong, whole pairs, and one answer of several."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Asked = tuple[TextQuestion, Answer]
 
 
 def is_right(question: TextQuestion, answer: Answer) -> bool:
-    """Whether the answer is right. A tie is wrong, as is an answer that cannot be read."""
+    """True for a right answer. A tie is wrong, as is an answer that cannot be read."""
     return answer.status == ANSWERED and answer.choice == question.answer and not answer.tie
 
 
@@ -25,10 +25,10 @@ def counted(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> lis
     return [both for both in zip(questions, answers, strict=True) if both[1].status != FAILED]
 
 
-def whole_pairs(asked: Iterable[Asked]) -> list[list[Asked]]:
+def whole_pairs(judged: Iterable[Asked]) -> list[list[Asked]]:
     """The pairs that are there with both questions."""
     members: dict[str, list[Asked]] = {}
-    for question, answer in asked:
+    for question, answer in judged:
         if question.pair is not None:
             members.setdefault(question.pair, []).append((question, answer))
     return [pair for pair in members.values() if len(pair) == 2]
@@ -66,5 +66,5 @@ def majority(votes: Sequence[Answer]) -> Answer:
     leading = sorted(option for option, count in counts.items() if count == max(counts.values()))
     leading = leading or list(range(len(scores)))
     if len(leading) > 1 and scores is not None:
-        leading = [option for option in leading if scores[option] == max(scores[each] for each in leading)]
+        leading = [option for option in leading if scores[option] == max(scores[other] for other in leading)]
     return Answer(ANSWERED, leading[0], choices, scores, tie=len(leading) > 1)

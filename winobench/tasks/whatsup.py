@@ -1,4 +1,4 @@
-"""What'sUp: where is one thing relative to another?
+"""The task What'sUp: where is one thing relative to another?
 
 ``whatsup_a`` and ``whatsup_b`` are photographs of two things in four arrangements, with one caption for each. As
 published there are three figures: of single images, of pairs of opposite arrangements (``_pairs``) and of all four
@@ -35,7 +35,7 @@ SPATIAL = {
     "gqa_spatial_one": ("vg_qa_one_obj.json", 1160, "vg_images", "{}.jpg", "one thing in a photograph of GQA"),
     "gqa_spatial_two": ("vg_qa_two_obj.json", 291, "vg_images", "{}.jpg", "two things in a photograph of GQA"),
 }
-"""Task -> file, number of rows, folder of its images, their names, what it is about."""
+"""Task -> file, number of rows, folder of its images, their names, its topic."""
 
 
 def read(folder: pathlib.Path, subset: str) -> Iterator[Item]:
@@ -54,14 +54,14 @@ def read_groups(folder: pathlib.Path, subset: str, size: int) -> Iterator[Item]:
         if arrangement in sets.setdefault(things, {}):
             raise row["image_path"].wrong(f"shows {things} {arrangement!r}, as in an earlier row", "repeated-id")
         sets[things][arrangement] = (image, row)
-    for things, found in sets.items():
-        _check_set(things, found, arrangements)
+    for things, members in sets.items():
+        _check_set(things, members, arrangements)
         for start in range(0, len(arrangements), size):
             chosen = arrangements[start : start + size]
-            order = (*chosen, *(one for one in arrangements if one not in chosen))
-            texts = tuple(found[one][1]["caption_options"].texts(4)[0] for one in order)
+            order = (*chosen, *(arrangement for arrangement in arrangements if arrangement not in chosen))
+            texts = tuple(members[arrangement][1]["caption_options"].texts(4)[0] for arrangement in order)
             name = f"{things}/{'-'.join(chosen)}"
-            yield Item(name, tuple(found[one][0] for one in chosen), texts, None)
+            yield Item(name, tuple(members[arrangement][0] for arrangement in chosen), texts, None)
 
 
 def read_spatial(folder: pathlib.Path, task: str) -> Iterator[Item]:
@@ -96,13 +96,13 @@ def _named(folder: pathlib.Path, subset: str, row: Entry) -> tuple[ImageFile, st
     return ImageFile(folder / SUBSETS[subset][0] / name), f"{parts[0]} and {parts[-1]}", parts[1]
 
 
-def _check_set(things: str, found: dict[str, tuple[ImageFile, Entry]], arrangements: tuple[str, ...]) -> None:
-    row = next(iter(found.values()))[1]
-    missing = [one for one in arrangements if one not in found]
+def _check_set(things: str, members: dict[str, tuple[ImageFile, Entry]], arrangements: tuple[str, ...]) -> None:
+    row = next(iter(members.values()))[1]
+    missing = [arrangement for arrangement in arrangements if arrangement not in members]
     if missing:
         raise row.wrong(f"is of {things}, of which there is no image {missing[0]!r}", "missing-items")
-    captions = [sorted(each["caption_options"].texts(4)) for _, each in found.values()]
-    if any(each != captions[0] for each in captions):
+    captions = [sorted(entry["caption_options"].texts(4)) for _, entry in members.values()]
+    if any(texts != captions[0] for texts in captions):
         raise row.wrong(f"is of {things}, whose images do not have the same four captions", "bad-annotations")
 
 
@@ -131,12 +131,12 @@ def _controlled(subset: str):
         "shared_folder": "whatsup",
     }
     of = functools.partial(read_groups, subset=subset)
-    one = PublishedData(functools.partial(read, subset=subset), num_examples=count, **common)
+    single = PublishedData(functools.partial(read, subset=subset), num_examples=count, **common)
     pairs = PublishedData(functools.partial(of, size=2), num_examples=count // 2, **common)
     sets = PublishedData(functools.partial(of, size=4), num_examples=count // 4, **common)
     name = f"whatsup_{subset}"
     return (
-        _task(name, "which of four prepositions is true of two things.", one, "accuracy", (1, 4)),
+        _task(name, "which of four prepositions is true of two things.", single, "accuracy", (1, 4)),
         _task(f"{name}_pairs", "do two opposite arrangements both find their caption?", pairs, "own_texts", (2, 4)),
         _task(f"{name}_sets", "do all four arrangements find their captions?", sets, "own_texts", (4, 4)),
     )

@@ -147,12 +147,12 @@ def _swapped(name: str) -> Protocol:
         if None in responses:
             return Answer(FAILED)
         first, second = question.options
-        there, back = read(responses[0], (first, second)), read(responses[1], (second, first))
+        answer, swapped = read(responses[0], (first, second)), read(responses[1], (second, first))
         choices = (
-            there.choice if not there.tie else None,
-            1 - back.choice if back.choice is not None and not back.tie else None,
+            answer.choice if not answer.tie else None,
+            1 - swapped.choice if swapped.choice is not None and not swapped.tie else None,
         )
-        return dataclasses.replace(there, choices=choices)
+        return dataclasses.replace(answer, choices=choices)
 
     return Protocol(f"{name}_swapped", f"{description}. In both orders of the options", kind, requests, read_both)
 
@@ -176,20 +176,20 @@ def questions(items: Iterable[data.Item], group: str | None = None) -> Iterator[
 def user_file(data_dir: str | None) -> pathlib.Path:
     """The file of the user's set."""
     folder = data_folder(data_dir) / "winoviz"
-    found = [folder / name for name in data.FILE_NAMES if (folder / name).is_file()]
-    if not found:
+    paths = [folder / name for name in data.FILE_NAMES if (folder / name).is_file()]
+    if not paths:
         raise InputError(
             f"{folder} has neither {' nor '.join(data.FILE_NAMES)}: write the WinoViz items into one of them (for the"
             " layout see docs/howto/winoviz.md), or ask the tasks winoviz_mini_..., which need no data",
             code="data-not-ready",
         )
-    if len(found) > 1:
+    if len(paths) > 1:
         raise InputError(f"{folder} has both {' and '.join(data.FILE_NAMES)}: keep one of them", code="two-files")
-    return found[0]
+    return paths[0]
 
 
 def _units(version: str, items: Sequence[data.Item], where: str) -> list[dict[str, data.Item]]:
-    """What a task asks, as group -> item; ``limit`` counts the elements."""
+    """The items of a task, as group -> item, an element for each unit."""
     if version != "decoupled":
         units = [{item.attribute_kind: item} for item in items if item.version == version]
     else:
@@ -199,8 +199,8 @@ def _units(version: str, items: Sequence[data.Item], where: str) -> list[dict[st
             steps = {step: by_source.get((item.id, step)) for step in (PRAGMATIC, VISUAL)}
             if item.version != "single" or set(steps.values()) == {None}:
                 continue
-            for step, one in steps.items():
-                if one is None:
+            for step, related in steps.items():
+                if related is None:
                     raise InputError(
                         f"{where} has no {step} item of the source {item.id!r}: add it, so that all steps are asked"
                         " about the same subset",
@@ -222,7 +222,7 @@ def _some(units: list[dict[str, data.Item]], limit: int | None) -> list[dict[str
     return [unit for index, unit in enumerate(units) if index in chosen]
 
 
-def metrics(asked: Sequence[TextQuestion], answers: Sequence[Answer]) -> dict[str, dict[str, Any]]:
+def metrics(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> dict[str, dict[str, Any]]:
     """Accuracies with 95% intervals. Questions of a pair are one cluster.
 
     Rows: ``individual`` and ``pair``; ``<kind of attribute>/individual`` and ``.../pair``; ``unparsable``, the share of
@@ -232,21 +232,21 @@ def metrics(asked: Sequence[TextQuestion], answers: Sequence[Answer]) -> dict[st
 
     A question with a failed call counts nowhere, and its pair only for ``individual``. Empty rows are left out.
     """
-    judged = counted(asked, answers)
-    groups = list(dict.fromkeys(group for question in asked for group in question.groups))
+    judged = counted(questions, answers)
+    groups = list(dict.fromkeys(group for question in questions for group in question.groups))
     rows = {} if COMBINED in groups else _accuracies(judged, "")
     for group in groups:
-        rows |= _accuracies([one for one in judged if group in one[0].groups], f"{group}/")
+        rows |= _accuracies([judgement for judgement in judged if group in judgement[0].groups], f"{group}/")
     pairs = [question.pair for question, _ in judged]
     rows |= _share("unparsable", [answer.status == UNPARSABLE for _, answer in judged], pairs)
     return rows | _position_bias(judged)
 
 
 def _accuracies(judged: Sequence[Asked], prefix: str) -> dict[str, dict[str, Any]]:
-    right, ties = [is_right(*one) for one in judged], [answer.tie for _, answer in judged]
+    right, ties = [is_right(*judgement) for judgement in judged], [answer.tie for _, answer in judged]
     rows = _share(f"{prefix}individual", right, [question.pair for question, _ in judged], ties)
     whole = whole_pairs(judged)
-    right = [all(is_right(*one) for one in pair) for pair in whole]
+    right = [all(is_right(*judgement) for judgement in pair) for pair in whole]
     ties = [any(answer.tie for _, answer in pair) for pair in whole]
     return rows | _share(f"{prefix}pair", right, range(len(whole)), ties)
 
@@ -268,7 +268,7 @@ def _position_bias(judged: Sequence[Asked]) -> dict[str, dict[str, Any]]:
     right = [(set(choices) == {question.answer}, question.pair) for question, choices in both]
     rows: dict[str, dict[str, Any]] = {}
     for name, outcomes in (("first_option", first), ("flipped", flipped), ("right_in_both_orders", right)):
-        rows |= _share(f"position_bias/{name}", [one for one, _ in outcomes], [pair for _, pair in outcomes])
+        rows |= _share(f"position_bias/{name}", [outcome for outcome, _ in outcomes], [pair for _, pair in outcomes])
     return rows
 
 
@@ -292,8 +292,8 @@ def _task(version: str, *, is_ours: bool) -> TextTask:
         return _some(_units(version, data.read_items(path), "our set" if is_ours else str(path)), limit)
 
     def load(data_dir: str | None, limit: int | None) -> Iterable[TextQuestion]:
-        found = units(data_dir, limit)
-        problems = [] if is_ours else data.check_items(item for unit in found for item in unit.values())
+        loaded = units(data_dir, limit)
+        problems = [] if is_ours else data.check_items(item for unit in loaded for item in unit.values())
         if problems:
             _log.warning(
                 "%s: %d breaks of the paper's annotation rules in %d of %d items, which are asked all the same;"
@@ -301,9 +301,9 @@ def _task(version: str, *, is_ours: bool) -> TextTask:
                 user_file(data_dir),
                 len(problems),
                 len({problem.item for problem in problems}),
-                sum(len(unit) for unit in found),
+                sum(len(unit) for unit in loaded),
             )
-        return [question for unit in found for group, item in unit.items() for question in questions([item], group)]
+        return [question for unit in loaded for group, item in unit.items() for question in questions([item], group)]
 
     def ready(data_dir: str | None) -> str | None:
         try:
@@ -313,8 +313,8 @@ def _task(version: str, *, is_ours: bool) -> TextTask:
         return None
 
     def fingerprint(data_dir: str | None, limit: int | None) -> str:
-        found = [{group: item.to_json() for group, item in unit.items()} for unit in units(data_dir, limit)]
-        digest = hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+        content = [{group: item.to_json() for group, item in unit.items()} for unit in units(data_dir, limit)]
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
         return f"{'winobench-mini' if is_ours else 'user'}:{digest}"
 
     def count(data_dir: str | None) -> int | None:

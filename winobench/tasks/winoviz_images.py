@@ -5,9 +5,9 @@ The paper generates five images of each premise. The option that most images are
 
 - ``picture_match``: which hypothesis an image matches better, with CLIP by the cosine. Any other scorer of images
   and texts, such as a diffusion model by its denoising errors, is ours.
-- ``captions``: a language model answers the question with a caption of the image before it. Each caption is asked about
-  by itself, as "majority voting" is reported for all three ways.
-- ``vqa``: a vision-language model is asked for the option. The image takes the sentence's place.
+- ``captions``: a language model answers the question with a caption of the image before it. Each caption has its own
+  question, as "majority voting" is reported for all three ways.
+- ``vqa``: a vision-language model chooses the option. The image takes the sentence's place.
 
 The prompts are ours. Source: see `winobench.tasks.winoviz`, the workshop version, appendix A.3 and Table 6.
 """
@@ -94,7 +94,7 @@ def _protocol(name: str) -> Protocol:
     needs = "captions" if name.startswith("captions") else "pictures"
 
     def requests(question: TextQuestion) -> Sequence[Request]:
-        return [request(question, one) for one in getattr(question, needs)]
+        return [request(question, content) for content in getattr(question, needs)]
 
     def read_all(question: TextQuestion, responses: Sequence[Response | None]) -> Answer:
         return majority([Answer(FAILED) if response is None else read(response, question) for response in responses])

@@ -1,4 +1,4 @@
-"""How WinoViz's questions are put in words."""
+"""The wording of WinoViz's questions."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def outcome(question: TextQuestion, answer: Answer) -> str:
 
 
 def error_counts(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> dict[str, int]:
-    """How often each of ``ERRORS`` occurs. Failed calls are left out (paper, Figure 8)."""
+    """The frequency of each of ``ERRORS``. Failed calls are left out (paper, Figure 8)."""
     counts = collections.Counter(outcome(*both) for both in counted(questions, answers))
     return {error: counts[error] for error in ERRORS}
 
@@ -147,25 +147,25 @@ def error_counts(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -
 def metrics(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> dict[str, dict[str, Any]]:
     """The numbers of a run with 95% intervals. Questions whose call failed count nowhere. Empty rows are left out.
 
-    Rows: ``accuracy``; ``pair_accuracy`` over the pairs with both questions (both right); each kind of error as a share
+    Rows: ``accuracy``, ``pair_accuracy`` over the pairs with both questions (both right); each kind of error as a share
     of all errors, whose number is ``n``; ``unparsable``, a share of all questions; ``untyped``, the share that is in no
     figure by type; ``<type>/accuracy`` and ``<generator>/accuracy``. Accuracies take questions of a pair as dependent.
     """
     judged = counted(questions, answers)
     if not judged:
         return {}
-    found = {"accuracy": _accuracy(judged)}
+    rows = {"accuracy": _accuracy(judged)}
     if whole := whole_pairs(judged):
         right = sum(all(is_right(*both) for both in pair) for pair in whole)
         ties = sum(any(answer.tie for _, answer in pair) for pair in whole)
-        found["pair_accuracy"] = entry(wilson(right, len(whole)), CHANCE["pair_accuracy"], len(whole), ties)
+        rows["pair_accuracy"] = entry(wilson(right, len(whole)), CHANCE["pair_accuracy"], len(whole), ties)
     errors = error_counts(questions, answers)
     if total := sum(errors.values()):
-        found |= {error: entry(wilson(count, total), None, total) for error, count in errors.items()}
+        rows |= {error: entry(wilson(count, total), None, total) for error, count in errors.items()}
     unparsable = sum(answer.status == UNPARSABLE for _, answer in judged)
-    found["unparsable"] = entry(wilson(unparsable, len(judged)), None, len(judged))
+    rows["unparsable"] = entry(wilson(unparsable, len(judged)), None, len(judged))
     if untyped := sum(not set(data.TYPES) & set(question.groups) for question, _ in judged):
-        found["untyped"] = entry(wilson(untyped, len(judged)), None, len(judged))
+        rows["untyped"] = entry(wilson(untyped, len(judged)), None, len(judged))
     groups: dict[str, list[Asked]] = {}
     for question, answer in judged:
         for group in question.groups:
@@ -173,8 +173,8 @@ def metrics(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> dic
     # Types before generators, each in the paper's order.
     known = (*data.TYPES, *data.GENERATORS)
     for group in sorted(groups, key=lambda group: (known.index(group) if group in known else len(known), group)):
-        found[f"{group}/accuracy"] = _accuracy(groups[group])
-    return found
+        rows[f"{group}/accuracy"] = _accuracy(groups[group])
+    return rows
 
 
 def _accuracy(judged: Sequence[Asked]) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def _accuracy(judged: Sequence[Asked]) -> dict[str, Any]:
 
 _PAPER = "with its example(s) (Tables 9 and 14)"
 _GENERATION: Mapping[str, tuple[str, str | None, str]] = {
-    # The template, the examples, and what it is.
+    # The template, the examples, and the description.
     "toe": ("toe", "tree", "Tree-of-Experts as in the recorded runs (Table 9, and the prompt of the result files)"),
     "tot": ("tot", "tree", f"Tree of Thoughts {_PAPER}"),
     "coe": ("coe", "chain", f"Chain-of-Experts {_PAPER}. The examples' reasoning is ours"),
@@ -224,7 +224,7 @@ def _ready(data_dir: str | None) -> str | None:
 
 
 def _validation(data_dir: str | None, limit: int | None, results: str | os.PathLike | None = None) -> list[data.Item]:
-    """In the shuffled order of the result files; ``limit`` counts items."""
+    """The items in the shuffled order of the result files. ``limit`` counts items."""
     path, results = data.data_file(data_dir), results or data.result_file(data_dir)
     items = data.validation(path, results)
     if notice := _about_types(items, results):
@@ -251,16 +251,17 @@ def _about_types(items: Sequence[data.Item], results: str | os.PathLike | None) 
         return ""
     fixed = [f"{item.row} ({item.original['type']!r}: {item.type})" for item in rows if item.type != data.UNTYPED]
     left = [f"{item.row} ({item.original['type']!r})" for item in rows if item.type == data.UNTYPED]
-    said = [f"{results} has {len(rows)} row{'s' * (len(rows) > 1)} whose type is not one of {', '.join(data.TYPES)}"]
+    rows_have = f"{len(rows)} row{'s' * (len(rows) > 1)} whose type is not one of {', '.join(data.TYPES)}"
+    sentences = [f"{results} has {rows_have}"]
     if fixed:
-        said.append(f"{len(fixed)} took it from the same sentence in {data.FILE_NAME}: {', '.join(fixed)}")
+        sentences.append(f"{len(fixed)} took it from the same sentence in {data.FILE_NAME}: {', '.join(fixed)}")
     if left:
-        said.append(f"{len(left)} not found there count in the total but in no figure by type: {', '.join(left)}")
-    return "; ".join(said)
+        sentences.append(f"{len(left)} not found there count in the total but in no figure by type: {', '.join(left)}")
+    return "; ".join(sentences)
 
 
 def _test(data_dir: str | None, limit: int | None) -> list[data.Item]:
-    """In an order that mixes types and generators and keeps pairs together; ``limit`` counts pairs and single items."""
+    """The items in an order that mixes types and generators and keeps pairs together. ``limit`` counts units."""
     groups: dict[str, list[data.Item]] = {}
     for item in data.read(data.data_file(data_dir)):
         if item.split == "test":

@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> None:
                     print(f"{name}: left out: {reason}")
                 # With their sources, so that the file can be read by itself.
                 sources = {item.source for item in built.items}
-                write_items(new, [*(one for one in read_items(path) if one.id in sources), *built.items])
+                write_items(new, [*(item for item in read_items(path) if item.id in sources), *built.items])
                 print(f"{new}: {len(built.items)} multi-hop items, with the single-hop items that they are made of")
             case _:
                 raise InputError(

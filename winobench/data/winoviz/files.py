@@ -27,7 +27,7 @@ from winobench.base.errors import InputError
 from winobench.data.winoviz.items import ATTRIBUTE_KINDS, PAIRS, VERSIONS, Item
 
 FILE_NAMES = ("items.jsonl", "items.csv")
-"""What the file of a user's set is called, in the folder ``winoviz`` of the data folder."""
+"""Names of the file of a user's set, in the folder ``winoviz`` of the data folder."""
 
 _SINGULARS = {"premises": "premise", "hypotheses": "hypothesis", "properties": "property"}
 _SINGULARS |= {"attributes": "attribute", "prototypes": "prototype"}
@@ -158,7 +158,7 @@ def item_from_json(values: dict[str, Any], where: str) -> Item:
             raise InputError(f"{where} has no {field!r}: add it", code="missing-field")
     for field, value in values.items():
         if field in PAIRS:
-            if not isinstance(value, list) or len(value) != 2 or not all(_is_text(one) for one in value):
+            if not isinstance(value, list) or len(value) != 2 or not all(_is_text(text) for text in value):
                 raise InputError(
                     f"{field!r} in {where} is not a pair of texts: give two, in the order of the premises",
                     code="not-a-pair",
@@ -186,7 +186,7 @@ def item_from_json(values: dict[str, Any], where: str) -> Item:
             f"'source' in {where} is given for a single-hop item: take it away or correct the version",
             code="field-not-allowed",
         )
-    texts = {field: tuple(one.strip() for one in values[field]) for field in PAIRS if field in values}
+    texts = {field: tuple(text.strip() for text in values[field]) for field in PAIRS if field in values}
     return Item(**{**values, **texts})
 
 

@@ -9,7 +9,7 @@ from typing import Any
 VERSIONS = ("single", "multi", "pragmatic", "visual")
 
 ATTRIBUTE_KINDS = ("color", "shape", "material", "size", "texture", "pattern", "transparency", "other")
-"""What an attribute is about. The paper's multi-hop items have the first three."""
+"""Kinds of attributes. The paper's multi-hop items have the first three."""
 
 ASSETS = pathlib.Path(__file__).resolve().parents[2] / "assets" / "winoviz"
 """The folder of our own set (``items.jsonl``), the prompts, the prototypes and the published numbers."""
@@ -34,7 +34,7 @@ class Item:
     prototypes: tuple[str, str] | None = None  # that a multi-hop item names, e.g. ("a cucumber", "a fire engine")
 
     def to_json(self) -> dict[str, Any]:
-        """As an object of a JSONL file. What is not known is left out."""
+        """The item as an object of a JSONL file, without unknown fields."""
         values = dataclasses.asdict(self)
         return {key: list(value) if key in PAIRS else value for key, value in values.items() if value is not None}
 

@@ -40,7 +40,7 @@ def read_prototypes(path: str | os.PathLike = ASSETS / "prototypes.json") -> Pro
                 f"'phrases' in {path} has no text with one {{}} for the kind {kind!r}: add it", code="missing-field"
             )
         for attribute, objects in attributes.items() if isinstance(attributes, dict) else [("", None)]:
-            if not isinstance(objects, list) or not objects or not all(isinstance(one, str) and one for one in objects):
+            if not isinstance(objects, list) or not objects or not all(isinstance(x, str) and x for x in objects):
                 raise InputError(
                     f"{attribute!r} of {kind!r} in {path} is not a list of objects: mend it", code="not-an-object"
                 )
@@ -58,7 +58,7 @@ def build_multi_hop(items: Iterable[Item], prototypes: Prototypes | None = None)
     """Replaces the attributes in the hypotheses of single-hop items by objects that typically have them.
 
     "The tomato was red." becomes "The tomato was the color of a fire engine.", "made of glass" becomes "made of the
-    same material as a window pane". Of the objects of an attribute, the one that has been used least is taken, the
+    same material as a window pane". The least used object of an attribute is taken, the
     first in the table among equals, but never one that the item itself mentions. Items of other versions are passed
     over.
 
@@ -106,10 +106,10 @@ def _choose_prototypes(item: Item, prototypes: Prototypes, used: Mapping[str, in
         objects = prototypes.table[item.attribute_kind].get(attribute)
         if objects is None:
             raise LookupError(f"the table has no objects for {attribute!r} ({item.attribute_kind})")
-        allowed = [one for one in objects if one not in chosen and not stems(one) & mentioned]
+        allowed = [name for name in objects if name not in chosen and not stems(name) & mentioned]
         if not allowed:
             raise LookupError(f"the item mentions every object that the table has for {attribute!r}")
-        chosen.append(min(allowed, key=lambda one: used.get(one, 0)))
+        chosen.append(min(allowed, key=lambda name: used.get(name, 0)))
     return chosen[0], chosen[1]
 
 

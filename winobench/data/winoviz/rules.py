@@ -14,11 +14,11 @@ _ENDINGS = ("ish", "ing", "ed", "es", "en", "ly", "s", "e")
 
 
 def words_of(text: str) -> list[str]:
-    """In lower case, without a possessive s."""
+    """The words in lower case, without a possessive s."""
     return re.findall(r"[^\W_]+", re.sub(r"[’']s\b", "", text.lower()))
 
 
-# Words that say nothing about what a longer expression names.
+# Words that do not narrow the meaning of a longer expression.
 SMALL_WORDS = frozenset(
     words_of(
         "a an and are as at be been being by can for from had has have he her him his in into is it its more most no"
@@ -86,17 +86,17 @@ class RuleBreak(NamedTuple):
 
 
 def check_item(item: Item) -> list[RuleBreak]:
-    """The annotation rules that an item breaks, in the order of ``RULES``, which says what each version can break.
+    """The annotation rules that an item breaks, in the order of ``RULES``, which has the rules of each version.
 
     Words are compared without their endings ("carved" names "carve"), and small words ("in", "the", "not") do not
     count. A property or an attribute is mentioned where any of its other words is, an object or a prototype where all
     are. (Appendix A.5, parts 1 and 2 of Figure 7 and part 3 of Figures 6 and 8.)
     """
-    found: dict[str, list[str]] = {rule: [] for rule in RULES}
+    breaks: dict[str, list[str]] = {rule: [] for rule in RULES}
     object_words = stems(item.object)
     if item.properties is None or item.attributes is None:
         missing = [name for name in ("properties", "attributes") if getattr(item, name) is None]
-        found["labels"].append(f"the item states no {' and no '.join(missing)}")
+        breaks["labels"].append(f"the item states no {' and no '.join(missing)}")
 
     for number in (0, 1):
         premise, hypothesis = item.premises[number], item.hypotheses[number]
@@ -106,51 +106,51 @@ def check_item(item: Item) -> list[RuleBreak]:
 
         for sentence in (premise, hypothesis):
             if not sentence.lstrip("\"'“‘(")[:1].isupper():
-                found["capital"].append(f"{sentence!r} does not begin with a capital letter")
+                breaks["capital"].append(f"{sentence!r} does not begin with a capital letter")
             if sentence.rstrip("\"'”’)")[-1:] not in (".", "!", "?"):
-                found["punctuation"].append(f"{sentence!r} does not end in punctuation")
+                breaks["punctuation"].append(f"{sentence!r} does not end in punctuation")
         if item.version != "visual" and len(premise.split()) < MIN_PREMISE_WORDS:
-            found["premise_length"].append(f"{premise!r} has {len(premise.split())} words")
+            breaks["premise_length"].append(f"{premise!r} has {len(premise.split())} words")
         if not object_words <= of_premise:
-            found["premise_object"].append(f"{premise!r} does not name {item.object!r}")
+            breaks["premise_object"].append(f"{premise!r} does not name {item.object!r}")
         if not object_words <= of_hypothesis:
-            found["hypothesis_object"].append(f"{hypothesis!r} does not name {item.object!r}")
+            breaks["hypothesis_object"].append(f"{hypothesis!r} does not name {item.object!r}")
         if named_property is not None:
             label = item.properties[number]
             if named_property and not named_property & of_premise:
-                found["premise_property"].append(f"{premise!r} does not name {label!r}")
+                breaks["premise_property"].append(f"{premise!r} does not name {label!r}")
             if item.version == "pragmatic":
                 if named_property and not named_property & of_hypothesis:
-                    found["hypothesis_attribute"].append(f"{hypothesis!r} does not name {label!r}")
+                    breaks["hypothesis_attribute"].append(f"{hypothesis!r} does not name {label!r}")
             elif (named_property - (named_attribute or set())) & of_hypothesis:
-                found["hypothesis_property"].append(f"{hypothesis!r} mentions {label!r}")
+                breaks["hypothesis_property"].append(f"{hypothesis!r} mentions {label!r}")
         if named_attribute is not None:
             label = item.attributes[number]
             if named_attribute & of_premise:
-                found["premise_attribute"].append(f"{premise!r} names {label!r}")
+                breaks["premise_attribute"].append(f"{premise!r} names {label!r}")
             if named_property is not None and named_attribute & named_property:
-                found["property_attribute"].append(f"{item.properties[number]!r} mentions {label!r}")
+                breaks["property_attribute"].append(f"{item.properties[number]!r} mentions {label!r}")
             if item.version in ("single", "visual"):
                 if not named_attribute <= of_hypothesis:
-                    found["hypothesis_attribute"].append(f"{hypothesis!r} does not name {label!r}")
+                    breaks["hypothesis_attribute"].append(f"{hypothesis!r} does not name {label!r}")
             elif named_attribute & of_hypothesis:
-                found["hypothesis_attribute"].append(f"{hypothesis!r} names {label!r}")
+                breaks["hypothesis_attribute"].append(f"{hypothesis!r} names {label!r}")
         if item.prototypes is not None:
             prototype = item.prototypes[number]
             if not stems(prototype) <= of_hypothesis:
-                found["hypothesis_attribute"].append(f"{hypothesis!r} does not name {prototype!r}")
+                breaks["hypothesis_attribute"].append(f"{hypothesis!r} does not name {prototype!r}")
             if any(stems(prototype) <= stems(other) for other in item.premises):
-                found["premise_prototype"].append(f"a premise names {prototype!r}")
+                breaks["premise_prototype"].append(f"a premise names {prototype!r}")
         tenses = _tense_of_hypothesis(hypothesis), _tense_of_premise(premise)
         if None not in tenses and tenses[0] != tenses[1]:
-            found["tense"].append(f"{hypothesis!r} is in the {tenses[0]} and {premise!r} in the {tenses[1]}")
+            breaks["tense"].append(f"{hypothesis!r} is in the {tenses[0]} and {premise!r} in the {tenses[1]}")
 
     if item.version != "pragmatic":
         wanted = item.prototypes if item.version == "multi" and item.prototypes else item.attributes
         problem = _difference(item.hypotheses, wanted if item.version != "multi" or item.prototypes else None)
         if problem:
-            found["hypotheses_equal"].append(problem)
-    return [RuleBreak(item.id, rule, message) for rule, messages in found.items() for message in messages]
+            breaks["hypotheses_equal"].append(problem)
+    return [RuleBreak(item.id, rule, message) for rule, messages in breaks.items() for message in messages]
 
 
 def check_items(items: Iterable[Item]) -> list[RuleBreak]:

@@ -8,7 +8,7 @@ shipped. This package recovers what the file leaves open:
 * **splits**: the 26 rows of the generator ``Human`` are the few-shot set. The 700 questions of the published result
   files are the validation set. They were taken from 699 rows of the data, whose identifiers are in
   ``assets/wscplus/validation_ids.json``: 688 are as they were asked, 11 were edited, and the last question is another
-  wording of a row that was asked too. Only the result files have it. The rest is the test set (2,301 rows).
+  wording of a row. Only the result files have it. The rest is the test set (2,301 rows).
 * **pairs**: rows of traditional pairs are neighbours (682 pairs, and 6 among the few-shot examples).
 
 Source: P. S. Zahraei and A. Emami, "WSC+: Enhancing The Winograd Schema Challenge Using Tree-of-Experts", EACL 2024,

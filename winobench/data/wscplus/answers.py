@@ -1,4 +1,4 @@
-"""Which option of a WSC+ question an answer in free text states."""
+"""Reads the option of a WSC+ question that an answer in free text states."""
 
 from __future__ import annotations
 

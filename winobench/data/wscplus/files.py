@@ -49,7 +49,7 @@ def result_file(data_dir: str | os.PathLike | None = None) -> pathlib.Path | Non
 def read(path: str | os.PathLike) -> tuple[Item, ...]:
     """All rows of a CSV file in the layout of WSC+, in its order.
 
-    UTF-8 with or without a byte order mark, or UTF-16 with one; bytes that are no UTF-8 are read as Windows-1252. A
+    UTF-8 with or without a byte order mark, or UTF-16 with one. Other bytes are read as Windows-1252. A
     file of recorded answers (one with the column ``predicted_answer``) has shuffled rows, so no pairs, and all of them
     are validation items. A wrong ``type`` in it is ``UNTYPED``, and `winobench.data.wscplus.validation` looks the type
     up.

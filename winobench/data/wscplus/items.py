@@ -53,7 +53,7 @@ class Item:
 
 
 def composition(items: Iterable[Item]) -> dict[str, dict[str, int]]:
-    """How many items there are by type, by generating model and by split (Table 2).
+    """The numbers of items by type, by generating model and by split (Table 2).
 
     Items that people wrote, which are the examples for prompts, have no generating model.
     """
@@ -85,7 +85,7 @@ def types_by_generator(items: Iterable[Item]) -> dict[str, dict[str, int]]:
 
 def pronoun_counts(pronouns: Iterable[str]) -> dict[str, int]:
     """Pronoun in lower case -> how often it occurs, the most frequent first (Figure 4)."""
-    return dict(collections.Counter(one.strip().lower() for one in pronouns).most_common())
+    return dict(collections.Counter(pronoun.strip().lower() for pronoun in pronouns).most_common())
 
 
 @functools.cache

@@ -37,7 +37,7 @@ def validation(path: str | os.PathLike, results: str | os.PathLike | None = None
         by_id = {item.id: item for item in items}
         return tuple(by_id[id] for id in validation_ids() if id in by_id)
     rows = read(results)
-    found = []
+    items_of_file = []
     joined = join(rows, items)
     edited = frozenset(joined.edited)
     for index, (row, cells, item) in enumerate(zip(rows, read_rows(results), joined.items, strict=True)):
@@ -47,8 +47,8 @@ def validation(path: str | os.PathLike, results: str | os.PathLike | None = None
                 code="missing-column",
             )
         # Some rows were edited after they had been asked.
-        asked = _QUERY.fullmatch(repair(cells[_QUERY_COLUMN]).strip())
-        changes: dict[str, Any] = {} if asked is None else asked.groupdict()
+        query = _QUERY.fullmatch(repair(cells[_QUERY_COLUMN]).strip())
+        changes: dict[str, Any] = {} if query is None else query.groupdict()
         options = parse_options(changes.get("options_text", row.options_text))
         changes["options"] = row.options if options is None else options
         if item is not None:
@@ -56,8 +56,8 @@ def validation(path: str | os.PathLike, results: str | os.PathLike | None = None
             # The nearest of other sentences may be of another type.
             if row.type == UNTYPED and index not in edited:
                 changes["type"] = item.type
-        found.append(dataclasses.replace(row, **changes))
-    return tuple(found)
+        items_of_file.append(dataclasses.replace(row, **changes))
+    return tuple(items_of_file)
 
 
 class Joined(NamedTuple):
@@ -80,21 +80,21 @@ def join(recorded: Sequence[Item], items: Sequence[Item]) -> Joined:
     for item in items:
         by_text.setdefault(_key(item), []).append(item)
     used: set[str] = set()
-    found: list[Item | None] = []
+    matches: list[Item | None] = []
     for row in recorded:
         free = [item for item in by_text.get(_key(row), ()) if item.id not in used]
-        found.append(max(free, key=functools.partial(_likeness, row), default=None))
-        if found[-1] is not None:
-            used.add(found[-1].id)
+        matches.append(max(free, key=functools.partial(_likeness, row), default=None))
+        if matches[-1] is not None:
+            used.add(matches[-1].id)
     edited, missing = [], []
-    for index in [index for index, item in enumerate(found) if item is None]:
-        nearest = found[index] = _nearest(recorded[index], [item for item in items if item.id not in used])
+    for index in [index for index, item in enumerate(matches) if item is None]:
+        nearest = matches[index] = _nearest(recorded[index], [item for item in items if item.id not in used])
         if nearest is None:
             missing.append(index)
         else:
             edited.append(index)
             used.add(nearest.id)
-    return Joined(tuple(found), tuple(edited), tuple(missing))
+    return Joined(tuple(matches), tuple(edited), tuple(missing))
 
 
 def _key(item: Item) -> tuple[str, str]:

@@ -31,7 +31,7 @@ def repair(text: str) -> str:
 
 @functools.cache
 def _wrong_decodings() -> tuple[tuple[re.Pattern[str], Any], ...]:
-    found = []
+    decodings = []
     for encoding in ("latin-1", "cp1252", "mac_roman"):
         # Bytes that Windows-1252 leaves open come through as control characters.
         table = [bytes([byte]).decode(encoding, "replace") for byte in range(256)]
@@ -50,14 +50,14 @@ def _wrong_decodings() -> tuple[tuple[re.Pattern[str], Any], ...]:
             except UnicodeDecodeError:
                 return match[0]
 
-        found.append((sequences, decode))
+        decodings.append((sequences, decode))
 
     def as_windows(match: re.Match[str]) -> str:
         decoded = match[0].encode("latin-1").decode("cp1252", "replace")
         return match[0] if decoded == "\ufffd" else decoded
 
-    found.append((re.compile("[\x80-\x9f]"), as_windows))
-    return tuple(found)
+    decodings.append((re.compile("[\x80-\x9f]"), as_windows))
+    return tuple(decodings)
 
 
 def normalize(text: str) -> str:
