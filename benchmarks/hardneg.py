@@ -50,10 +50,11 @@ from winobench.diffusion.schedules import NoiseSchedule
 from winobench.diffusion.stable_diffusion import StableDiffusion
 from winobench.models import lora
 from winobench.models.unet_2d_condition import UNet2DConditionModel
+from winobench.runs.training_settings import Loss
 from winobench.training import hard_negatives, loop, optimizers
 
 LORA = lora.LoRAConfig("cross", rank=4)
-LOSS = hard_negatives.LossConfig("hard_text", threshold=1.0)
+LOSS = Loss("hard_text", threshold=1.0, threshold_over="batch", timestep_range=None)
 TOLERANCE = 1e-4
 """Of errors and loss, in float32, relative to the positives' error; the loss is a small difference of two errors."""
 GRADIENT_TOLERANCE = 1e-3

@@ -56,9 +56,9 @@ def main(words: list[str]) -> None:
     responder = _load(model, _DTYPE.value)
     folder = _WORKDIR.value
     if folder is None:
-        asked = digest([dict(responder.fingerprint()), question, max_tokens])[:8]
-        folder = f"runs/captions-{text.model_label(model)}-{asked}"
-    found = captions.write(
+        key = digest([dict(responder.fingerprint()), question, max_tokens])[:8]
+        folder = f"runs/captions-{text.model_label(model)}-{key}"
+    run = captions.write(
         responder,
         images,
         pathlib.Path(user_path(folder)),
@@ -66,19 +66,19 @@ def main(words: list[str]) -> None:
         question=question,
         max_tokens=max_tokens,
     )
-    there = sum(one is not None for one in found["texts"])
-    print(f"{there:,} texts about {len(images):,} images, {found['asked']:,} of them written now")
-    if found["tokens"] is not None and there:
-        cost = "" if found["cost"] is None else f"; ${found['cost']:,.4f}"
-        print(f"{found['tokens']['input'] or 0:,} tokens read, {found['tokens']['output'] or 0:,} written{cost}")
-    print(f"{found['path']}, and the same as a table: {found['path'].with_suffix('.csv')}")
-    if found["failed"]:
+    num_texts = sum(caption is not None for caption in run["texts"])
+    print(f"{num_texts:,} texts about {len(images):,} images, {run['asked']:,} of them written now")
+    if run["tokens"] is not None and num_texts:
+        cost = "" if run["cost"] is None else f"; ${run['cost']:,.4f}"
+        print(f"{run['tokens']['input'] or 0:,} tokens read, {run['tokens']['output'] or 0:,} written{cost}")
+    print(f"{run['path']}, and the same as a table: {run['path'].with_suffix('.csv')}")
+    if run["failed"]:
         from winobench.runs import endings
 
-        file, reason = next(iter(found["failed"].items()))
+        file, reason = next(iter(run["failed"].items()))
         print(
-            f"error: {len(found['failed']):,} images have no text (first: {file!r}: {reason}):"
-            f" {endings.again(len(found['failed']), found['blocked'])}",
+            f"error: {len(run['failed']):,} images have no text (first: {file!r}: {reason}):"
+            f" {endings.again(len(run['failed']), run['blocked'])}",
             file=sys.stderr,
         )
         sys.exit(_INCOMPLETE)

@@ -339,7 +339,7 @@ def _execute(path: pathlib.Path) -> Any:
     # As a part of configs, a copy of one of its files can import from it wherever it is.
     module_spec = importlib.util.spec_from_file_location(f"{_CONFIGS_PACKAGE}.winobench_config_{path.stem}", path)
     module = importlib.util.module_from_spec(module_spec)
-    sys.modules[module_spec.name] = module  # where dataclasses look for what they are made of
+    sys.modules[module_spec.name] = module  # where dataclasses look for the types of their fields
     try:
         module_spec.loader.exec_module(module)
     except KeyboardInterrupt:

@@ -142,7 +142,7 @@ def _evaluate_models(config: Settings, models: Sequence[ModelRef]) -> None:
         try:
             results = _evaluate_model(config, model, label, tasks, _workdir(label, len(models)))
         except InputError as error:
-            # Several processes may disagree about what has failed. Each of them must then end.
+            # Several processes may disagree about the failure. Each of them must then end.
             if _PROCESSES.value or len(models) == 1:
                 raise
             print(f"error: model {model.name}: {' '.join(str(error).split())}", file=sys.stderr)

@@ -97,9 +97,9 @@ def _detect(words: list[str]) -> None:
     if _LAY_OUT.value:
         print(f"{detector.lay_out(run, _LAY_OUT.value, _OF.value):,} images for GenEval's detector: {_LAY_OUT.value}")
     if _DETECTOR.value:
-        found = detector.attach(run, _DETECTOR.value, _OF.value)
+        judged = detector.attach(run, _DETECTOR.value, _OF.value)
         print(f"correct images, judged by the {verdicts.GENEVAL_DETECTOR}")
-        judged_images.print_models("tag", verdicts.generation_accuracy(run, found))
+        judged_images.print_models("tag", verdicts.generation_accuracy(run, judged))
 
 
 def _refuse(when: str, *given: flags.FlagHolder) -> None:

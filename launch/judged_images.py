@@ -80,9 +80,9 @@ def judge_people(folder: str, source: str, prompts: str, model: str, *, label: s
 
 def _end(results: Sequence[Judgement]) -> None:
     """Says in the last line how much is missing from results. Fails where that is most of them."""
-    unread = max(found.unread for found in results)
-    missing = sum(found.num_missing for found in results)
-    total = missing + sum(found.num_images for found in results)
+    unread = max(judgement.unread for judgement in results)
+    missing = sum(judgement.num_missing for judgement in results)
+    total = missing + sum(judgement.num_images for judgement in results)
     notes = []
     if missing:
         notes.append(f"{missing:,} of {total:,} images lack an answer and count nowhere")
@@ -120,18 +120,19 @@ def _cell(entry: Mapping[str, Any] | None) -> str:
     return f"{100 * entry['value']:.1f}{ends}{few_mark(entry)}"
 
 
-def _print(found: Judgement) -> None:
+def _print(judgement: Judgement) -> None:
     """Prints a judgement: who judged, the text that the judge read, and a table."""
-    print(f"{found.rubric}: {found.num_images:,} images and {found.num_questions:,} questions, judged by {found.who}")
-    for said in found.wordings:
+    amounts = f"{judgement.num_images:,} images and {judgement.num_questions:,} questions"
+    print(f"{judgement.rubric}: {amounts}, judged by {judgement.who}")
+    for said in judgement.wordings:
         print(f"  {shortened(' '.join(said.split()), _ROOM)}")
-    if found.left_out:
-        print(f"  left out: {found.left_out:,} images, about whose prompts the rubric has no question")
-    if found.missing:
-        advice = endings.missing(found.missing, option="--api=extra_body=")
-        print(f"  missing: {found.num_missing:,} images lack an answer, {advice}")
+    if judgement.left_out:
+        print(f"  left out: {judgement.left_out:,} images, about whose prompts the rubric has no question")
+    if judgement.missing:
+        advice = endings.missing(judgement.missing, option="--api=extra_body=")
+        print(f"  missing: {judgement.num_missing:,} images lack an answer, {advice}")
     rows = {
         label: {f"{metric}, {group}": entry for metric, groups in metrics.items() for group, entry in groups.items()}
-        for label, metrics in found.models.items()
+        for label, metrics in judgement.models.items()
     }
     print_models("score, %", rows)

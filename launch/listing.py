@@ -60,7 +60,7 @@ def tasks(word: str = "", data_dir: str | None = None) -> str:
         entries.append(
             _Entry(task.name, short, state, benchmarks[task.name], words, _details_of(task, data_dir, marks))
         )
-    found = _matching(entries, word, "task", "--list_tasks")
+    matching = _matching(entries, word, "task", "--list_tasks")
     skills = {name: getattr(TASKS.get(name), "skills", ()) for name in benchmarks}
     titles = {
         title: _heading(title, [skills[name] for name in benchmarks if benchmarks[name] == title])
@@ -72,7 +72,7 @@ def tasks(word: str = "", data_dir: str | None = None) -> str:
         " the way to get their data, and the licence.",
         f"Groups: {marks}.",
     ]
-    return _listing(found, word, titles, "tasks", [] if word else advice)
+    return _listing(matching, word, titles, "tasks", [] if word else advice)
 
 
 def _benchmarks(tasks: Sequence[Any]) -> dict[str, str]:
@@ -109,13 +109,13 @@ def models(word: str = "") -> str:
     for name, point in registry.plugged_in().items():
         said = registry.entry_point(point)
         entries.append(_model(name, f"plugged in ({point.value})", READY, registry.PLUGGED_IN, said))
-    found = _matching(entries, word, "model", "--list_models")
+    matching = _matching(entries, word, "model", "--list_models")
     advice = [
         "Models on the hub are downloaded when they are first used. Gated ones need an account that has accepted their"
         " terms: `hf auth login`. A folder or a hub id (owner/name) is a model's name, too.",
         "--list_models=WORD shows some: a part of a name, a kind or a description. For few models it names the source.",
     ]
-    return _listing(found, word, _KINDS, "models", [] if word else advice)
+    return _listing(matching, word, _KINDS, "models", [] if word else advice)
 
 
 def _model(name: str, description: str, state: str, kind: str, source: str) -> _Entry:
@@ -152,7 +152,7 @@ def _listing(entries: Sequence[_Entry], word: str, titles: dict[str, str], noun:
     }
     counted = ", ".join(
         f"{count} {state if count == 1 else state.replace('needs', 'need')}"
-        for state, count in sorted(counts.items(), key=lambda one: one[0] != READY)
+        for state, count in sorted(counts.items(), key=lambda entry_count: entry_count[0] != READY)
     )
     lines.append(f"{len(entries)} {noun if len(entries) > 1 else noun[:-1]}: {counted}")
     for sentence in advice:
@@ -193,14 +193,14 @@ def _details_of(task: Any, data_dir: str | None, marks: Sequence[str]) -> Callab
         source = getattr(task, "source", None)
         for file in source.downloads if source is not None else ():
             lines.append(f"download: {file.to}{f' ({file.note})' if file.note else ''}")
-        found = [f"{task.name} (version {task.version})", *(part for line in lines for part in layout.wrapped(line, 4))]
+        shown = [f"{task.name} (version {task.version})", *(part for line in lines for part in layout.wrapped(line, 4))]
         if protocols := getattr(task, "protocols", None):
-            found.append("    protocols:")
+            shown.append("    protocols:")
             wide = max(map(len, protocols))
-            for one in protocols.values():
-                first, *rest = layout.wrapped(f"{one.description} ({one.kind})", 8 + wide)
-                found += [f"      {one.name:<{wide}}{first[6 + wide :]}", *rest]
-        return found
+            for protocol in protocols.values():
+                first, *rest = layout.wrapped(f"{protocol.description} ({protocol.kind})", 8 + wide)
+                shown += [f"      {protocol.name:<{wide}}{first[6 + wide :]}", *rest]
+        return shown
 
     return details
 

@@ -131,7 +131,7 @@ def _items(text: str, current: Sequence[Any] | None) -> list[Any]:
     if inner[:1] + inner[-1:] in ("()", "[]"):
         inner = inner[1:-1].strip().removesuffix(",")
     words = [word.strip() for word in inner.split(",")]
-    # What is left of brackets and quotes belongs to something else than a flat list.
+    # Other brackets and quotes belong to something else than a flat list.
     if any(not word or re.search("[][(){}'\"]", word) for word in words):
         raise ValueError
     if current:

@@ -76,11 +76,11 @@ def prepare_tasks(
     fetched: set[Any] = set()
     for task in tasks:
         try:
-            place = prepared.task_folder(task.name, data_dir)
-            state = prepared.read_state(place)
+            target = prepared.task_folder(task.name, data_dir)
+            state = prepared.read_state(target)
             is_current = state is not None and state["task_version"] == task.version
             if is_current and not overwrite and scorer is None and (allow_partial or not state["is_partial"]):
-                print(f"{task.name}: is ready, {prepared.describe(state)} in {place}; --overwrite prepares it again")
+                print(f"{task.name}: is ready, {prepared.describe(state)} in {target}; --overwrite prepares it again")
             else:
                 if scorer is not None:
                     root = folder or _download(task, data_dir, fetched)
@@ -235,9 +235,9 @@ def listing(data_dir: str | None) -> str:
         elif problem is not None:
             what = problem
         else:
-            folder = prepared.task_folder(task.name, data_dir)
-            state = prepared.read_state(folder)
-            what = "makes its own data" if state is None else f"ready, {prepared.describe(state)} in {folder}"
+            target = prepared.task_folder(task.name, data_dir)
+            state = prepared.read_state(target)
+            what = "makes its own data" if state is None else f"ready, {prepared.describe(state)} in {target}"
         lines += [task.name, *layout.wrapped(what, 4)]
     return "\n".join(lines)
 

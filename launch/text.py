@@ -60,7 +60,7 @@ def main(
         if job.responder is None:  # another package's model is loaded in its turn
             job = _job(config, job.model, tasks, has, load=True)
         for protocol, _ in job.protocols:
-            words = [word for word, some in ((label, jobs), (str(protocol), job.protocols)) if len(some) > 1]
+            words = [word for word, values in ((label, jobs), (str(protocol), job.protocols)) if len(values) > 1]
             if words:
                 named = [f"protocol {protocol}"] if protocol else []
                 print(", ".join([f"model {job.model.name}", *named]), flush=True)
@@ -89,7 +89,7 @@ def main(
 
 
 def _print_results(results: dict[str, Any]) -> list[str]:
-    """Prints a run's results. Returns what is missing: failed calls, tasks without data, incomplete answers."""
+    """Prints a run's results. Returns the missing parts: failed calls, tasks without data, incomplete answers."""
     from winobench.evaluation import questions
     from winobench.report import table
     from winobench.runs import endings

@@ -142,6 +142,10 @@ REFUSED = {
     "hardneg:debug optimizer.warmup_steps=4": ["warmup_steps", "4", "cosine"],
     "hardneg:debug accumulate=3": ["4", "3"],
     "hardneg:debug loss.timestep_range=²,³": ["timestep_range", "²,³"],
+    "hardneg:debug loss.timestep_range=1,2,3": ["timestep_range", "(1, 2, 3)"],
+    "hardneg loss.kind=hard": ["kind", "'hard'", "random_text"],
+    "hardneg loss.threshold_over=row": ["threshold_over", "'row'"],
+    "hardneg loss.threshold=0": ["threshold", "0"],
     "clevr_tiny denoiser.timestep_range=900,100": ["timestep_range", "two"],
     "clevr_tiny denoiser.down_block_types=DownBlock2D,UpBlock": ["down_block_types", "DownBlock2D"],
     f"gdbench sampling.num_samples={10**12}": ["num_samples", "1", "1,000,000"],
@@ -199,11 +203,7 @@ def test_choices_are_those_of_the_library():
     accepts("gdbench", "target", *denoising.TARGETS)
     accepts("gdbench", "dtype", *models.DTYPES)
     accepts("hardneg", "lora.targets", *lora.TARGETS)
-    accepts("hardneg", "loss.kind", *hard_negatives.KINDS)
-    accepts("hardneg", "loss.threshold_over", *hard_negatives.THRESHOLDS_OVER)
-    accepts("hardneg", "loss.objective", *hard_negatives.OBJECTIVES)
-    accepts("hardneg", "loss.mixing", *hard_negatives.MIXINGS)
-    accepts("hardneg", "optimizer.schedule", "constant", "cosine", "linear")
+    accepts("hardneg", "loss.kind", *hard_negatives.NEGATIVES)
     accepts("winoviz", "chat_template", *prompts.TEMPLATES)
 
 

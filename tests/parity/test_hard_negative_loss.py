@@ -17,13 +17,14 @@ import transformers
 from flax import nnx
 
 from tests.parity.torch_copy import QUICK_COMPILATION, from_torch, randomize, relative_error, to_torch
+from tests.training.toy_run import loss_settings
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.diffusion.stable_diffusion import StableDiffusion
 from winobench.models import lora
 from winobench.models.clip import CLIPTextConfig, CLIPTextModel
 from winobench.models.unet_2d_condition import UNet2DConditionModel
 from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
-from winobench.training.hard_negatives import NEGATIVES, Draws, LossConfig, make_loss
+from winobench.training.hard_negatives import NEGATIVES, Draws, make_loss
 
 TOLERANCE = 2e-5
 RANK, ALPHA = 3, 6
@@ -246,7 +247,7 @@ def compare(result, expected_loss, expected_gradients):
     ],
 )
 def test_every_kind(objective, threshold, prediction_type, clipped, networks, unet, batch):
-    config = LossConfig("mixed", threshold, objective)
+    config = loss_settings("mixed", threshold, objective)
     function = our_function(networks, config, prediction_type)
     seen = set()
     for index, kind in enumerate(NEGATIVES):
@@ -260,7 +261,7 @@ def test_every_kind(objective, threshold, prediction_type, clipped, networks, un
 @pytest.mark.slow
 def test_kinds_and_thresholds_for_each_example(networks, unet, batch):
     """Some examples are above the threshold and others are not, which one over the batch does not tell apart."""
-    config = LossConfig("mixed", 1.0, mixing="example", threshold_over="example")
+    config = loss_settings("mixed", 1.0, mixing="example", threshold_over="example")
     indices = [2, 0, 1, 2]
     kinds = [NEGATIVES[index] for index in indices]
     expected = torch_loss(unet[0], cached_states(batch), batch, kinds, config, "epsilon")
@@ -273,7 +274,7 @@ def test_kinds_and_thresholds_for_each_example(networks, unet, batch):
 @pytest.mark.parametrize("kind", ["none", "mixed"])
 def test_with_a_trained_text_encoder(kind, networks, unet, text_encoder, batch):
     """Token ids in; ``mixed`` has drawn an image, so each text goes through the encoder once."""
-    config = LossConfig(kind, None)
+    config = loss_settings(kind, None)
     kinds = {"none": None, "mixed": ["hard_image"] * BATCH}[kind]
     expected = torch_loss(unet[0], cached_ids(batch, text_encoder[0]), batch, kinds, config, "epsilon")
     result = our_function(networks, config, "epsilon", with_ids=True)(batch, jnp.int32(2))

@@ -268,8 +268,6 @@ def test_meshes_of_a_cpu_fit_the_batch():
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("loss.kind", "hard", ("unknown-name", "kind", "'hard'")),
-        ("loss.timestep_range", (1, 2, 3), ("out-of-range", "timestep_range", "(1, 2, 3)")),
         ("data.name", "clever", ("unknown-name", "'clever'")),
         ("data.name", "coco_hardneg_train", ("data-not-ready", "winobench prepare")),
         ("validation.tasks", "coco_hardneg_text", ("data-not-ready", "coco_hardneg_text")),

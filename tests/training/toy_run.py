@@ -11,6 +11,7 @@ import numpy as np
 import optax
 
 from winobench import parallel
+from winobench.runs.training_settings import Loss
 from winobench.training import loop
 from winobench.training.checkpoints import Checkpoints
 
@@ -40,7 +41,22 @@ def make(accumulate=1, mesh=None):
     return step, loop.create_state({"w": jnp.zeros(FEATURES)}, optimizer)
 
 
-def train(folder, step, state, num_steps, batches=batches_from, *, keeps=True, max_to_keep=2, best=None, **options):
+def train(
+    folder,
+    step,
+    state,
+    num_steps,
+    batches=batches_from,
+    *,
+    keeps=True,
+    max_to_keep=2,
+    best=None,
+    on_checkpoint=None,
+    mesh=None,
+    frozen=None,
+    validate=None,
+    **pace,
+):
     folder = pathlib.Path(folder)
     checkpoints = Checkpoints(folder / "checkpoints", max_to_keep=max_to_keep, best_metric=best) if keeps else None
     try:
@@ -48,11 +64,11 @@ def train(folder, step, state, num_steps, batches=batches_from, *, keeps=True, m
             step,
             state,
             batches,
-            num_steps=num_steps,
-            checkpoints=checkpoints,
-            metrics_file=folder / "metrics.jsonl",
-            name="toy",
-            **{"log_every": 1, "checkpoint_every": CHECKPOINT_EVERY, **options},
+            loop.Pace(num_steps, **{"log_every": 1, "checkpoint_every": CHECKPOINT_EVERY, **pace}),
+            loop.Outputs("toy", folder / "metrics.jsonl", checkpoints, on_checkpoint=on_checkpoint),
+            mesh=mesh,
+            frozen=frozen,
+            validate=validate,
         )
     finally:
         if keeps:
@@ -68,6 +84,12 @@ def run(folder, num_steps, *, accumulate=1, mesh=None, slow=False, **options):
         return step(*arguments)
 
     return train(folder, slowly if slow else step, state, num_steps, frozen=FROZEN, mesh=mesh, **options)
+
+
+def loss_settings(
+    kind="mixed", threshold=1.0, objective="hinged", mixing="batch", timestep_range=None, threshold_over="batch"
+):
+    return Loss(kind, threshold, threshold_over, objective, mixing, timestep_range)
 
 
 def rows_of(folder):

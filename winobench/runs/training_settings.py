@@ -1,4 +1,4 @@
-"""Options of trainings. Those of the embedded models' recipes are in their configs."""
+"""Options of trainings. The configs of other recipes extend them."""
 
 from __future__ import annotations
 
@@ -76,6 +76,8 @@ class Lora:
 
 @dataclasses.dataclass(frozen=True)
 class Loss:
+    """The loss of `winobench.training.hard_negatives`."""
+
     kind: str = option(
         "mixed",
         options.choice("none", "random_text", "hard_text", "hard_image", "mixed"),

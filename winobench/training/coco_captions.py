@@ -128,7 +128,7 @@ def build_table(folder: pathlib.Path, scorer: ContrastiveScorer, name: str, *, s
     swapped = {
         image: own
         for image, captions in captioned.items()
-        if (own := {text: found for text in captions if (found := negatives.swapped_captions(text, tagger, seed=seed))})
+        if (own := {text: wrong for text in captions if (wrong := negatives.swapped_captions(text, tagger, seed=seed))})
     }
     if not swapped:
         raise InputError(
@@ -142,9 +142,9 @@ def build_table(folder: pathlib.Path, scorer: ContrastiveScorer, name: str, *, s
         first_row.append(count)
         count += len(own)
     rows = [
-        TableRow(caption, image, found, tuple(first_row[other] for other in near))
+        TableRow(caption, image, wrong, tuple(first_row[other] for other in near))
         for (image, own), near in zip(swapped.items(), neighbours.tolist(), strict=True)
-        for caption, found in own.items()
+        for caption, wrong in own.items()
     ]
     path = folder / _TABLE.format(name)
     write_table(path, rows)
@@ -165,17 +165,17 @@ def _read_captions(folder: pathlib.Path) -> dict[str, list[str]]:
         return captions
     splits = sorted(folder.glob(_KARPATHY))
     if len(splits) != 1:
-        found = f"{len(splits)} files {_KARPATHY}" if splits else f"no file {_CAPTIONS} or {_KARPATHY}"
+        content = f"{len(splits)} files {_KARPATHY}" if splits else f"no file {_CAPTIONS} or {_KARPATHY}"
         raise InputError(
-            f'{folder} has {found}: put {_CAPTIONS} there, with rows {{"image": file, "caption": text}}, or one file'
+            f'{folder} has {content}: put {_CAPTIONS} there, with rows {{"image": file, "caption": text}}, or one file'
             " of Karpathy's splits",
             code="missing-files",
         )
     for image in read_json(splits[0])["images"].rows():
         if image["split"].text() in _KARPATHY_SPLITS:
-            place = image["filepath"].text() if "filepath" in image else "images"
+            folder_name = image["filepath"].text() if "filepath" in image else "images"
             texts = [sentence["raw"].text() for sentence in image["sentences"].rows()]
-            captions[f"{place}/{image['filename'].text()}"] = texts
+            captions[f"{folder_name}/{image['filename'].text()}"] = texts
     if not captions:
         raise InputError(f"{splits[0]} has no training images: get the file again", code="empty-file")
     return captions
@@ -221,7 +221,7 @@ _SETS = (
     TrainingSet(
         "captions_hardneg_train",
         1,
-        "Captioned images of your own, with hard negatives of ours or yours.",
+        "Your captioned images, with our hard negatives or yours.",
         _source(f"and the images that it names. Or, with --lists, {_CAPTIONS} or a file {_KARPATHY} and the images"),
     ),
 )

@@ -9,8 +9,6 @@ the network in one pass: rows 2 i and 2 i + 1 are the positive and the negative 
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -18,18 +16,14 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.diffusion.pipeline import Pipeline, Tree
 from winobench.diffusion.schedules import Schedule
 from winobench.models import lora
+from winobench.runs.training_settings import Loss
 from winobench.training import losses
 
 NEGATIVES = ("random_text", "hard_text", "hard_image")
-KINDS = ("none", *NEGATIVES, "mixed")
-OBJECTIVES = ("hinged", "relativistic")
-MIXINGS = ("batch", "example")
-THRESHOLDS_OVER = ("batch", "example")
 
 # Shares of NEGATIVES in ``mixed``, from the published code (hard_neg_finetuning.py): one toss of a coin decides between
 # an image and a text, another between a hard text and a random one.
@@ -42,61 +36,25 @@ Batch = Mapping[str, jax.Array]
 Metrics = dict[str, jax.Array]
 
 
-@dataclasses.dataclass(frozen=True)
-class LossConfig:
-    """The minimised loss."""
-
-    kind: str = "mixed"  # of the negatives. None of them (``none``), one of NEGATIVES, or by MIXED_SHARES
-    threshold: float | None = 1.0  # lambda; None for the ``unhinged`` variant
-    # E_neg is the error of the negative's prediction (``hinged``), or its mean squared distance to the positive's
-    # prediction, through both of which gradients flow (``relativistic``, published code).
-    objective: str = "hinged"
-    mixing: str = "batch"  # ``mixed`` samples once a ``batch`` (published code) or for each ``example``
-    timestep_range: tuple[int, int] | None = None  # sampled uniformly from [first, last); None for all (published code)
-    # E_neg is compared with lambda E_pos as means over the ``batch`` (paper, published code), or for each ``example``,
-    # so that a batch's easy negatives do not silence its hard ones (ours).
-    threshold_over: str = "batch"
-
-    def __post_init__(self):
-        known = {"kind": KINDS, "threshold_over": THRESHOLDS_OVER, "objective": OBJECTIVES, "mixing": MIXINGS}
-        for name, choices in known.items():
-            if getattr(self, name) not in choices:
-                raise InputError(
-                    f"hard negatives: {name} is {getattr(self, name)!r}, but must be one of {', '.join(choices)}",
-                    code="unknown-name",
-                )
-        if self.threshold is not None and not (options.is_number(self.threshold) and 0 < self.threshold < math.inf):
-            raise InputError(
-                f"hard negatives: threshold is {self.threshold!r}, but must be a positive number, or none for no"
-                " threshold",
-                code="out-of-range",
-            )
-        span = self.timestep_range
-        if span is not None and not (isinstance(span, tuple) and len(span) == 2 and all(map(options.is_whole, span))):
-            raise InputError(
-                f"hard negatives: timestep_range is {span!r}, but must be two whole numbers, first and last",
-                code="out-of-range",
-            )
-
-    def timesteps(self, schedule: Schedule) -> tuple[int, int]:
-        """The schedule's timesteps to sample from, as [first, last)."""
-        total = schedule.num_train_timesteps
-        first, last = (0, total) if self.timestep_range is None else self.timestep_range
-        if not 0 <= first < last <= total:
-            raise InputError(
-                f"hard negatives: timestep_range is {first} to {last}, but must lie within 0 to {total}, the timesteps"
-                " of this checkpoint's schedule, and not be empty",
-                code="out-of-range",
-            )
-        return first, last
+def timesteps_of(config: Loss, schedule: Schedule) -> tuple[int, int]:
+    """The schedule's timesteps to sample from, as [first, last)."""
+    total = schedule.num_train_timesteps
+    first, last = (0, total) if config.timestep_range is None else config.timestep_range
+    if not 0 <= first < last <= total:
+        raise InputError(
+            f"hard negatives: timestep_range is {first} to {last}, but must lie within 0 to {total}, the timesteps of"
+            " this checkpoint's schedule, and not be empty",
+            code="out-of-range",
+        )
+    return first, last
 
 
 class Draws(NamedTuple):
-    """What is random about one step."""
+    """Random numbers of one step."""
 
     noise: jax.Array  # [B, h, w, c] float32. A positive and its negative share it
     timesteps: jax.Array  # [B], int32, or noise levels, float32. Likewise
-    kinds: jax.Array | None = None  # index in ``NEGATIVES``, int32, scalar or [B]; read for ``mixed`` alone
+    kinds: jax.Array | None = None  # index in ``NEGATIVES``, int32, scalar or [B]. Only for ``mixed``
     dropout_key: jax.Array | None = None  # of the adapters. Each row drops its own inputs
 
 
@@ -108,7 +66,7 @@ def contrast(
 ) -> tuple[jax.Array, jax.Array]:
     """L = E_pos - min(E_neg, lambda * stop_gradient(E_pos)) (paper, Eq. 6), or E_pos - E_neg without a threshold.
 
-    The paper clips L_neg = -E_neg to [-lambda L_pos, lambda L_pos]; the upper bound is never reached. Returns the loss,
+    The paper clips L_neg = -E_neg to [-lambda L_pos, lambda L_pos]. The upper bound is never reached. Returns the loss,
     and whether E_neg was above the threshold, so that no gradient flows through it, both of the errors' shape.
     """
     if threshold is None:
@@ -129,7 +87,7 @@ def draw(
     key: jax.Array,
     shape: tuple[int, ...],
     schedule: Schedule,
-    config: LossConfig,
+    config: Loss,
     *,
     first_example: int | jax.Array = 0,
 ) -> Draws:
@@ -137,11 +95,11 @@ def draw(
 
     An example's samples depend on ``key`` and its place in the global batch alone, not on the split over devices.
     """
-    first, last = config.timesteps(schedule)
+    first, last = timesteps_of(config, schedule)
     kind_key, dropout_key, examples_key = jax.random.split(key, 3)
 
-    def draw_example(place: jax.Array) -> tuple[jax.Array, ...]:
-        noise_key, timestep_key, kind_key = jax.random.split(jax.random.fold_in(examples_key, place), 3)
+    def draw_example(index: jax.Array) -> tuple[jax.Array, ...]:
+        noise_key, timestep_key, kind_key = jax.random.split(jax.random.fold_in(examples_key, index), 3)
         noise = jax.random.normal(noise_key, shape[1:], jnp.float32)
         return noise, jax.random.randint(timestep_key, (), first, last), draw_kinds(kind_key)
 
@@ -158,7 +116,7 @@ def make_loss(
     family: type[Pipeline],
     graphdefs: Mapping[str, nnx.GraphDef],
     schedule: Schedule,
-    config: LossConfig,
+    config: Loss,
     *,
     remat: bool = False,
     axis_name: str | None = None,
@@ -166,7 +124,7 @@ def make_loss(
     """The loss as a function of the adapters.
 
     Errors are reduced in float32, also for networks in half precision. Under ``jax.jit`` with a batch that is split
-    over a mesh, the means are those of the global batch. Inside ``jax.shard_map`` they need ``axis_name``, the axis
+    over a mesh, the means are over the global batch. Inside ``jax.shard_map`` they need ``axis_name``, the axis
     that splits the batch, and a device's gradients must be averaged over it (``jax.lax.pmean``).
 
     Returns:
@@ -183,7 +141,7 @@ def make_loss(
       ``share_clipped`` (of the batch, 0 or 1, or of its examples); for ``mixed`` ``share_random_text``,
       ``share_hard_text``, ``share_hard_image``.
     """
-    config.timesteps(schedule)  # Refused here rather than in the first step.
+    timesteps_of(config, schedule)  # Refused here rather than in the first step.
     encoders = tuple(name for name in graphdefs if name != family.DENOISER)
 
     def batch_mean(values: jax.Array) -> jax.Array:
@@ -220,7 +178,7 @@ def make_loss(
         states = _text_states(batch, config, draws, encode, cached=not encoders)
         noise = draws.noise.astype(jnp.float32)[:, None]
         noisy = schedule.add_noise(latents, noise, draws.timesteps)
-        # A velocity is that of the row's own latents.
+        # A velocity belongs to the row's own latents.
         target = schedule.target(latents, noise, draws.timesteps)
         times = jnp.broadcast_to(schedule.model_time(draws.timesteps)[:, None], noisy.shape[:2])
         options = {"remat": True} if remat else {}
@@ -234,7 +192,7 @@ def make_loss(
 def _contrasted(
     prediction: jax.Array,
     target: jax.Array,
-    config: LossConfig,
+    config: Loss,
     kinds: jax.Array | None,
     batch_mean: Callable[[jax.Array], jax.Array],
 ) -> tuple[jax.Array, Metrics]:
@@ -268,7 +226,7 @@ def _merge(
     return network
 
 
-def _latents(batch: Batch, config: LossConfig, draws: Draws) -> jax.Array:
+def _latents(batch: Batch, config: Loss, draws: Draws) -> jax.Array:
     """Clean latents, [B, 1 or 2, h, w, c] float32."""
     latents = _entry(batch, "latents", config.kind).astype(jnp.float32)
     if config.kind == "none":
@@ -281,10 +239,8 @@ def _latents(batch: Batch, config: LossConfig, draws: Draws) -> jax.Array:
     return jnp.stack([latents, negatives], axis=1)
 
 
-def _text_states(
-    batch: Batch, config: LossConfig, draws: Draws, encode: Callable[[Tree], Tree], *, cached: bool
-) -> Tree:
-    """Conditions, arrays [B, 1 or 2, ...]; ``encode`` sees each text of an example once, where that is known ahead."""
+def _text_states(batch: Batch, config: Loss, draws: Draws, encode: Callable[[Tree], Tree], *, cached: bool) -> Tree:
+    """Conditions, arrays [B, 1 or 2, ...]; ``encode`` gets each text of an example once, where the kind is fixed."""
     names = ("text_states", "random_text_states", "negative_text_states")
     if not cached:
         names = ("input_ids", "random_ids", "negative_ids")

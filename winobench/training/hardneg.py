@@ -1,4 +1,4 @@
-"""HardNeg-DiffusionITM: fine-tunes a diffusion model by LoRA so that it tells right pairs from nearly right ones.
+"""HardNeg-DiffusionITM: fine-tunes a diffusion model by LoRA so that it separates right pairs from nearly right ones.
 
 Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?", section 3.2 and Table 2. The run's folder:
 
@@ -30,7 +30,7 @@ from winobench.evaluation import evaluate
 from winobench.runs.training_settings import HardNeg
 from winobench.tasks import clevr_hardneg
 from winobench.tasks.clevr_negatives import ClevrNegatives
-from winobench.training import hardneg_step, latent_cache, loop, tuning
+from winobench.training import hard_negatives, hardneg_step, latent_cache, loop, tuning
 from winobench.training.coco_captions import TRAINING_SETS
 from winobench.training.validation import MEAN, Validation
 
@@ -60,7 +60,7 @@ class Training(tuning.Tuning):
         source = training_source(config)
         self._tasks = validation_tasks(config) if config.validate_every else []
         schedule = families.read_description(config.model, revision=config.revision, backend=families.NATIVE).schedule
-        hardneg_step.loss_config(config).timesteps(schedule)
+        hard_negatives.timesteps_of(config.loss, schedule)
         (options.span(schedule.num_train_timesteps) | options.choice(options.ALL)).or_none().check(
             "config.validation.timestep_range", config.validation.timestep_range
         )

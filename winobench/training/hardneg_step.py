@@ -28,21 +28,6 @@ class Adapted:
     frozen: dict[str, Any]  # network -> all else
 
 
-def lora_config(config: HardNeg) -> lora.LoRAConfig:
-    return lora.LoRAConfig(config.lora.targets, config.lora.rank, config.lora.alpha, dropout=config.lora.dropout)
-
-
-def loss_config(config: HardNeg) -> hard_negatives.LossConfig:
-    return hard_negatives.LossConfig(
-        config.loss.kind,
-        config.loss.threshold,
-        config.loss.objective,
-        config.loss.mixing,
-        config.loss.timestep_range,
-        config.loss.threshold_over,
-    )
-
-
 def optimizer(settings: HardNegOptimizer, num_steps: int) -> optax.GradientTransformation:
     return optimizers.from_settings(settings, num_steps, warmup_steps=settings.warmup_steps)
 
@@ -54,7 +39,8 @@ def adapt(pipeline: Pipeline, config: HardNeg) -> Adapted:
         # T5 stays as it is: it names no layers for adapters.
         names += [name for name, encoder in pipeline.text_encoders.items() if encoder.lora_targets]
     adapted = Adapted(tuple(names), {}, {}, {})
-    adapters, rngs = lora_config(config), nnx.Rngs(config.seed)
+    chosen, rngs = config.lora, nnx.Rngs(config.seed)
+    adapters = lora.LoRAConfig(chosen.targets, chosen.rank, chosen.alpha, dropout=chosen.dropout)
     for name in (pipeline.DENOISER, *pipeline.text_encoders):
         network = pipeline.networks[name]
         if name in names:
@@ -71,7 +57,7 @@ def make_step(
     pipeline: Pipeline, adapted: Adapted, config: HardNeg, num_steps: int, mesh: Mesh
 ) -> tuple[loop.StepFn, optax.GradientTransformation]:
     loss = hard_negatives.make_loss(
-        type(pipeline), adapted.graphdefs, pipeline.schedule, loss_config(config), remat=config.remat
+        type(pipeline), adapted.graphdefs, pipeline.schedule, config.loss, remat=config.remat
     )
     chosen = optimizer(config.optimizer, num_steps)
     step = loop.make_step(

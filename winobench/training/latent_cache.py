@@ -99,17 +99,17 @@ def encode(
     size = pipeline.check_image_size(image_size)
     about = _about(pipeline, source, size)
     key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
-    place = pathlib.Path(user_path(folder)) / f"latents-{key[:16]}"
-    if not array_records.is_complete(place, about):
+    cache = pathlib.Path(user_path(folder)) / f"latents-{key[:16]}"
+    if not array_records.is_complete(cache, about):
         source.verify()
         try:
-            place.mkdir(parents=True, exist_ok=True)
-            _encode_shards(pipeline, source, place, about, size, batch_size, on_start, on_progress)
+            cache.mkdir(parents=True, exist_ok=True)
+            _encode_shards(pipeline, source, cache, about, size, batch_size, on_start, on_progress)
         except OSError as error:
             raise InputError(
-                f"{place} cannot be written ({error.strerror or error}): name another folder", code="cannot-write"
+                f"{cache} cannot be written ({error.strerror or error}): name another folder", code="cannot-write"
             ) from error
-    return LatentSet(place)
+    return LatentSet(cache)
 
 
 def _about(pipeline: Pipeline, source: hard_negatives.Source, size: int) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _about(pipeline: Pipeline, source: hard_negatives.Source, size: int) -> dict
 def _encode_shards(
     pipeline: Pipeline,
     source: hard_negatives.Source,
-    place: pathlib.Path,
+    folder: pathlib.Path,
     about: dict[str, Any],
     size: int,
     batch_size: int | None,
@@ -139,24 +139,24 @@ def _encode_shards(
     names = [f"shard-{shard:05d}-of-{len(parts):05d}.arrayrecord" for shard in range(len(parts))]
     process, num_processes = jax.process_index(), jax.process_count()
     mine = list(zip(names, parts, strict=True))[process::num_processes]
-    left = [(name, part) for name, part in mine if not (place / name).exists()]
+    left = [(name, part) for name, part in mine if not (folder / name).exists()]
     total, to_do = (sum(len(part) for _, part in shards) for shards in (mine, left))
     on_start(total, total - to_do)
     if process == 0:
-        _write_rows(place / _ROWS, source.rows)
+        _write_rows(folder / _ROWS, source.rows)
     if left:
         encoder = _encoder(pipeline, batch_size)
         for name, part in left:
-            array_records.write_shard(place / name, _records(encoder, source, part, size, on_progress))
+            array_records.write_shard(folder / name, _records(encoder, source, part, size, on_progress))
     _wait_for_all()
-    missing = [name for name in names if not (place / name).exists()]
+    missing = [name for name in names if not (folder / name).exists()]
     if missing:
         raise InputError(
-            f"{place} lacks {missing[0]}, which another process has written: name a folder that all processes share",
+            f"{folder} lacks {missing[0]}, which another process has written: name a folder that all processes share",
             code="folder-not-shared",
         )
     if process == 0:
-        array_records.write_index(place, names, num_images, about)
+        array_records.write_index(folder, names, num_images, about)
     _wait_for_all()
 
 

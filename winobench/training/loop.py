@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import math
 import pathlib
 import statistics
@@ -143,7 +144,7 @@ def check_batch_size(batch_size: int, accumulate: int, mesh: Mesh | None) -> Non
 
 
 def make_mesh(batch_size: int, accumulate: int, model_parallel: int) -> Mesh:
-    """All devices. Of the cores of one CPU, as many as can share a micro-batch equally."""
+    """A mesh of all devices, or of as many cores of one CPU as can share a micro-batch equally."""
     devices = jax.devices()
     if devices[0].platform == "cpu" and jax.process_count() == 1 and batch_size % accumulate == 0:
         rows = batch_size // accumulate
@@ -174,7 +175,7 @@ class _Watch:
         self._seen: collections.deque[float] = collections.deque(maxlen=_LONGEST_MEMORY)
 
     def fault(self, step: int, values: Mapping[str, float]) -> str | None:
-        """What is wrong with a step, in words; None for nothing."""
+        """The fault of a step, in words, or None."""
         for name in ("loss", "gradient_norm"):
             if not math.isfinite(values[name]):
                 return f"the {name} at step {step} is {values[name]}"
@@ -204,28 +205,42 @@ def _all_finite(tree: Any) -> bool:
     return all(bool(_is_finite(leaf)) for leaf in floats)
 
 
+@dataclasses.dataclass(frozen=True)
+class Pace:
+    """When a training logs, saves, validates and ends."""
+
+    num_steps: int
+    log_every: int = 100
+    checkpoint_every: int = 2000
+    validate_every: int | None = None
+    max_seconds: float | None = None  # then it stops early, with a checkpoint
+    watched: str = "loss"  # the metric whose growth ends a training that diverges
+    explosion_factor: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Outputs:
+    """Where a training writes."""
+
+    name: str
+    metrics_file: str | pathlib.Path
+    checkpoints: Checkpoints | None
+    writers: Sequence[trackers.Writer] = ()
+    on_checkpoint: Callable[[TrainState], dict[str, float] | None] | None = None
+
+
 def train(
     step_fn: StepFn,
     state: TrainState,
     batches_from: Callable[[int], Iterator[Batch]],
+    pace: Pace,
+    outputs: Outputs,
     *,
-    num_steps: int,
-    checkpoints: Checkpoints | None,
-    metrics_file: str | pathlib.Path,
-    name: str,
-    log_every: int = 100,
-    checkpoint_every: int = 2000,
-    on_checkpoint: Callable[[TrainState], dict[str, float] | None] | None = None,
-    max_seconds: float | None = None,
     mesh: Mesh | None = None,
     frozen: Params | None = None,
     validate: Callable[[TrainState], dict[str, float]] | None = None,
-    validate_every: int | None = None,
-    writers: Sequence[trackers.Writer] = (),
-    watched: str = "loss",
-    explosion_factor: float | None = None,
 ) -> TrainState:
-    """Runs ``step_fn`` up to ``num_steps``, from the newest checkpoint if there is one.
+    """Runs ``step_fn`` up to ``pace.num_steps``, from the newest checkpoint if there is one.
 
     Metrics stay on the devices until a line is due. Then every step since the last line is checked. A loss or gradient
     that is not finite, or a watched metric above ``explosion_factor`` times the median of its last 200 values (with at
@@ -235,26 +250,25 @@ def train(
     With several processes, each one feeds its rows of every batch (``local_rows``), and the first one writes metrics.
 
     Args:
-      max_seconds: stop early, with a checkpoint, after this many seconds.
       mesh: devices that share each batch. All devices when None. Each has its own copy of state and ``frozen``, but an
         axis ``model`` splits them where it divides them (fully sharded data parallelism).
-      validate: called before the first step, every ``validate_every`` steps and at the end. Its values are logged, and
+      validate: called before the first step, at the pace's steps and at the end. Its values are logged, and
         kept with the checkpoint of that step, for its ``best_metric``.
     """
     mesh = parallel.as_mesh(mesh)
     state = parallel.place_parameters(state, mesh)
     more = () if frozen is None else (parallel.place_parameters(frozen, mesh),)
     rows = parallel.split_rows(mesh)
-    if checkpoints is not None and checkpoints.latest_step() is not None:
-        state = checkpoints.restore(state)
-    first = int(state.step)
-    outputs = [metric_writers.JsonLines(metrics_file), *writers] if jax.process_index() == 0 else []
-    journal = _Journal(name, outputs, _Watch(watched, explosion_factor), checkpoints)
+    if outputs.checkpoints is not None and outputs.checkpoints.latest_step() is not None:
+        state = outputs.checkpoints.restore(state)
+    first, num_steps = int(state.step), pace.num_steps
+    writers = [metric_writers.JsonLines(outputs.metrics_file), *outputs.writers] if jax.process_index() == 0 else []
+    journal = _Journal(outputs.name, writers, _Watch(pace.watched, pace.explosion_factor), outputs.checkpoints)
     started = time.monotonic()
 
     with contextlib.ExitStack() as stack:
         journal.open(stack, first)
-        bar = stack.enter_context(Progress(name, "steps", enabled=bool(outputs)))
+        bar = stack.enter_context(Progress(outputs.name, "steps", enabled=bool(writers)))
         bar.start(num_steps, first)
         if validate is not None and first == 0 < num_steps:
             journal.write(0, validate(state))
@@ -268,14 +282,17 @@ def train(
             bar.advance()
             if step == first + 1:
                 clock.start(step)  # the first step is spent on compiling
-            out_of_time = max_seconds is not None and _agreed(time.monotonic() - started > max_seconds, step, log_every)
+            out_of_time = pace.max_seconds is not None and _agreed(
+                time.monotonic() - started > pace.max_seconds, step, pace.log_every
+            )
             last = step == num_steps or out_of_time
-            validates = validate is not None and bool(last or (validate_every and step % validate_every == 0))
-            saves = last or validates or step % checkpoint_every == 0
-            if saves or step % log_every == 0:
-                bar.note(journal.log(step, clock.rates(step, _num_rows(batch)), watched))
+            is_due = last or (pace.validate_every and step % pace.validate_every == 0)
+            validates = validate is not None and bool(is_due)
+            saves = last or validates or step % pace.checkpoint_every == 0
+            if saves or step % pace.log_every == 0:
+                bar.note(journal.log(step, clock.rates(step, _num_rows(batch)), pace.watched))
             if saves:
-                _save(step, state, journal, validate if validates else None, on_checkpoint, checkpoints)
+                _save(step, state, journal, validate if validates else None, outputs)
                 clock.start(step)
             if out_of_time:
                 break
@@ -287,17 +304,16 @@ def _save(
     state: TrainState,
     journal: _Journal,
     validate: Callable[[TrainState], dict[str, float]] | None,
-    on_checkpoint: Callable[[TrainState], dict[str, float] | None] | None,
-    checkpoints: Checkpoints | None,
+    outputs: Outputs,
 ) -> None:
     if not _all_finite((state.params, state.ema, state.opt_state)):
         journal.stop(f"a parameter or the optimizer's state after step {step} is not finite")
     measured = None if validate is None else validate(state)
     if measured is not None:
         journal.write(step, measured)
-    if checkpoints is not None:
-        checkpoints.save(state, measured)
-    if on_checkpoint is not None and (row := on_checkpoint(state)):
+    if outputs.checkpoints is not None:
+        outputs.checkpoints.save(state, measured)
+    if outputs.on_checkpoint is not None and (row := outputs.on_checkpoint(state)):
         journal.write(step, row)
 
 
@@ -360,7 +376,7 @@ class _Clock:
         self._step, self._time = step, time.monotonic()
 
     def rates(self, step: int, images_per_step: int) -> dict[str, float]:
-        """The speed since the last call or start. Nothing if there were no steps."""
+        """The speed since the last call or start. Empty without steps."""
         steps, seconds = step - self._step, time.monotonic() - self._time
         self.start(step)
         if not steps or not seconds:

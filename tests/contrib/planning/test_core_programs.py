@@ -16,6 +16,7 @@ from winobench.checkpoints import models
 from winobench.contrib.planning import abstract, anchors, scoring, work
 from winobench.diffusion import families, flux_2, z_image
 from winobench.models.autoencoder_kl import AutoencoderKLConfig
+from winobench.scorers import denoising
 from winobench.tasks import TASKS, groups
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -24,7 +25,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 def test_a_plan_has_the_smaller_weights():
     pipeline = abstract.make_pipeline(small.flux_description(double=1, single=1), "bfloat16")
     mesh = parallel.make_mesh(jax.devices()[:1])
-    found = [scoring.make_scoring(pipeline, mesh, batch=2, float8=how) for how in (False, True)]
+    pipelines = pipeline, denoising.in_8_bits(pipeline)
+    found = [scoring.make_scoring(pipeline, mesh, batch=2) for pipeline in pipelines]
     assert found[1].weights["denoiser"] < 0.8 * found[0].weights["denoiser"]
     assert "f8E4M3FN" in found[1].step.lower().as_text()
 

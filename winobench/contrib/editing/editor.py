@@ -34,7 +34,7 @@ METHODS = ("optimize", "denoise")
 # Raised whenever a distance could change by more than rounding.
 VERSION = 1
 
-# Of the errors before and after. Their noise is none that the optimisation has seen.
+# Samples of the errors before and after. The optimisation has not seen their noise.
 _JUDGED_SAMPLES = 16
 _JUDGED_STREAM = 1
 
@@ -45,7 +45,7 @@ class EditDistance(HasSnapshots):
     A `winobench.scorers.base.Scorer`, which each call holds with its weights. Each edit's images are in ``edits`` of
     the run's ``folder`` before its score is handed out (`winobench.runs.edits`).
 
-    ``num_steps`` are those of the optimisation (the paper: 200), or of a whole denoising, of which ``strength``, above
+    ``num_steps`` is for the optimisation (the paper: 200), or for a whole denoising, of which ``strength``, above
     0 and up to 1, is done. ``learning_rate`` (of Adam) and ``timesteps`` are for ``optimize``; ``strength`` and
     ``guidance_scale`` (1 or less for none) for ``denoise``. Each device edits ``batch_size`` images at once.
     """

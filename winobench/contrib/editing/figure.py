@@ -46,10 +46,10 @@ def _rows(examples, edits) -> list[tuple[str, list[tuple[Edit, str, bool]]]]:
         pairs = [(image, text) for image in images for text in texts]
         if any(pair not in edits for pair in pairs):
             continue
-        order = [target, *(place for place in range(len(pairs)) if place != target)][:_MOST_CANDIDATES]
+        order = [target, *(index for index in range(len(pairs)) if index != target)][:_MOST_CANDIDATES]
         labels = [text if len(texts) > 1 else "" for _, text in pairs]
         heading = "" if len(texts) > 1 else texts[0]
-        rows.append((heading, [(edits[pairs[place]], labels[place], place == target) for place in order]))
+        rows.append((heading, [(edits[pairs[index]], labels[index], index == target) for index in order]))
     return rows
 
 
@@ -69,8 +69,8 @@ def _drawn(folder: pathlib.Path, rows: Sequence[tuple[str, list[tuple[Edit, str,
         figure.text(0.15 / width, (top - 0.15) / height, lines, fontsize=9, va="top", parse_math=False)
         for column, (edit, label, is_right) in enumerate(candidates):
             left = 0.15 + column * (2 * _INCHES + 0.35)
-            for place, file in enumerate((edit.before, edit.after)):
-                at = [(left + place * (_INCHES + 0.04)) / width, (top - _CAPTION - _INCHES) / height]
+            for number, file in enumerate((edit.before, edit.after)):
+                at = [(left + number * (_INCHES + 0.04)) / width, (top - _CAPTION - _INCHES) / height]
                 axes = figure.add_axes((*at, _INCHES / width, _INCHES / height))
                 axes.imshow(_picture(folder / file))
                 axes.set(xticks=[], yticks=[])

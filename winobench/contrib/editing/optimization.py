@@ -19,7 +19,7 @@ TIMESTEPS = ("fixed", "several", "random")
 ``random``: one drawn for each step."""
 
 _SEVERAL = 5
-# Of [0, 1], the rest of a schedule is nearly clean or nearly noise and says little of what is shown.
+# Of [0, 1], the rest of a schedule is nearly clean or nearly noise and has little of the content.
 _RANGE = (0.1, 0.9)
 
 
@@ -52,7 +52,7 @@ def optimize_latents(
     """Moves each row of latents so that its text predicts the noise better: Adam on the denoising error. Pure.
 
     Noise is drawn again for each step and timestep, the same for all rows. Latents are float32 ``[n, h, w, c]``, as in
-    training; conditions a tree of ``[n, ...]``; timesteps ``[num_steps, k]``, over whose k a step's loss is the mean.
+    training; conditions a tree of ``[n, ...]``, timesteps ``[num_steps, k]``, over whose k a step's loss is the mean.
     """
     adam = optax.adam(learning_rate)
     count, per_step = timesteps.shape

@@ -95,11 +95,11 @@ def _sides(word: str) -> list[Side]:
 
 def make_pairs(first: Side, second: Side) -> list[Pair]:
     """The pairs of two sides, in the order of prompts and seeds."""
-    found = [_records(side) for side in (first, second)]
+    records = [_records(side) for side in (first, second)]
     pairs = [
-        Pair((one, other), (first.run / one.file, second.run / other.file))
-        for key, one in found[0].items()
-        if (other := found[1].get(key)) is not None
+        Pair((record, other), (first.run / record.file, second.run / other.file))
+        for key, record in records[0].items()
+        if (other := records[1].get(key)) is not None
     ]
     if not pairs:
         raise InputError(f"{first} and {second} have no prompt and seed in common: generate both with the same ones")
@@ -128,7 +128,7 @@ class Comparison:
         self._seed = self._settle()
 
     def _settle(self) -> str:
-        """The secret seed. Written with what is compared before anything is shown."""
+        """The secret seed. It is on disk, with the compared models, before a page is shown."""
         described = {
             "format": _FORMAT,
             "first": _described(self.first, [pair.records[0] for pair in self.pairs]),
@@ -159,9 +159,9 @@ class Comparison:
         rows = self.rows_for(rater)
         items = [{"id": code, "prompt": pair.records[0].prompt.text} for code, pair, _ in rows]
         paths = {
-            f"{code}-{place}": pair.paths[int(place == LEFT) if swapped else int(place == RIGHT)]
+            f"{code}-{position}": pair.paths[int(position == LEFT) if swapped else int(position == RIGHT)]
             for code, pair, swapped in rows
-            for place in (LEFT, RIGHT)
+            for position in (LEFT, RIGHT)
         }
 
         def picture(name: str) -> bytes | None:
@@ -187,20 +187,21 @@ class Comparison:
         "raters" and "categories" {name: preference}, "all" (the majority of each pair's raters), "agreement" (Fleiss'
         kappa over pairs that all have judged; None for one person), "left" (pairs left to judge, by name) and others.
         """
-        outcomes = {rater: found for rater, found in self.outcomes().items() if found}
+        outcomes = {rater: labels for rater, labels in self.outcomes().items() if labels}
         if not outcomes:
             raise InputError(f"nobody has judged a pair in {self.folder}: give --rater=NAME first")
-        votes = {pair.key: [found[pair.key] for found in outcomes.values() if pair.key in found] for pair in self.pairs}
-        voted = {key: preference.majority(some) for key, some in votes.items() if some}
+        keys = [pair.key for pair in self.pairs]
+        votes = {key: [labels[key] for labels in outcomes.values() if key in labels] for key in keys}
+        voted = {key: preference.majority(votes_of_pair) for key, votes_of_pair in votes.items() if votes_of_pair}
         results = {
             "first": str(self.first),
             "second": str(self.second),
             "pairs": len(self.pairs),
-            "raters": {rater: self.summary(found) for rater, found in outcomes.items()},
+            "raters": {rater: self.summary(labels) for rater, labels in outcomes.items()},
             "all": self.summary(voted),
             "categories": self.by_category(voted),
             "agreement": self._agreement(outcomes),
-            "left": {rater: len(self.pairs) - len(found) for rater, found in outcomes.items()},
+            "left": {rater: len(self.pairs) - len(labels) for rater, labels in outcomes.items()},
             "paper": PAPER,
         }
         with files.writing(self.folder):
@@ -224,7 +225,7 @@ class Comparison:
         return {category: self.summary(found) for category, found in grouped.items() if category}
 
     def _agreement(self, outcomes: Mapping[str, Mapping[str, int]]) -> dict[str, Any] | None:
-        common = [pair.key for pair in self.pairs if all(pair.key in found for found in outcomes.values())]
+        common = [pair.key for pair in self.pairs if all(pair.key in labels for labels in outcomes.values())]
         if len(outcomes) < 2 or not common:
             return None
         signs = (preference.FIRST, preference.EQUAL, preference.SECOND)
@@ -232,8 +233,8 @@ class Comparison:
         return {
             **agreement.fleiss_kappa(counts)._asdict(),
             "same": {
-                f"{one}, {other}": float(np.mean([outcomes[one][key] == outcomes[other][key] for key in common]))
-                for one, other in itertools.combinations(outcomes, 2)
+                f"{first}, {other}": float(np.mean([outcomes[first][key] == outcomes[other][key] for key in common]))
+                for first, other in itertools.combinations(outcomes, 2)
             },
         }
 
@@ -244,7 +245,7 @@ def judgements(run: str | os.PathLike) -> dict[str, dict[str, str]]:
     From the comparisons in folders next to the run's, of which `finish` has ended the blindness.
     """
     run = pathlib.Path(run).resolve()
-    found: dict[str, dict[str, str]] = {}
+    by_file: dict[str, dict[str, str]] = {}
     for folder in sorted(path.parent for path in run.parent.glob(f"*/{RESULTS}")):
         try:
             compared = _finished(folder, run)
@@ -253,13 +254,13 @@ def judgements(run: str | os.PathLike) -> dict[str, dict[str, str]]:
             continue
         for rater, by_pair in outcomes.items():
             for pair in compared.pairs:
-                for place, side in enumerate((compared.first, compared.second)):
+                for index, side in enumerate((compared.first, compared.second)):
                     if side.run == run and pair.key in by_pair:
-                        other = (compared.second, compared.first)[place].model
-                        said = _in_words(by_pair[pair.key], (preference.FIRST, preference.SECOND)[place])
-                        person = found.setdefault(pair.records[place].file, {})
+                        other = (compared.second, compared.first)[index].model
+                        said = _in_words(by_pair[pair.key], (preference.FIRST, preference.SECOND)[index])
+                        person = by_file.setdefault(pair.records[index].file, {})
                         person[rater] = "; ".join(filter(None, (person.get(rater), f"{said} {other}")))
-    return found
+    return by_file
 
 
 def _finished(folder: pathlib.Path, run: pathlib.Path) -> Comparison | None:
@@ -277,7 +278,7 @@ def _in_words(outcome: int, own: int) -> str:
 
 
 def page_html(rater: str) -> str:
-    """The page, which knows nothing but the person's name until it asks its server."""
+    """The page. It has the person's name alone until it asks its server."""
     return judging.render(
         __package__, "compare.html.jinja", title="Which shows the text better?", person=rater, choices=_CHOICES
     )

@@ -219,7 +219,7 @@ def heads_of(config: Config) -> int:
 def plan_batches(model: Model, asked: Workload, compiled: Callable[[Program], Compiled | None]) -> Batches:
     """How a model processes a task's requests. ``compiled`` gives a program's figures; None if it does not fit."""
     prefix = asked.shared if model.program.start is None and batches.is_shared(asked.shared, asked.requests) else 0
-    # A prompt has its own token behind what is shared.
+    # A prompt has its own token behind the shared part.
     prefix = min(prefix, asked.prompt - 1)
     limit = asked.limit
     if (longest := batches.longest(model.config)) is not None:

@@ -187,7 +187,7 @@ def _kernels(module: Module, name: str, times: int, in_open_loop: bool) -> Itera
     instructions = module.computations[name]
     by_name = {each.name: each for each in instructions}
     for each in instructions:
-        # What is started and waited for counts where it starts.
+        # An asynchronous operation counts where it starts.
         if each.opcode in _FREE or each.opcode.endswith("-done") or each.target in _FREE_CALLS:
             continue
         if each.opcode in ("call", "while", "conditional"):
@@ -464,7 +464,7 @@ def _read(line: Instruction, users: dict[str, list[Instruction]], known: dict[st
         if user.opcode in _SLICES and user.operands[0] == line.name:
             total += user.results[0].bytes
         elif user.opcode == "concatenate":
-            # At most what is read of the whole, such as a slice of it.
+            # At most the part of the whole that is read, such as a slice.
             total += min(whole, _read(user, users, known))
         elif len(user.results) == 1 and user.results[0].size == line.results[0].size and user.opcode != "fusion":
             total += _read(user, users, known) * line.results[0].bytes // max(user.results[0].bytes, 1)

@@ -94,6 +94,10 @@ def make_plan(job: Job) -> Plan:
             f"{model} is not a diffusion model, whose denoiser a plan compiles: name one, such as sd21-base"
         )
     pipeline = abstract.read_pipeline(config, model)
+    shallow = abstract.shallow(pipeline) if job.few else []
+    if config.float8:
+        pipeline = denoising.in_8_bits(pipeline)
+        shallow = [(counts, denoising.in_8_bits(few)) for counts, few in shallow]
     scoring = make_scoring(
         pipeline,
         parallel.make_mesh(job.target.devices, model_parallel=config.model_parallel),
@@ -102,8 +106,7 @@ def make_plan(job: Job) -> Plan:
         target=config.target,
         staged=config.encoders == "staged",
         batch=job.batch_size,
-        shallow=abstract.shallow(pipeline) if job.few else (),
-        float8=config.float8,
+        shallow=shallow,
     )
     found = fit(scoring, job)
     sampling = config.sampling
@@ -208,12 +211,8 @@ def make_scoring(
     staged: bool = False,
     batch: int | None = None,
     shallow: Sequence[tuple[tuple[int, ...], Pipeline]] = (),
-    float8: bool = False,
 ) -> Scoring:
     """The programs of a `DiffusionITM` without weights, whose arguments these are."""
-    if float8:
-        pipeline = denoising.in_8_bits(pipeline)
-        shallow = [(counts, denoising.in_8_bits(one)) for counts, one in shallow]
     image_size = pipeline.check_image_size(image_size)
     dtype = jnp.dtype(pipeline.denoiser.dtype).name
     _, params = pipeline.denoiser_function()

@@ -36,7 +36,7 @@ class Target:
 def prepare() -> None:
     """Sets what the compilers read from the environment. Call it before JAX has looked for devices.
 
-    This process then has CPU devices only, whatever the machine has: no compiler may look for a chip.
+    This process then has CPU devices only, on every machine: no compiler may look for a chip.
     """
     os.environ["JAX_PLATFORMS"] = "cpu,cuda" if _has_cuda_plugin() else "cpu"
     os.environ["CUDA_VISIBLE_DEVICES"] = ""

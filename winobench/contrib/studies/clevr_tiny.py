@@ -22,7 +22,7 @@ from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 if TYPE_CHECKING:
     from configs.clevr_tiny import Settings
 
-# The exported model is judged on the timesteps where it tells captions apart best, on scenes of neither split.
+# The exported model is judged on the timesteps where it separates captions best, on scenes of neither split.
 JUDGED_TIMESTEPS = (300, 800)
 
 ONE_PROCESS = True

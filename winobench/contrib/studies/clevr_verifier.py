@@ -5,7 +5,7 @@ reconstructions by the embedded models' autoencoders, from latents with some noi
 
 Each stage keeps its result in ``<workdir>`` and is skipped when that is there already:
 
-    <workdir>/scenes/           ArrayRecord shards: images (PNG) and what is in them
+    <workdir>/scenes/           ArrayRecord shards: images (PNG) and their objects
               verifier/         checkpoints, metrics.jsonl
               clevr_verifier/   the exported network
               accuracy.json     of it, on held-out scenes
@@ -72,7 +72,7 @@ def run(
     folder = export(config, workdir, state.ema)
     measured = accuracy(ClevrVerifier.from_pretrained(folder), config.data.num_held_out, config.seed)
     files.write_json(workdir / "accuracy.json", measured)
-    worst = min(one["all_right"]["value"] for one in measured.values())
+    worst = min(values["all_right"]["value"] for values in measured.values())
     return f"exported {folder}: of held-out objects {100 * worst:.1f}% or more are all right, see accuracy.json"
 
 
@@ -204,8 +204,8 @@ def train(
 
     step, state = embedded.make_step(loss_fn, params, config.training, config.seed)
     source, folder = array_records.ShardSource(workdir / "scenes"), workdir / "verifier"
-    how = {"max_seconds": max_seconds, "log": log}
-    return embedded.train_stage(step, state, source, _decoded, config.training, folder, config.seed, **how)
+    batches = embedded.shuffled(source, _decoded, config.training, config.seed)
+    return embedded.train_stage(step, state, batches, config.training, folder, max_seconds=max_seconds, log=log)
 
 
 def export(config: Settings, workdir: str | os.PathLike, params: loop.Params) -> pathlib.Path:
@@ -248,7 +248,7 @@ def accuracy(network: ClevrVerifier, count: int, seed: int = 0) -> dict[str, dic
 
 
 def measure(
-    found: Sequence[Sequence[objects.SceneObject]], truth: Sequence[Sequence[objects.SceneObject]]
+    listed: Sequence[Sequence[objects.SceneObject]], truth: Sequence[Sequence[objects.SceneObject]]
 ) -> dict[str, dict[str, float]]:
     """Compares lists of objects with the true ones: name -> value, low and high of a 95% interval clustered by image.
 
@@ -259,18 +259,18 @@ def measure(
     rows: dict[str, list[bool]] = {name: [] for name in ("found", *objects.ATTRIBUTES, "all_right")}
     pictures: dict[str, list[bool]] = {"exact": [], "nothing_else": []}
     numbers = []
-    for number, (here, there) in enumerate(zip(found, truth, strict=True)):
-        pairs = {true: here[at] for at, true in objects.match(here, there)}
+    for number, (listed_objects, true_objects) in enumerate(zip(listed, truth, strict=True)):
+        pairs = {true: listed_objects[at] for at, true in objects.match(listed_objects, true_objects)}
         right = []
-        for at, one in enumerate(there):
+        for at, true_object in enumerate(true_objects):
             other = pairs.get(at)
-            same = {name: getattr(other, name, None) == getattr(one, name) for name in objects.ATTRIBUTES}
+            same = {name: getattr(other, name, None) == getattr(true_object, name) for name in objects.ATTRIBUTES}
             right.append(same["shape"] and same["color"] and same["size"])
             for name, value in {"found": other is not None, **same, "all_right": right[-1]}.items():
                 rows[name].append(value)
             numbers.append(number)
-        pictures["nothing_else"].append(len(here) == len(pairs))
-        pictures["exact"].append(all(right) and len(here) == len(there))
+        pictures["nothing_else"].append(len(listed_objects) == len(pairs))
+        pictures["exact"].append(all(right) and len(listed_objects) == len(true_objects))
     results = {name: metrics.clustered(values, numbers) for name, values in rows.items()}
     results |= {name: metrics.wilson(sum(values), len(values)) for name, values in pictures.items()}
     return {name: interval._asdict() for name, interval in results.items()}

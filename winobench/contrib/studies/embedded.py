@@ -2,7 +2,7 @@
 
 Each stage keeps its result in ``<workdir>`` and is skipped when that is there already:
 
-    <workdir>/tokenizer/            CLIP tokenizer files whose vocabulary is that of the captions
+    <workdir>/tokenizer/            CLIP tokenizer files with the words of the captions
               scenes/               ArrayRecord shards: images (PNG) and the token ids of several captions each
               autoencoder/          checkpoints, metrics.jsonl, reconstructions
               latents/              ArrayRecord shards: scaled latents and token ids
@@ -17,7 +17,7 @@ import dataclasses
 import functools
 import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
@@ -198,11 +198,11 @@ class Recipe(abc.ABC):
             sheet = np.concatenate([shown / np.float32(127.5) - 1, np.asarray(reconstruct(state.ema, shown))])
             save_pictures(sheet, folder / f"step-{int(state.step):06d}.png")
 
-        how = {"on_checkpoint": show, "log": log}
-        return train_stage(step, state, source, _only_image, settings, folder, config.seed, **how).ema
+        batches = shuffled(source, _only_image, settings, config.seed)
+        return train_stage(step, state, batches, settings, folder, log=log, on_checkpoint=show).ema
 
     def make_latents(self, config: Settings, workdir: pathlib.Path, *, log: Sequence[str] = ()) -> None:
-        """Trains the autoencoder and encodes every training image, with the scaling factor in a file of its own."""
+        """Trains the autoencoder and encodes every training image, with the scaling factor in a separate file."""
         about = about_stage(config, "data", "autoencoder")
         if array_records.is_complete(workdir / "latents", about):
             return
@@ -273,8 +273,9 @@ class Recipe(abc.ABC):
             generated = pipeline.generate(self.SHOWN, num_steps=25, guidance_scale=3.0, seed=0)
             save_pictures(generated / np.float32(127.5) - 1, folder / f"step-{int(state.step):06d}.png")
 
+        batches = shuffled(source, transform, settings, config.seed)
         how = {"on_checkpoint": show, "max_seconds": max_seconds, "log": log}
-        return train_stage(step, state, source, transform, settings, folder, config.seed, **how)
+        return train_stage(step, state, batches, settings, folder, **how)
 
     def bundle(self, config: Settings, workdir: pathlib.Path, params: loop.Params) -> Pipeline:
         factor = float(np.load(workdir / "latents" / "scaling_factor.npy"))
@@ -410,36 +411,30 @@ def split_model(network: type, model_config: Any, seed: int) -> tuple[Any, dict[
     return graphdef, nnx.to_pure_dict(state)
 
 
+def shuffled(source: Any, transform: Any, settings: Stage, seed: int) -> Callable[[int], Iterator[loop.Batch]]:
+    """The batches of a `ShardSource` from a number on."""
+    how = {"batch_size": settings.batch_size, "seed": seed, "transform": transform}
+    return lambda first: array_records.shuffled_batches(source, **how, first_batch=first)
+
+
 def train_stage(
     step: loop.StepFn,
     state: loop.TrainState,
-    source: Any,
-    transform: Any,
+    batches: Callable[[int], Iterator[loop.Batch]],
     settings: Stage,
     folder: pathlib.Path,
-    seed: int,
     *,
     log: Sequence[str] = (),
-    **more: Any,
+    on_checkpoint: Callable[[loop.TrainState], None] | None = None,
+    max_seconds: float | None = None,
 ) -> loop.TrainState:
-    """Trains one stage on a `ShardSource`, or resumes. The folder is named after it. Trackers have a run a stage."""
+    """Trains one stage, or resumes. The folder is named after it. Trackers have a run a stage."""
     name = f"{folder.resolve().parent.name}-{folder.name}"
     checkpoints = Checkpoints(folder / "checkpoints")
-    state = loop.train(
-        step,
-        state,
-        lambda first: array_records.shuffled_batches(
-            source, batch_size=settings.batch_size, seed=seed, transform=transform, first_batch=first
-        ),
-        num_steps=settings.num_steps,
-        checkpoints=checkpoints,
-        metrics_file=folder / "metrics.jsonl",
-        writers=trackers.of_names(log, folder, options.nested(options.values(settings)), name=name),
-        name=folder.name,
-        log_every=settings.log_every,
-        checkpoint_every=settings.checkpoint_every,
-        **more,
-    )
+    writers = trackers.of_names(log, folder, options.nested(options.values(settings)), name=name)
+    pace = loop.Pace(settings.num_steps, settings.log_every, settings.checkpoint_every, max_seconds=max_seconds)
+    outputs = loop.Outputs(folder.name, folder / "metrics.jsonl", checkpoints, writers, on_checkpoint)
+    state = loop.train(step, state, batches, pace, outputs)
     checkpoints.close()
     return state
 

@@ -39,7 +39,7 @@ class Settings(settings.Data, model_settings.Pipeline):
     strengths: tuple = option(
         (0.4, 0.5, 0.6, 0.7),
         options.items(options.NOISE_LEVEL, 1, 20),
-        "denoise: how much noise is added, above 0 and up to 1. Several are runs of their own",
+        "denoise: how much noise is added, above 0 and up to 1. Several are separate runs",
     )
     guidance_scale: float = option(7.5, options.GUIDANCE, "denoise: 1 or less for none")
     seed: int = option(0, options.SEED, "random seed for the noise")

@@ -1,4 +1,4 @@
-"""People's judgements: pages on this computer on which one person labels what is shown, and the labels on disk."""
+"""People's judgements: pages on this computer on which one person labels items, and the labels on disk."""
 
 from winobench.contrib.people.judging.html import Choice, render
 from winobench.contrib.people.judging.labels import Labels, check_name, read_labels

@@ -20,7 +20,7 @@ class Choice:
 def render(package: str, template: str, *, title: str, person: str, choices: Sequence[Choice]) -> str:
     """A page from a template of another package, which extends ``page.html.jinja``.
 
-    The template has the blocks ``rules`` (list items that say what the labels mean), ``style``, and ``script`` with the
+    The template has the blocks ``rules`` (list items: the meanings of the labels), ``style`` and ``script`` with the
     function ``draw(item, box)``, which puts an item of the server into the page.
     """
     loader = jinja2.ChoiceLoader(

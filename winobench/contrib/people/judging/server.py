@@ -24,7 +24,7 @@ _POLICY = (
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-    """What is judged on a page.
+    """The items that a person judges on a page.
 
     The HTML has one ``<script>`` (`judging.render`). It gets ``items?token=...`` (``person``, ``items``,
     ``labels``) and posts ``{"item": id, "label": label or null}`` to ``label?token=...``, with its address's token.

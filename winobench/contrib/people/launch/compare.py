@@ -105,12 +105,12 @@ def _print_results(compared: Comparison, results: Mapping[str, Any]) -> None:
     for heading in headings:
         table.add_column(rich.text.Text(heading), justify="right", no_wrap=True)
     if "all" in results:
-        for rater, found in results["raters"].items():
-            _add(table, rater, found)
+        for rater, summary in results["raters"].items():
+            _add(table, rater, summary)
         if len(results["raters"]) > 1:
             _add(table, "majority", results["all"])
-        for category, found in results["categories"].items():
-            _add(table, f"  {category}", found)
+        for category, summary in results["categories"].items():
+            _add(table, f"  {category}", summary)
         paper = results["paper"]
         share = paper["second"] / (paper["first"] + paper["second"])
         table.add_row("paper: SD, HardNeg", *map(str, paper.values()), f"{100 * share:.1f}", "")
@@ -118,8 +118,8 @@ def _print_results(compared: Comparison, results: Mapping[str, Any]) -> None:
         table.add_section()
         table.add_row("automatic:")
         _add(table, name, judged["all"])
-        for category, found in judged["categories"].items():
-            _add(table, f"  {category}", found)
+        for category, summary in judged["categories"].items():
+            _add(table, f"  {category}", summary)
     console.print(table)
     for note in _notes(compared, results):
         console.print(rich.text.Text(f"  {note}"))

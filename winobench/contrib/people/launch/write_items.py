@@ -99,14 +99,14 @@ def _generate(config: Settings, folder: pathlib.Path) -> None:
     for model in models:
         loading.resolve(model, loading.TEXTS)
     names = ("offensive", "batch", "requests", "repeats", "temperature", "max_tokens")
-    asked = prompts.make_prompts(config.templates, config.queries, **{name: getattr(config, name) for name in names})
+    requests = prompts.make_prompts(config.templates, config.queries, **{name: getattr(config, name) for name in names})
     _known(config)
     if config.offensive:
         print("offensive questions are requested: what the models write may offend", file=sys.stderr)
     print(f"records in {folder}", file=sys.stderr)
     run.generate(
         {text.display_name(model): functools.partial(text.load_responder, config, model) for model in models},
-        asked,
+        requests,
         folder,
         config=configuration.plain(config),
         overwrite=_OVERWRITE.value,
@@ -152,8 +152,8 @@ def _checked(summary: dict[str, Any], folder: pathlib.Path) -> str:
     if "offensive" in summary["accepted"]:
         lines.append("some of them are offensive, and are marked so wherever they are shown")
     if summary["accepted"]:
-        there = f"winobench write_items --workdir={shlex.quote(str(folder))}"
-        lines.append(f"next: {there} --annotate=NAME, for two people")
+        command = f"winobench write_items --workdir={shlex.quote(str(folder))}"
+        lines.append(f"next: {command} --annotate=NAME, for two people")
     return "\n".join(lines)
 
 
@@ -163,9 +163,10 @@ def _finished(folder: pathlib.Path) -> str:
 
     results = run.finish(folder)
     lines = []
-    for names, found in results["agreement"].items():
-        kappa = "not defined, as all labels are the same" if found["kappa"] is None else f"{found['kappa']:.3f}"
-        lines.append(f"{names}: agree on {100 * found['agreed']:.1f}% of {found['n']:,} items, Cohen's kappa {kappa}")
+    for names, agreement in results["agreement"].items():
+        kappa = "not defined, as all labels are the same" if agreement["kappa"] is None else f"{agreement['kappa']:.3f}"
+        share = f"{100 * agreement['agreed']:.1f}% of {agreement['n']:,} items"
+        lines.append(f"{names}: agree on {share}, Cohen's kappa {kappa}")
     kept = ", ".join(
         f"{results['kept'][kind]:,} of {number:,} {_unit(kind, number)}" for kind, number in results["items"].items()
     )

@@ -55,10 +55,10 @@ def _shown() -> list[dict[str, Any]]:
     reasons = _content()["reasons"]
     return [
         {
-            "id": one["id"],
-            "object": one["object"],
-            "pairs": list(zip(one["properties"], one["attributes"], strict=True)),
-            "reasons": [reasons[name] for name in one["reasons"]],
+            "id": question["id"],
+            "object": question["object"],
+            "pairs": list(zip(question["properties"], question["attributes"], strict=True)),
+            "reasons": [reasons[name] for name in question["reasons"]],
         }
-        for one in _content()["questions"]
+        for question in _content()["questions"]
     ]

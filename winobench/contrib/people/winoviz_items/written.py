@@ -32,7 +32,7 @@ class Written:
         self._folder = pathlib.Path(files.user_path(folder))
         self.path = self._folder / f"{name}.jsonl"
         self._skipped_path = self._folder / f"{name}.skipped.txt"
-        self._ids = {self._id(one): one for one in self.objects}
+        self._ids = {self._id(thing): thing for thing in self.objects}
         if len(self._ids) < len(self.objects):
             raise InputError("two objects differ in capitals or signs alone: keep one of them", code="repeated-id")
         self.items: dict[str, Item] = {}  # by id
@@ -99,10 +99,10 @@ class Written:
             return problems
         broken = winoviz.check_item(item)
         if broken and sent.get("anyway") is not True:
-            return [f"{one.message}. The rule: {winoviz.RULES[one.rule]}." for one in broken]
+            return [f"{fault.message}. The rule: {winoviz.RULES[fault.rule]}." for fault in broken]
         with self._lock:
             items = {**self.items, item.id: item}
-            text = "".join(f"{winoviz.json_line(one)}\n" for one in items.values())
+            text = "".join(f"{winoviz.json_line(item)}\n" for item in items.values())
             files.write_text(self.path, text)
             self.items = items
         return []

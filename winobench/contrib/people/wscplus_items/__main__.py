@@ -39,9 +39,9 @@ def _print_counts(items: Sequence[wscplus.Item]) -> None:
     shares = {number.metric: number.printed for number in published_numbers.numbers(paper="wscplus", table="2")}
     counts = {number.metric: number.printed for number in published_numbers.numbers(paper="wscplus", table="5")}
     print(f"{'':<28}{'items':>8}{'%':>8}{'paper (Table 2)':>18}")
-    for name, found in wscplus.composition(items).items():
-        for kind, count in found.items():
-            share = f"{100 * count / sum(found.values()):.1f}"
+    for name, kinds in wscplus.composition(items).items():
+        for kind, count in kinds.items():
+            share = f"{100 * count / sum(kinds.values()):.1f}"
             print(f"{name + ' ' + kind:<28}{count:>8,}{share:>8}{shares.get(f'share/{kind}', ''):>18}")
     print(f"\n{'without the few-shot items':<28}{'items':>8}{'paper (Table 5)':>26}")
     for kind, count in wscplus.post_filtering(items).items():

@@ -1,4 +1,4 @@
-"""How far two people agree on what is valid."""
+"""Agreement of two people on valid items."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def compare(first: Sequence[str], second: Sequence[str], labels: Sequence[str]) 
     """
     if len(first) != len(second) or not first:
         raise ValueError(f"both must have labelled the same items, at least one: {len(first)} and {len(second)}.")
-    table = {one: {other: 0 for other in labels} for one in labels}
-    for one, other in zip(first, second, strict=True):
-        table[one][other] += 1
+    table = {label: {other: 0 for other in labels} for label in labels}
+    for label, other in zip(first, second, strict=True):
+        table[label][other] += 1
     total = len(first)
     agreed = sum(table[label][label] for label in labels) / total
     rows = {label: sum(table[label].values()) for label in labels}

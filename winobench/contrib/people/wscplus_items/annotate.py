@@ -1,4 +1,4 @@
-"""What one person's page shows of WSC+ items, which are valid, semi-valid or invalid (paper, section 2.2).
+"""One person's page of WSC+ items, which are valid, semi-valid or invalid (paper, section 2.2).
 
 Neither generator, template nor anybody else's label is shown. The order is mixed, and the same for everyone at every
 start. `winobench.contrib.people.judging` serves the page and keeps the labels.

@@ -1,4 +1,4 @@
-"""From prompts to items: asks models, keeps what they say, and reads sentences out of it."""
+"""From prompts to items: asks models, keeps their answers, and reads sentences from them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Malformed:
 
 
 def collect(responder: Responder, model: str, prompts: Sequence[Prompt], session: asking.Session) -> list[Answer]:
-    """Asks a model what it has not been asked yet. Every response is on disk before it is looked into."""
+    """Asks a model the missing requests. Every response is on disk before it is parsed."""
     if "generation" not in responder.kinds:
         raise InputError(
             f"model {model!r} writes no text (it answers {', '.join(sorted(responder.kinds))}): name a language model.",
@@ -92,15 +92,15 @@ def collect(responder: Responder, model: str, prompts: Sequence[Prompt], session
 
 def read_answers(answers: Iterable[Answer]) -> tuple[list[Item], list[Malformed]]:
     """The items in answers, and the parts that could not be read. Failed calls and incomplete answers are neither."""
-    found: list[Item] = []
+    items: list[Item] = []
     malformed: list[Malformed] = []
     for answer in answers:
         if answer.status == FAILED:
             continue
         groups, bad = parsing.parse(answer.text, answer.origin.type, cut_off=answer.cut_off)
-        found += [Item(sentences, answer.origin) for sentences in groups]
-        malformed += [Malformed(answer.origin, one.reason, one.text) for one in bad]
-    return found, malformed
+        items += [Item(sentences, answer.origin) for sentences in groups]
+        malformed += [Malformed(answer.origin, part.reason, part.text) for part in bad]
+    return items, malformed
 
 
 def answer_from_json(record: Mapping[str, Any]) -> Answer:

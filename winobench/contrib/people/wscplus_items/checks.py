@@ -97,29 +97,29 @@ def _check_sentence(sentence: Sentence) -> Rejection | None:
         return Rejection(NO_PRONOUN, f"{sentence.pronoun}: {sentence.statement}")
     if _name(sentence.options[0]) == _name(sentence.options[1]):
         return Rejection(SAME_CANDIDATES, " / ".join(sentence.options))
-    there = words(sentence.statement)
+    statement_words = words(sentence.statement)
     contents = [_content(option) for option in sentence.options]
     for number, option in enumerate(sentence.options):
         # "Asian man" is not named by the "man" that it shares with "French man".
         own = [word for word in contents[number] if word not in contents[1 - number]] or contents[number]
-        if 2 * sum(_occurs(word, there) for word in own) < len(own):
+        if 2 * sum(_occurs(word, statement_words) for word in own) < len(own):
             return Rejection(NO_CANDIDATE, f"{option}: {sentence.statement}")
     return None
 
 
-def _check_pair(one: Sentence, other: Sentence, max_changed_words: int) -> Rejection | None:
-    shown = f"{one.statement} / {other.statement}"
-    if normalised(one.pronoun) != normalised(other.pronoun):
-        return Rejection(DIFFERENT_PRONOUNS, f"{one.pronoun} / {other.pronoun}")
-    if {*map(_name, one.options)} != {*map(_name, other.options)}:
-        return Rejection(DIFFERENT_CANDIDATES, f"{' / '.join(one.options)}; {' / '.join(other.options)}")
-    changed = changed_words(one.statement, other.statement)
+def _check_pair(first: Sentence, second: Sentence, max_changed_words: int) -> Rejection | None:
+    shown = f"{first.statement} / {second.statement}"
+    if normalised(first.pronoun) != normalised(second.pronoun):
+        return Rejection(DIFFERENT_PRONOUNS, f"{first.pronoun} / {second.pronoun}")
+    if {*map(_name, first.options)} != {*map(_name, second.options)}:
+        return Rejection(DIFFERENT_CANDIDATES, f"{' / '.join(first.options)}; {' / '.join(second.options)}")
+    changed = changed_words(first.statement, second.statement)
     if not changed:
         return Rejection(SAME_SENTENCES, shown)
     if changed > max_changed_words:
         return Rejection(TOO_DIFFERENT, f"{changed} words: {shown}")
-    if one.answer != NEITHER and _name(one.options[one.answer]) == _name(other.options[other.answer]):
-        return Rejection(NO_FLIP, f"{one.options[one.answer]}: {shown}")
+    if first.answer != NEITHER and _name(first.options[first.answer]) == _name(second.options[second.answer]):
+        return Rejection(NO_FLIP, f"{first.options[first.answer]}: {shown}")
     return None
 
 
@@ -175,7 +175,7 @@ class Known:
             if text in self._exact:
                 return Rejection(DUPLICATE, sentence.statement)
         for text, sentence in zip(texts, item.sentences, strict=True):
-            found = process.extractOne(text, self._texts, scorer=fuzz.ratio, score_cutoff=self._similarity)
-            if found is not None:
-                return Rejection(NEAR_DUPLICATE, f"{sentence.statement} / {found[0]} ({found[1]:.0f}%)")
+            match = process.extractOne(text, self._texts, scorer=fuzz.ratio, score_cutoff=self._similarity)
+            if match is not None:
+                return Rejection(NEAR_DUPLICATE, f"{sentence.statement} / {match[0]} ({match[1]:.0f}%)")
         return None

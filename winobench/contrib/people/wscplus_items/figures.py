@@ -44,8 +44,8 @@ def write_by_prompt(spreads: Sequence[Spread], folder: pathlib.Path) -> list[str
     table = validity.rows(
         spreads,
         ["template", "query"],
-        template_name=lambda one: prompts.templates()[one.name[0]]["name"],
-        paper_valid_share=lambda one: validity.PAPER_VALID.get(one.name[0], ""),
+        template_name=lambda spread: prompts.templates()[spread.name[0]]["name"],
+        paper_valid_share=lambda spread: validity.PAPER_VALID.get(spread.name[0], ""),
     )
     return _write(
         "validity_by_prompt",
@@ -54,7 +54,7 @@ def write_by_prompt(spreads: Sequence[Spread], folder: pathlib.Path) -> list[str
         lambda name: ", ".join(_SHORT[part] for part in name),
         table,
         folder,
-        [validity.PAPER_VALID.get(one.name[0]) for one in spreads],
+        [validity.PAPER_VALID.get(spread.name[0]) for spread in spreads],
     )
 
 
@@ -114,7 +114,7 @@ def _write(
     paper: Sequence[float | None] = (),
 ) -> list[str]:
     write_table(table, folder / f"{name}.csv")
-    labels = [f"{shortened(label(one.name), _NAME_LETTERS)} ({one.n:,})" for one in spreads]
+    labels = [f"{shortened(label(spread.name), _NAME_LETTERS)} ({spread.n:,})" for spread in spreads]
     longest = max(map(len, labels))
     panel = Panel(
         title,
@@ -144,19 +144,19 @@ def _save(panels: Sequence[Panel], legend: Sequence[Mark], temporary: str) -> No
 
 def _draw(axes: Axes, spreads: Sequence[Spread], labels: Sequence[str], paper: Sequence[float | None]) -> None:
     """A stacked bar a group."""
-    for place, one in enumerate(spreads):
+    for row, spread in enumerate(spreads):
         left = 0.0
         for outcome in validity.OUTCOMES:
-            percent = 100 * one.share(outcome)
-            axes.barh(-place, percent, left=left, height=0.66, color=_COLOURS[outcome])
+            percent = 100 * spread.share(outcome)
+            axes.barh(-row, percent, left=left, height=0.66, color=_COLOURS[outcome])
             if percent >= _SHORTEST_LABELLED:
                 ink = INK if outcome in (REFUSED_BY_CHECKS, SEMI_VALID) else ON_COLOUR
-                axes.text(left + percent / 2, -place, f"{percent:.0f}", ha="center", va="center", fontsize=8, color=ink)
+                axes.text(left + percent / 2, -row, f"{percent:.0f}", ha="center", va="center", fontsize=8, color=ink)
             left += percent
-    for place, value in enumerate(paper):
+    for row, value in enumerate(paper):
         if value is not None:
-            axes.plot(100 * value, -place + 0.33, marker="D", markersize=5, color=INK, linestyle="none", clip_on=False)
-    axes.set_yticks([-place for place in range(len(labels))], labels)
+            axes.plot(100 * value, -row + 0.33, marker="D", markersize=5, color=INK, linestyle="none", clip_on=False)
+    axes.set_yticks([-row for row in range(len(labels))], labels)
     axes.tick_params(axis="y", length=0)
     axes.set_xlim(0, 100)
     axes.set_ylim(-len(spreads) + 0.5, 0.55)

@@ -1,4 +1,4 @@
-"""What is generated: sentences in the layout of the published data, and the pairs or questions that they make up."""
+"""Generated items: sentences in the layout of the published data, and the pairs or questions that they make up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the sentences in what models write when they are asked for pairs.
+"""Reads the sentences from models' answers to requests for pairs.
 
 JSON objects, one a sentence, are preferred (also with the broken quotes and commas that models produce) to lines with
 labels ("Sentence 1: ...", "Options: ..."). In both a pair may be one line ("... because it is too [large/small].").
@@ -97,13 +97,13 @@ def parse(text: str | None, kind: str, *, cut_off: bool = False) -> tuple[list[t
     if not records and not malformed:
         reason = CUT_OFF if cut_off else REFUSED if _REFUSAL.search(text) else NOTHING
         return [], [Malformed(reason, _short(text))]
-    sentences = [(one, record.group) for record in records for one in _sentences(record)]
-    malformed += [one for one, _ in sentences if isinstance(one, Malformed)]
-    good = [(one, group) for one, group in sentences if isinstance(one, Sentence)]
+    sentences = [(sentence, record.group) for record in records for sentence in _sentences(record)]
+    malformed += [sentence for sentence, _ in sentences if isinstance(sentence, Malformed)]
+    good = [(sentence, group) for sentence, group in sentences if isinstance(sentence, Sentence)]
     if kind == OFFENSIVE:
-        return [(one,) for one, _ in good], malformed
+        return [(sentence,) for sentence, _ in good], malformed
     pairs, alone = _pairs(good)
-    malformed += [Malformed(ALONE, _short(one.statement)) for one in alone]
+    malformed += [Malformed(ALONE, _short(sentence.statement)) for sentence in alone]
     return pairs, malformed
 
 
@@ -130,14 +130,14 @@ def _objects(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
     while (start := text.find("{", start + 1)) >= 0 and tries < _MOST_OBJECTS:
         tries += 1
         try:
-            found, end = json_files.parse_at(text, start)
+            record, end = json_files.parse_at(text, start)
         except ValueError:
             broken = _OBJECT.match(text, start)
             if broken is None:
                 continue
             end, fields = broken.end(), _broken_fields(broken.group())
         else:
-            fields = {_NAMES[name.lower()]: value for name, value in found.items() if name.lower() in _NAMES}
+            fields = {_NAMES[name.lower()]: value for name, value in record.items() if name.lower() in _NAMES}
             if "statement" not in fields and "{" in text[start + 1 : end]:
                 continue
         yield start, end, fields
@@ -145,7 +145,7 @@ def _objects(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
 
 
 def _broken_fields(text: str) -> dict[str, Any]:
-    """The fields of an object that is not JSON, cut at the names, whatever quotes and commas stand between them."""
+    """The fields of an object that is not JSON, cut at the names, with any quotes and commas between them."""
     names = list(_FIELD.finditer(text))
     ends = [*(match.start() for match in names), len(text) - 1][1:]
     return {
@@ -190,9 +190,9 @@ def _line_records(text: str) -> list[_Record]:
                 last = None
                 continue
             key = key if index is None else f"{key} {int(index.lower() in ('2', 'b'))}"
-            statements = [place for place, known in enumerate(fields) if known.startswith("statement")]
+            statements = [position for position, known in enumerate(fields) if known.startswith("statement")]
             if _NAMES[name.lower()] == "statement" and statements and "answer" in fields:
-                # One sentence after the other, each with its answer. What comes before them belongs to both.
+                # One sentence after the other, each with its answer. Text before them belongs to both.
                 shared = dict(list(fields.items())[: statements[0]])
                 close()
                 fields = shared
@@ -236,7 +236,7 @@ def _sentences(record: _Record) -> list[Sentence | Malformed]:
 
 
 def _own(fields: dict[str, Any], number: int) -> dict[str, Any]:
-    """The fields of one of a record's two sentences: what is numbered comes before what they share."""
+    """The fields of one of a record's two sentences: numbered fields come before shared ones."""
     shared = {name: value for name, value in fields.items() if not name[-1].isdigit()}
     return shared | {name[:-2]: value for name, value in fields.items() if name.endswith(f" {number}")}
 
@@ -285,24 +285,25 @@ def read_options(value: Any) -> list[str]:
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list | tuple):
-        found = [_text(one) for one in value]
+        options = [_text(option) for option in value]
     else:
         text = str(value).strip()
         inner = text.strip("[]() ")
         quoted = re.findall(r'"([^"]+)"', inner) or re.findall(r"(?<!\w)'(.+?)'(?!\w)", inner)
         numbered = re.split(r"(?:^|[,;]?\s+)(?:option\s*)?\(?(?:\d|[AB])[).:]\s*", inner)
         if len(quoted) >= 2:
-            found = quoted
+            options = quoted
         elif len(numbered) >= 3:
-            found = numbered[1:]
+            options = numbered[1:]
         else:
-            found = next(
+            options = next(
                 (parts for mark in (r"\s*/\s*", r"\s*;\s*", r"\s*\|\s*", r"\s*,\s*", r"\s+or\s+", r"\s+and\s+")
                  if len(parts := re.split(mark, inner)) >= 2),
                 [inner],
             )  # fmt: skip
-    found = [re.sub(r"^(?:or|and)\s+", "", one.strip(_QUOTES + ",;.")) for one in found]
-    return [one for one in found if one and normalised(one) not in ("neither", "none", "ambiguous", "unclear")]
+    options = [re.sub(r"^(?:or|and)\s+", "", option.strip(_QUOTES + ",;.")) for option in options]
+    nothing = ("neither", "none", "ambiguous", "unclear")
+    return [option for option in options if option and normalised(option) not in nothing]
 
 
 def read_answer(value: Any, options: Sequence[str]) -> int | None:
@@ -350,15 +351,15 @@ def _pairs(sentences: Sequence[tuple[Sentence, str | None]]) -> tuple[list[tuple
     pairs, alone, index = [], [], 0
     counts = collections.Counter(group for _, group in sentences)
     while index < len(sentences):
-        one, group = sentences[index]
+        sentence, group = sentences[index]
         if index + 1 < len(sentences):
             other, next_group = sentences[index + 1]
             numbered = group is not None and group == next_group and counts[group] == 2
-            if numbered or _alike(one, other):
-                pairs.append((one, other))
+            if numbered or _alike(sentence, other):
+                pairs.append((sentence, other))
                 index += 2
                 continue
-        alone.append(one)
+        alone.append(sentence)
         index += 1
     return pairs, alone
 

@@ -58,7 +58,7 @@ class Prompt:
     type: str
     template: str  # a key of `templates`
     query: str  # a key of `queries`
-    batch: int  # number of pairs or questions that it asks for
+    batch: int  # number of requested pairs or questions
     sample: int  # number of the request among its equals
     text: str
     temperature: float
@@ -66,7 +66,7 @@ class Prompt:
 
     @property
     def request(self) -> Generation:
-        """What is sent."""
+        """The text that is sent."""
         return Generation((Turn("user", self.text),), self.max_tokens, self.temperature, self.sample)
 
     def origin(self, model: str) -> Origin:
@@ -90,7 +90,7 @@ def queries() -> Mapping[str, Mapping[str, Any]]:
 
 
 def example_statements() -> list[str]:
-    """The sentences that prompts show (Table 14), which are no new items."""
+    """The sentences that prompts show (Table 14), which are not new items."""
     return [item["statement"] for example in _texts()["few_shot"]["examples"] for item in example["items"]]
 
 
@@ -130,7 +130,7 @@ def make_prompts(
     if not chosen:
         raise InputError(f"no template is named: choose of {', '.join(templates())}.", code="nothing-named")
     wanted = [("requests", requests), ("repeats", repeats), ("max_tokens", max_tokens)]
-    for name, number in [*(("batch", one) for one in batch), *wanted]:
+    for name, number in [*(("batch", size) for size in batch), *wanted]:
         if number < 1:
             raise InputError(f"{name} is {number}, but it must be at least 1.", code="out-of-range")
     samples = requests * repeats
@@ -168,7 +168,7 @@ def _require(name: str, known: Mapping[str, Any], what: str) -> None:
 
 
 def _examples(shots: str) -> str:
-    """The examples of a query in the form that is asked for: as they are printed, then sentence by sentence."""
+    """The examples of a query in the requested form: as they are printed, then sentence by sentence."""
     parts = []
     chosen = [example for example in _texts()["few_shot"]["examples"] if example["id"].rpartition("-")[0] == shots]
     for number, example in enumerate(chosen, 1):

@@ -1,7 +1,7 @@
 """One generation of WSC+ items from beginning to end, in its own folder.
 
-    config.json                  what was asked, and of whom
-    responses/                   what came in, before anything has looked into it (`winobench.runs.responses`)
+    config.json                  the requests, and the models
+    responses/                   the answers as they came in (`winobench.runs.responses`)
     answers.jsonl                a line a request: where it comes from, the text, whether the call failed
     candidates.jsonl             a line an item, with its verdict: null, or why the checks refuse it
     malformed.jsonl              a line a part of an answer that is not a sentence in the layout, with the reason
@@ -60,7 +60,7 @@ ANNOTATIONS, DATA, ITEMS, AGREEMENT = "annotations", "wscplus.csv", "items.jsonl
 
 def generate(
     responders: Mapping[str, Callable[[], Responder]],
-    asked: Sequence[Prompt],
+    requests: Sequence[Prompt],
     workdir: str | os.PathLike,
     *,
     config: Mapping[str, Any] | None = None,
@@ -68,12 +68,12 @@ def generate(
     reuse: bool = True,
     progress: bool = True,
 ) -> list[Answer]:
-    """Asks the models for items and writes their answers into a folder. Resumes, and asks again only what has failed.
+    """Asks the models for items and writes their answers into a folder. Resumes, and repeats failed requests only.
 
-    More requests of the same prompts may be asked in the same folder.
+    The same folder may get more requests of the same prompts later.
     """
-    offensive = any(prompt.type == OFFENSIVE for prompt in asked)
-    identity = {"models": list(responders), "offensive": offensive, "prompts": prompts.digest(asked)}
+    offensive = any(prompt.type == OFFENSIVE for prompt in requests)
+    identity = {"models": list(responders), "offensive": offensive, "prompts": prompts.digest(requests)}
     description = {
         "status": "running",
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -92,7 +92,7 @@ def generate(
         session,
     ):
         for name, load in responders.items():
-            answers += candidates.collect(load(), name, asked, session)
+            answers += candidates.collect(load(), name, requests, session)
         write_lines(folder.path / ANSWERS, map(dataclasses.asdict, answers))
     return answers
 
@@ -133,16 +133,16 @@ def check(
     judged = list(zip(items, verdicts, strict=True))
     as_json = ({**to_json(item), "verdict": verdict and dataclasses.asdict(verdict)} for item, verdict in judged)
     write_lines(folder / CANDIDATES, as_json)
-    as_json = ({**dataclasses.asdict(one.origin), "reason": one.reason, "text": one.text} for one in malformed)
+    as_json = ({**dataclasses.asdict(row.origin), "reason": row.reason, "text": row.text} for row in malformed)
     write_lines(folder / MALFORMED, as_json)
     accepted = [item.origin.type for item, verdict in judged if verdict is None]
-    billed = [one for one in answers if one.status == candidates.ANSWERED or one.output_tokens is not None]
+    billed = [row for row in answers if row.status == candidates.ANSWERED or row.output_tokens is not None]
     failures = [answer.problem for answer in answers if answer.status == candidates.FAILED]
     summary = {
         "requests": len(answers),
         "failed": len(failures),
         "first_failure": failures[0] if failures else None,
-        "malformed": _counts(one.reason for one in malformed),
+        "malformed": _counts(row.reason for row in malformed),
         "candidates": len(items),
         "refused": _counts(verdict.reason for verdict in verdicts if verdict is not None),
         "accepted": {kind: accepted.count(kind) for kind in TYPES if kind in accepted},
@@ -157,7 +157,7 @@ def check(
 
 
 def accepted_items(workdir: str | os.PathLike) -> list[Item]:
-    """The items that have passed the checks: what is to be annotated."""
+    """The items that have passed the checks, for annotators."""
     items = [item for item, verdict in _candidates(_folder(workdir)) if verdict is None]
     if not items:
         raise InputError(
@@ -179,9 +179,9 @@ def finish(workdir: str | os.PathLike) -> dict[str, Any]:
     items = accepted_items(folder)
     annotations = annotate.read_annotations(folder / ANNOTATIONS)
     if len(annotations) < 2:
-        there = f"only {next(iter(annotations))} has" if annotations else "nobody has"
+        who = f"only {next(iter(annotations))} has" if annotations else "nobody has"
         raise InputError(
-            f"{there} judged the items in {folder}, and two people must: give --annotate=NAME first.",
+            f"{who} judged the items in {folder}, and two people must: give --annotate=NAME first.",
             code="too-few-annotators",
         )
     for name, labels in annotations.items():
@@ -202,24 +202,24 @@ def finish(workdir: str | os.PathLike) -> dict[str, Any]:
         ),
     )
     compared = {
-        f"{one}, {other}": dataclasses.asdict(
-            agreement.compare([labels[one] for labels in given], [labels[other] for labels in given], annotate.LABELS)
+        f"{first}, {other}": dataclasses.asdict(
+            agreement.compare([labels[first] for labels in given], [labels[other] for labels in given], annotate.LABELS)
         )
-        for one, other in itertools.combinations(annotations, 2)
+        for first, other in itertools.combinations(annotations, 2)
     }
     files.write_json(folder / AGREEMENT, compared)
-    found = validity.fates(items, annotations, _refused(folder))
-    offensive = any(fate.origin.type == OFFENSIVE for fate in found)
-    names = [DATA, ITEMS, AGREEMENT, *figures.write_by_model(validity.by_model(found), folder, offensive=offensive)]
-    by_prompt = validity.by_prompt(found)
+    fates = validity.fates(items, annotations, _refused(folder))
+    offensive = any(fate.origin.type == OFFENSIVE for fate in fates)
+    names = [DATA, ITEMS, AGREEMENT, *figures.write_by_model(validity.by_model(fates), folder, offensive=offensive)]
+    by_prompt = validity.by_prompt(fates)
     if by_prompt:
         names += figures.write_by_prompt(by_prompt, folder)
-    by_batch = validity.by_batch(found)
+    by_batch = validity.by_batch(fates)
     if len(by_batch) > 1:
         names += figures.write_by_batch(by_batch, folder)
-    names += figures.write_by_type(validity.by_type(found), folder)
-    by_repeat = validity.by_repeat(found, _requests_a_repeat(folder))
-    if len({repeat for _, repeat in (one.name for one in by_repeat)}) > 1:
+    names += figures.write_by_type(validity.by_type(fates), folder)
+    by_repeat = validity.by_repeat(fates, _requests_a_repeat(folder))
+    if len({repeat for _, repeat in (spread.name for spread in by_repeat)}) > 1:
         names += figures.write_by_repeat(by_repeat, folder)
     kinds = [item.origin.type for item in items]
     return {
@@ -291,6 +291,6 @@ def _refused(folder: pathlib.Path) -> list[tuple[Origin, str]]:
     for record in read_lines(folder / MALFORMED):
         if record["reason"] not in (parsing.REFUSED, parsing.NOTHING):
             reasons.setdefault(Origin(**{name: record[name] for name in fields}), []).append(record["reason"])
-    for origin, some in reasons.items():
-        refused += [(origin, reason) for reason in some[:: 1 if origin.type == OFFENSIVE else 2]]
+    for origin, of_origin in reasons.items():
+        refused += [(origin, reason) for reason in of_origin[:: 1 if origin.type == OFFENSIVE else 2]]
     return refused

@@ -14,10 +14,10 @@ from winobench.data import published_numbers
 from winobench.metrics.intervals import wilson
 
 REFUSED_BY_CHECKS = "refused"
-"""What is malformed, breaks a rule that the checks see, or repeats another item: no annotator has seen it."""
+"""Outcome of items that are malformed, break a rule of the checks, or repeat another one. Annotators do not see it."""
 
 OUTCOMES = (*LABELS, REFUSED_BY_CHECKS)
-"""What can become of what is generated, from best to worst."""
+"""Outcomes of generated items, from best to worst."""
 
 _STATED = published_numbers.numbers(paper="wscplus", metric="generation/valid")
 PAPER_VALID = {number.protocol: number.value for number in _STATED}
@@ -29,7 +29,7 @@ class Fate:
     """The outcome of an item, or of a malformed part of an answer."""
 
     origin: Origin
-    outcome: str  # of OUTCOMES; the worse of the annotators' labels
+    outcome: str  # of OUTCOMES. The worse of the annotators' labels
     reason: str | None = None  # why it was refused
 
 
@@ -54,7 +54,7 @@ def worst(labels: Iterable[str]) -> str:
 def fates(
     items: Sequence[Item], annotations: Mapping[str, Mapping[str, str]], refused: Iterable[tuple[Origin, str]]
 ) -> list[Fate]:
-    """What has become of everything that was generated."""
+    """Counts of all generated items by outcome."""
     judged = [Fate(item.origin, worst(labels[item.id] for labels in annotations.values())) for item in items]
     return judged + [Fate(origin, REFUSED_BY_CHECKS, reason) for origin, reason in refused]
 
@@ -107,12 +107,12 @@ def _new(found: Iterable[Fate]) -> list[Fate]:
 def rows(spreads: Sequence[Spread], columns: Sequence[str], **more: Callable[[Spread], Any]) -> list[dict[str, Any]]:
     """The numbers behind a figure, a row a group."""
     table = []
-    for one in spreads:
-        row: dict[str, Any] = {**dict(zip(columns, one.name, strict=True)), "n": one.n}
+    for spread in spreads:
+        row: dict[str, Any] = {**dict(zip(columns, spread.name, strict=True)), "n": spread.n}
         for outcome in OUTCOMES:
-            row[outcome] = one.numbers[outcome]
-            row[f"{outcome}_share"] = round(one.share(outcome), 6)
-        interval = wilson(one.numbers[VALID], one.n)
+            row[outcome] = spread.numbers[outcome]
+            row[f"{outcome}_share"] = round(spread.share(outcome), 6)
+        interval = wilson(spread.numbers[VALID], spread.n)
         row |= {"valid_low": round(interval.low, 6), "valid_high": round(interval.high, 6)}
-        table.append(row | {name: value(one) for name, value in more.items()})
+        table.append(row | {name: value(spread) for name, value in more.items()})
     return table

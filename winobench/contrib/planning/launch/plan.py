@@ -57,7 +57,7 @@ def main(config: Any) -> None:
     if not _ACCELERATOR.value:
         raise InputError("--accelerator names none: name one, such as h100:8", code="nothing-named")
     for text in _ACCELERATOR.value:
-        topologies.parse(text)  # what is wrong shows before minutes of compilation
+        topologies.parse(text)  # faults show before minutes of compilation
     devices = _numbers(_DEVICES.value)
     topologies.prepare()
 
