@@ -217,6 +217,7 @@ def tiny_pipeline(tmp_path_factory) -> pathlib.Path:
     import torch
     import transformers
 
+    from tests import tiny_sd3
     from winobench.checkpoints.tokenizer_files import write_clip_tokenizer
 
     folder = tmp_path_factory.mktemp("tiny_pipeline")
@@ -233,27 +234,8 @@ def tiny_pipeline(tmp_path_factory) -> pathlib.Path:
         attention_head_dim=4,
         cross_attention_dim=24,
     )
-    vae = diffusers.AutoencoderKL(
-        sample_size=TINY_IMAGE_SIZE,
-        block_out_channels=(8, 16, 16),
-        down_block_types=("DownEncoderBlock2D",) * 3,
-        up_block_types=("UpDecoderBlock2D",) * 3,
-        layers_per_block=1,
-        norm_num_groups=4,
-    )
-    text_encoder = transformers.CLIPTextModel(
-        transformers.CLIPTextConfig(
-            vocab_size=vocab_size,
-            hidden_size=24,
-            intermediate_size=48,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            max_position_embeddings=77,
-            bos_token_id=vocab_size - 2,
-            eos_token_id=vocab_size - 1,
-            pad_token_id=vocab_size - 1,
-        )
-    )
+    vae = tiny_sd3.autoencoder(4)
+    text_encoder = tiny_sd3.clip_encoder(vocab_size, 24, num_hidden_layers=2, pad_token_id=vocab_size - 1)
     with torch.no_grad():
         for network in (unet, vae, text_encoder):
             for name, parameter in network.named_parameters():
@@ -264,9 +246,6 @@ def tiny_pipeline(tmp_path_factory) -> pathlib.Path:
     scheduler = diffusers.PNDMScheduler(
         beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", skip_prk_steps=True, steps_offset=1
     )
-    unet.save_pretrained(folder / "unet")
-    vae.save_pretrained(folder / "vae")
-    text_encoder.save_pretrained(folder / "text_encoder")
     diffusers.StableDiffusionPipeline(
         vae=vae,
         text_encoder=text_encoder,

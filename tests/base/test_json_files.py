@@ -59,7 +59,7 @@ def test_refuses_in_one_sentence(tmp_path, name):
     assert time.process_time() - started < 5
 
 
-@hypothesis.settings(max_examples=25)
+@hypothesis.settings(deadline=None, max_examples=25, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 @hypothesis.given(VALUES)
 def test_reads_what_python_writes(value):
     for text in (json.dumps(value), json.dumps(value, ensure_ascii=False, indent=1)):

@@ -32,11 +32,11 @@ def path(tmp_path):
 def test_a_table_comes_back_here_and_with_other_readers(path):
     table = make_table()
     parquet_files.write(path, table)
-    found = parquet_files.read(path)
-    assert found.to_pylist() == table.to_pylist()
-    assert found.schema.metadata == table.schema.metadata
-    assert pq.read_table(path).equals(found, check_metadata=True)
-    assert pq.ParquetFile(path, page_checksum_verification=True).read().equals(found, check_metadata=True)
+    result = parquet_files.read(path)
+    assert result.to_pylist() == table.to_pylist()
+    assert result.schema.metadata == table.schema.metadata
+    assert pq.read_table(path).equals(result, check_metadata=True)
+    assert pq.ParquetFile(path, page_checksum_verification=True).read().equals(result, check_metadata=True)
     assert parquet_files.read(path, ["text", "image"]).column_names == ["text", "image"]
     with pytest.raises(KeyError, match="nothing"):
         parquet_files.read(path, ["nothing"])

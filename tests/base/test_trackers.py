@@ -27,13 +27,13 @@ class Calls(list):
 @pytest.fixture
 def calls(monkeypatch):
     """Fake packages wandb and trackio, which write down every call. A progress report comes after every batch."""
-    found = Calls()
+    result = Calls()
 
     def recorder(name):
-        return lambda *words, **named: found.append((name, (*words, named) if words else named))
+        return lambda *words, **named: result.append((name, (*words, named) if words else named))
 
     def init(*words, **named):
-        found.append(("init", named))
+        result.append(("init", named))
         summary = types.SimpleNamespace(update=recorder("summary"))
         return types.SimpleNamespace(log=recorder("log"), finish=recorder("finish"), summary=summary)
 
@@ -43,7 +43,7 @@ def calls(monkeypatch):
         module.__spec__ = types.SimpleNamespace(name=name)
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(trackers, "_SECONDS", 0.0)
-    return found
+    return result
 
 
 def run(folder, scorer=None, **more):
@@ -97,10 +97,10 @@ def test_trackers_change_neither_folder_nor_results(calls, tmp_path, monkeypatch
     (init,) = calls.of("init")
     assert init["resume"] == "allow"
     scalars, _ = events(tmp_path / again["workdir"] / "tensorboard")
-    found = {tag: value for _, _, tag, value in scalars}
+    result = {tag: value for _, _, tag, value in scalars}
     entry = again["tasks"]["words"]["accuracy"]
-    assert found["words/accuracy"] == pytest.approx(entry["value"])
-    assert found["passes"] == again["passes"]
+    assert result["words/accuracy"] == pytest.approx(entry["value"])
+    assert result["passes"] == again["passes"]
 
 
 def test_a_race_and_a_text_run_report_their_steps(calls, tmp_path):

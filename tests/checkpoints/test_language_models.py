@@ -49,14 +49,14 @@ def tensors():
     """Keys and layouts of torch's files, made from shapes alone."""
     state = nnx.state(language_models.abstract_decoder(CONFIG, "float32"))
     rng = np.random.default_rng(0)
-    found = {}
+    result = {}
     for path, leaf in nnx.to_flat_state(state):
         shape = models._torch_shape(path, leaf.shape)
         spread = 1.0 if len(shape) == 1 else shape[-1] ** -0.5
         values = (rng.standard_normal(shape) * spread + (len(shape) == 1)).astype(np.float32)
         key = models._torch_key(path)
-        found[key if path[0] == "lm_head" else f"model.{key}"] = values
-    return found
+        result[key if path[0] == "lm_head" else f"model.{key}"] = values
+    return result
 
 
 def write_config(folder, **changes):
@@ -190,16 +190,16 @@ def test_shards_and_vintages(published, loaded, tensors, tmp_path):
 
 
 def test_fingerprint_names_all_that_answers_depend_on(folder, loaded):
-    found = {loaded.fingerprint, load(folder, "bfloat16").fingerprint, load(folder, int8=True).fingerprint}
+    result = {loaded.fingerprint, load(folder, "bfloat16").fingerprint, load(folder, int8=True).fingerprint}
     write_config(folder, rope_parameters={"rope_type": "default", "rope_theta": 500.0})
-    found.add(load(folder).fingerprint)
+    result.add(load(folder).fingerprint)
     write_tokenizer(folder, sorted(WORDS))
-    found.add(load(folder).fingerprint)
+    result.add(load(folder).fingerprint)
     changed = {name: tensor.read() for name, tensor in weights.read_weights([f"{folder}/model.safetensors"]).items()}
     changed[QUERY] = changed[QUERY] + 1e-3
     weights.write_weights(folder / "model.safetensors", changed)
-    found.add(load(folder).fingerprint)
-    assert len(found) == 6
+    result.add(load(folder).fingerprint)
+    assert len(result) == 6
 
 
 def test_stop_ids_are_those_of_all_files(folder):

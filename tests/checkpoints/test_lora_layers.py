@@ -64,15 +64,15 @@ def test_one_layer(name, layer):
 
 def test_layers_that_are_one_in_the_original_code():
     given = adapter(WIDTH + 2 + 2)
-    found = lora_layers.fitted(Network(), {"layers_0_attention_qkv": given})
+    result = lora_layers.fitted(Network(), {"layers_0_attention_qkv": given})
     rows = {"q": given.up[:4], "k": given.up[4:6], "v": given.up[6:]}
-    assert found.keys() == {f"layers.0.attention.to_{one}" for one in rows}
+    assert result.keys() == {f"layers.0.attention.to_{one}" for one in rows}
     for one, up in rows.items():
-        part = found[f"layers.0.attention.to_{one}"]
+        part = result[f"layers.0.attention.to_{one}"]
         np.testing.assert_array_equal(part.up, up)
         np.testing.assert_array_equal(part.down, given.down)
         assert part.alpha == given.alpha
-    lora.check_fit(Network(), {name: part.factors for name, part in found.items()})
+    lora.check_fit(Network(), {name: part.factors for name, part in result.items()})
 
 
 def test_the_last_norm_gives_its_shift_first_in_the_original_code():

@@ -89,11 +89,11 @@ def test_bytes_of_4_bits_are_read_by_their_definition(tmp_path):
         ".quant_state.bitsandbytes__nf4": described(state),
     }
     named = {f"a.weight{name}": tensor for name, tensor in tensors.items()}
-    found = read(tmp_path, named)
+    result = read(tmp_path, named)
     expected = [table[code] * largest[place // 16] for place, code in enumerate(codes)]
-    assert found.keys() == {"a.weight"}
-    assert found["a.weight"].shape == (7, 19)
-    np.testing.assert_array_equal(found["a.weight"].floats(), np.reshape(expected, (7, 19)).astype(np.float32))
+    assert result.keys() == {"a.weight"}
+    assert result["a.weight"].shape == (7, 19)
+    np.testing.assert_array_equal(result["a.weight"].floats(), np.reshape(expected, (7, 19)).astype(np.float32))
     del named["a.weight.nested_absmax"]
     with raises("unsupported-checkpoint", "bitsandbytes__nf4"):
         read(tmp_path, named)

@@ -156,11 +156,11 @@ def test_scales_are_applied_before_tensors_are_taken_apart(folder_of, path):
         scaled[name] = tensors[name].to(torch.float8_e4m3fn)
         tensors[name] = scaled[name].float() * scale
         scaled |= {f"{name.removesuffix('weight')}{part}": scale for part in ("scale_weight", "scale_input")}
-    found = []
+    result = []
     for content in (tensors, scaled):
         write(path, content)
-        found.append(fingerprint(load_pipeline(f"{folder_of('flux')}+{path}")))
-    assert found[0] == found[1]
+        result.append(fingerprint(load_pipeline(f"{folder_of('flux')}+{path}")))
+    assert result[0] == result[1]
 
 
 def test_a_file_is_converted_once_for_its_content(folder_of, path, tmp_path, monkeypatch):
@@ -276,8 +276,8 @@ def test_denoisers_of_the_published_sizes(name, monkeypatch):
     assert len(tensors) == number
     with contextlib.nullcontext() if base else raises("unknown-kind-of-model"):
         assert single_file._base("a.safetensors", tensors) == base
-    found, unused = single_file._convert(kind, tensors, config)
-    assert {key: value.shape for key, value in found.items()} == {key: value.shape for key, value in theirs.items()}
+    result, unused = single_file._convert(kind, tensors, config)
+    assert {key: value.shape for key, value in result.items()} == {key: value.shape for key, value in theirs.items()}
     assert not unused
 
 
@@ -367,11 +367,11 @@ def test_names_of_other_tensors_and_of_none(folder_of):
         f"{layer}23.{name.removeprefix(f'{layer}0.')}": each for name, each in whole.items() if f"{layer}0." in name
     }
     assert last
-    found, unused = single_file._convert("CLIPTextModel", whole | last, {"hidden_size": 40})
+    result, unused = single_file._convert("CLIPTextModel", whole | last, {"hidden_size": 40})
     expected = original_layouts.read(folder_of("sdxl"), "text_encoder_2")
     expected = {f"text_model.{name.removeprefix('text_model.')}": each for name, each in expected.items()}
-    assert found.keys() == expected.keys() - {"text_model.text_projection.weight"}
-    assert all(torch.equal(found[name], expected[name]) for name in found)
+    assert result.keys() == expected.keys() - {"text_model.text_projection.weight"}
+    assert all(torch.equal(result[name], expected[name]) for name in result)
     assert not unused
 
 

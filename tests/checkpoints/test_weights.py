@@ -58,9 +58,9 @@ def test_round_trip(tmp_path, dtype):
         "scalar": np.asarray(3, dtype),
     }
     weights.write_weights(tmp_path / "a.safetensors", arrays)
-    found = read(tmp_path / "a.safetensors")
-    assert found.keys() == arrays.keys()
-    for name, tensor in found.items():
+    result = read(tmp_path / "a.safetensors")
+    assert result.keys() == arrays.keys()
+    for name, tensor in result.items():
         assert tensor.shape == arrays[name].shape
         values = tensor.read()
         assert values.dtype == dtype

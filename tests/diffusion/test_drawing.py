@@ -111,9 +111,9 @@ def test_one_device_is_known():
 def test_a_run_begins_with_pictures_or_their_latents(pipeline):
     images = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), np.uint8)
     options = {"num_steps": 5, "strength": 0.6}
-    found = drawn(pipeline, TEXTS[:2], image=images, **options)
+    result = drawn(pipeline, TEXTS[:2], image=images, **options)
     latents = np.asarray(pipeline.encode_images(images, batch_size=8))
-    np.testing.assert_array_equal(drawn(pipeline, TEXTS[:2], image=latents, **options), found)
+    np.testing.assert_array_equal(drawn(pipeline, TEXTS[:2], image=latents, **options), result)
     # Other noise, no image, and the last 3 of 8 steps: three other pictures.
     changes = (
         {"latents": np.zeros_like(latents)},
@@ -122,7 +122,7 @@ def test_a_run_begins_with_pictures_or_their_latents(pipeline):
     )
     for change in changes:
         other = drawn(pipeline, TEXTS[:2], **{"image": latents, **options, **change})
-        assert np.abs(other - found).max() > 0.1, change
+        assert np.abs(other - result).max() > 0.1, change
 
 
 def test_networks_that_have_changed_are_copied_again(tiny_pipeline):

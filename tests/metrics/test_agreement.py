@@ -145,26 +145,26 @@ def test_the_interval_of_kappa_is_that_of_two_thousand_drawn_samples(items):
     """Drawn and computed one by one: the interval reaches as far, and further where items are few."""
     counts = np.random.default_rng(7).multinomial(3, [0.5, 0.3, 0.2], size=items)
     counts[0], counts[1] = [3, 0, 0], [1, 2, 0]
-    found = agreement.fleiss_kappa(counts)
-    assert found == agreement.fleiss_kappa(counts, num_resamples=2_000, seed=0)
+    result = agreement.fleiss_kappa(counts)
+    assert result == agreement.fleiss_kappa(counts, num_resamples=2_000, seed=0)
     drawn = counts[np.random.default_rng(0).integers(items, size=(2_000, items))]
     observed, shares = ((drawn**2).sum(axis=(1, 2)) / items - 3) / 6, drawn.sum(axis=1) / (3 * items)
     expected = (shares**2).sum(axis=1)
     has_value = expected < 1
     low, high = np.quantile(((observed - expected)[has_value] / (1 - expected[has_value])), [0.025, 0.975])
-    assert found.low < low + 0.02
-    assert found.high > high - 0.02
+    assert result.low < low + 0.02
+    assert result.high > high - 0.02
     if items == 25:
-        assert (found.low, found.high) == pytest.approx((low, high), abs=0.2)
+        assert (result.low, result.high) == pytest.approx((low, high), abs=0.2)
 
 
 def test_cohens_kappa_by_hand():
     """Cohen (1960): 0.75 observed, 5/8 x 5/8 + 3/8 x 3/8 expected. scikit-learn 1.9.1 agreed on 2,000 tables."""
     first, second = [1, 1, 0, 0, 1, 0, 1, 1], [1, 0, 0, 0, 1, 1, 1, 1]
-    found = agreement.cohen_kappa(first, second, num_resamples=200)
-    assert (found.observed, found.expected, found.n, found.num_raters) == (0.75, 34 / 64, 8, 2)
-    assert found.value == pytest.approx((0.75 - 34 / 64) / (1 - 34 / 64))
-    assert found.low < found.value < found.high
+    result = agreement.cohen_kappa(first, second, num_resamples=200)
+    assert (result.observed, result.expected, result.n, result.num_raters) == (0.75, 34 / 64, 8, 2)
+    assert result.value == pytest.approx((0.75 - 34 / 64) / (1 - 34 / 64))
+    assert result.low < result.value < result.high
     assert agreement.cohen_kappa(["a", "b", "c"], ["b", "c", "a"]).value == -0.5
     assert agreement.cohen_kappa([True, False], [True, False]).value == 1.0
     # One label is agreement that chance explains.

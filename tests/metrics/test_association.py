@@ -69,15 +69,15 @@ def test_effect_size_is_a_correlation_in_other_units(sizes, shift):
 @pytest.mark.parametrize("sizes", [(5, 5), (7, 3)])
 def test_symmetries_and_bound_of_the_effect_size(sizes):
     x, y = draw(sizes, 0.4)
-    found = assoc.effect_size(x, y)
-    assert assoc.effect_size(y, x) == pytest.approx(-found, rel=1e-14)
-    assert assoc.effect_size(1e-7 * x, 1e-7 * y) == pytest.approx(found, rel=1e-12)
-    assert assoc.effect_size(-3 * x, -3 * y) == pytest.approx(-found, rel=1e-12)
-    assert assoc.effect_size(x + 1e6, y + 1e6) == pytest.approx(found, rel=1e-8)  # 1e6 takes 6 of 16 digits
+    result = assoc.effect_size(x, y)
+    assert assoc.effect_size(y, x) == pytest.approx(-result, rel=1e-14)
+    assert assoc.effect_size(1e-7 * x, 1e-7 * y) == pytest.approx(result, rel=1e-12)
+    assert assoc.effect_size(-3 * x, -3 * y) == pytest.approx(-result, rel=1e-12)
+    assert assoc.effect_size(x + 1e6, y + 1e6) == pytest.approx(result, rel=1e-8)  # 1e6 takes 6 of 16 digits
     # The bound is reached where the groups do not vary, and never passed.
     bound = sum(sizes) / np.sqrt(sizes[0] * sizes[1])
     assert assoc.effect_size(np.ones(sizes[0]), np.zeros(sizes[1])) == pytest.approx(bound, rel=1e-14)
-    assert abs(found) < bound
+    assert abs(result) < bound
     assert (bound == 2) == (sizes[0] == sizes[1])
 
 
@@ -125,7 +125,7 @@ def test_refuses_what_has_no_effect_size(call, message):
 @pytest.mark.parametrize("shift", [-1.0, 0.0, 0.7])
 def test_exact_p_values_equal_enumeration_and_scipy(shift):
     x, y = draw((5, 4), shift, seed=7)
-    found = assoc.permutation_test(x, y)
+    result = assoc.permutation_test(x, y)
 
     def welch(x, y, axis=0):
         return scipy.stats.ttest_ind(x, y, axis=axis, equal_var=False).statistic
@@ -147,10 +147,10 @@ def test_exact_p_values_equal_enumeration_and_scipy(shift):
     towards_x = max(np.mean(sizes >= observed - 1e-10), *(1 - tails))
     towards_y = max(np.mean(sizes <= observed + 1e-10), *tails)
     expected = (towards_x, min(1, 2 * min(towards_x, towards_y)))
-    assert (found.p_one_sided, found.p_two_sided) == pytest.approx(expected, abs=1e-12)
-    assert (found.num_permutations, found.is_exact) == (126, True)
+    assert (result.p_one_sided, result.p_two_sided) == pytest.approx(expected, abs=1e-12)
+    assert (result.num_permutations, result.is_exact) == (126, True)
     scipys = scipy.stats.permutation_test((x, y), welch, alternative="greater", n_resamples=1000)
-    assert found.p_one_sided == pytest.approx(max(scipys.pvalue, *(1 - tails)), abs=1e-12)
+    assert result.p_one_sided == pytest.approx(max(scipys.pvalue, *(1 - tails)), abs=1e-12)
 
 
 def test_groups_of_one_size_are_tested_as_by_their_effect_sizes():
@@ -203,12 +203,12 @@ def test_random_permutations_add_the_observed_one():
 def test_seeds_decide_and_memory_stays_small():
     x, y = draw((500, 500), 0.1)
     tracemalloc.start()
-    found = assoc.permutation_test(x, y, num_permutations=3_000, seed=1)
+    result = assoc.permutation_test(x, y, num_permutations=3_000, seed=1)
     interval = assoc.bootstrap_interval(x, y, seed=1)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 16 * 2**20  # all permutations at once would take 24 MB
-    for call, first in ((assoc.permutation_test, found), (assoc.bootstrap_interval, interval)):
+    for call, first in ((assoc.permutation_test, result), (assoc.bootstrap_interval, interval)):
         options = {"num_permutations": 3_000} if call is assoc.permutation_test else {}
         assert call(x, y, seed=1, **options) == first != call(x, y, seed=2, **options)
 
@@ -242,9 +242,9 @@ def test_the_interval_is_scipys_or_that_of_the_jackknife():
             of_t = np.roots([skewness**2 / 27, skewness / 3, 1, skewness / 6 - sign * student])
             t = of_t[np.abs(of_t.imag) < 1e-9].real[0]
             ends.append(np.tanh(z - error * (max(student, t) if sign > 0 else min(-student, t))) / unit)
-        found = assoc.bootstrap_interval(x, y, level=level, num_resamples=999, seed=5)
+        result = assoc.bootstrap_interval(x, y, level=level, num_resamples=999, seed=5)
         expected = (effect(x, y, 0), min(theirs.low, ends[0]), max(theirs.high, ends[1]))
-        assert found == pytest.approx(expected, abs=1e-9)
+        assert result == pytest.approx(expected, abs=1e-9)
 
 
 def test_resamples_without_variation_are_harmless():
@@ -284,9 +284,9 @@ def test_coverage_of_the_average():
     for trial in range(30):
         psi = {name: rng.normal(size=40) + shifts[name] for name in names}
         rows = [assoc.PairAssociations(x, y, psi[x], psi[y]) for x, y in pairs]
-        found = assoc.average_interval(rows, num_resamples=300, seed=trial)
-        assert 0 <= found.low < found.value < found.high
-        hits += found.low <= truth <= found.high
+        result = assoc.average_interval(rows, num_resamples=300, seed=trial)
+        assert 0 <= result.low < result.value < result.high
+        hits += result.low <= truth <= result.high
     assert hits >= 24
 
 
@@ -307,36 +307,36 @@ def test_rows_of_a_task():
     )
     texts = [*GOOD, *BAD]
     task = Association((pair("Christian-Muslim"), pair("Jewish-Muslim")))
-    found = assoc.association_results(scores, texts, groups, task, num_resamples=200)
-    assert list(found) == [
+    result = assoc.association_results(scores, texts, groups, task, num_resamples=200)
+    assert list(result) == [
         *("average_absolute_effect_size", "Christian-Muslim", "Jewish-Muslim"),
         *("Christian/association", "Muslim/association", "Jewish/association"),
     ]
     common = {"value", "low", "high", "chance", "n", "ties"}
-    for row in found.values():
+    for row in result.values():
         assert common <= set(row)
         assert (row["chance"], row["ties"]) == (None, 0)
         assert row["low"] <= row["value"] <= row["high"]
     # scores_of makes psi what it is told: joy and trust are half a point up and down.
     d = assoc.effect_size([1, 3, 2], [-1, 1, 0, 0.5])
     other = assoc.effect_size([0.2, 0.1, -0.3], [-1, 1, 0, 0.5])
-    row = found["Christian-Muslim"]
+    row = result["Christian-Muslim"]
     assert row["value"] == pytest.approx(d, rel=1e-12)
     assert (row["n"], row["permutations"]) == (7, 35)
     test = assoc.permutation_test([1, 3, 2], [-1, 1, 0, 0.5])
     assert (row["p_one_sided"], row["p_two_sided"]) == (test.p_one_sided, test.p_two_sided)
-    average = found["average_absolute_effect_size"]
+    average = result["average_absolute_effect_size"]
     assert average["value"] == pytest.approx((abs(d) + abs(other)) / 2, rel=1e-12)
     assert (average["n"], average["pairs"], average["left_out"]) == (10, 2, {})
     assert average["without_bias"] == pytest.approx(0.65, abs=0.01)  # sqrt(2 / pi * 49 / (6 * 12))
-    muslim = found["Muslim/association"]
+    muslim = result["Muslim/association"]
     # Skewed to the left: Student's end above, and further below.
     student = scipy.stats.ttest_1samp([-1, 1, 0, 0.5], 0).confidence_interval()
     assert (muslim["value"], muslim["high"]) == pytest.approx((0.125, student.high))
     assert muslim["low"] < student.low
     assert muslim["n"] == 4
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert assoc.association_results(scores, texts, groups, task, num_resamples=200) == found
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    assert assoc.association_results(scores, texts, groups, task, num_resamples=200) == result
     scores, groups = scores_of(A=np.arange(20.0), B=np.arange(20.0) - 2)
     seeds = [results(scores, groups, pair("A-B"), num_permutations=999, seed=seed) for seed in (0, 0, 1)]
     assert seeds[0] == seeds[1] != seeds[2]
@@ -350,12 +350,12 @@ def test_each_pair_is_asked_with_its_own_texts():
     groups = ["m1", "m1", "f1", "f1", "m2", "m2", "f2", "f2"]
     clothes = TargetPair("Clothes", "m1", "f1", ("suit",), ("apron",))
     drinks = TargetPair("Drinks", "m2", "f2", ("beer",), ("wine",))
-    found = results(scores, groups, clothes, drinks, texts=texts)
-    assert found["Clothes"]["value"] == pytest.approx(assoc.effect_size([2, 1], [0, -1]))
-    assert found["Drinks"]["value"] == pytest.approx(assoc.effect_size([-2, 0], [4, 4]))
-    assert found["m1/association"]["value"] == 1.5
-    assert found["f2/association"]["value"] == 4
-    assert (found["f2/association"]["low"], found["f2/association"]["high"]) == (4, 4)
+    result = results(scores, groups, clothes, drinks, texts=texts)
+    assert result["Clothes"]["value"] == pytest.approx(assoc.effect_size([2, 1], [0, -1]))
+    assert result["Drinks"]["value"] == pytest.approx(assoc.effect_size([-2, 0], [4, 4]))
+    assert result["m1/association"]["value"] == 1.5
+    assert result["f2/association"]["value"] == 4
+    assert (result["f2/association"]["low"], result["f2/association"]["high"]) == (4, 4)
 
 
 def results(scores, groups, *pairs, texts=GOOD + BAD, **options):
@@ -374,13 +374,13 @@ def test_missing_groups_are_named_or_left_out():
     pairs = (pair("Christian-Muslim"), pair("Jewish-Muslim"), pair("Hindu-Muslim"))
     with raises("nothing-to-compare", "Jewish-Muslim", "'Jewish'"):
         results(*scored, *pairs)
-    found = results(*scored, *pairs, partial=True)
-    assert found["average_absolute_effect_size"]["pairs"] == 1
-    assert found["average_absolute_effect_size"]["left_out"] == {
+    result = results(*scored, *pairs, partial=True)
+    assert result["average_absolute_effect_size"]["pairs"] == 1
+    assert result["average_absolute_effect_size"]["left_out"] == {
         "Jewish-Muslim": "there is no image of the group 'Jewish'",
         "Hindu-Muslim": "the group 'Hindu' has only one image",
     }
-    assert [name for name in found if "-" in name] == ["Christian-Muslim"]
+    assert [name for name in result if "-" in name] == ["Christian-Muslim"]
     with raises("nothing-to-compare"):
         results(*scored, pair("Jewish-Muslim"), partial=True)
 

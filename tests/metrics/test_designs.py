@@ -82,9 +82,9 @@ def test_a_proportion_is_as_defined(design):
     )
     value = float(np.mean(member.T @ right / sizes))
     expected = wilson(min(number, value * number), number)
-    found = clustered(right, Dependence.from_sets(sets), strata=strata)
-    assert found.value == pytest.approx(value)
-    np.testing.assert_allclose(found[1:], expected[1:], rtol=1e-7, atol=1e-9)
+    result = clustered(right, Dependence.from_sets(sets), strata=strata)
+    assert result.value == pytest.approx(value)
+    np.testing.assert_allclose(result[1:], expected[1:], rtol=1e-7, atol=1e-9)
 
 
 @settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
@@ -105,20 +105,20 @@ def test_a_difference_is_as_defined(design):
         _kish(weights, better | worse),
     )
     gain, loss = (float(np.mean(member.T @ part / sizes)) for part in (better, worse))
-    found = paired_difference(first, second, Dependence.from_sets(sets), strata=strata)
-    assert found.value == pytest.approx(gain - loss, abs=1e-12)
-    for end, sign in ((found.low, 1), (found.high, -1)):
+    result = paired_difference(first, second, Dependence.from_sets(sets), strata=strata)
+    assert result.value == pytest.approx(gain - loss, abs=1e-12)
+    for end, sign in ((result.low, 1), (result.high, -1)):
         assert -1 <= end <= 1
         if abs(end) < 1 - 1e-6:
             assert _tango(gain, loss, number, end) == pytest.approx(sign * Z, rel=2e-3)
     before = number * (scipy.stats.t.ppf(0.975, freedom) / Z) ** 2 if np.isfinite(freedom) else number
     statistic = (gain - loss) * np.sqrt(before / (gain + loss)) if gain + loss else 0
     tail = scipy.stats.t.sf(abs(statistic), freedom) if np.isfinite(freedom) else scipy.stats.norm.sf(abs(statistic))
-    assert found.p_value == pytest.approx(min(1, 2 * tail), rel=1e-4)
-    assert (found.p_value < 0.05) == (found.low > 0 or found.high < 0) or abs(found.p_value - 0.05) < 1e-3
+    assert result.p_value == pytest.approx(min(1, 2 * tail), rel=1e-4)
+    assert (result.p_value < 0.05) == (result.low > 0 or result.high < 0) or abs(result.p_value - 0.05) < 1e-3
     apart = better | worse
     independent = sum(1 / (shared[row] @ apart) for row in np.flatnonzero(apart))
-    assert found.num_apart == int(independent + 1e-9)
+    assert result.num_apart == int(independent + 1e-9)
 
 
 def _tango(gain, loss, number, tested):
@@ -163,13 +163,13 @@ def test_levels(level):
     gained, lost, total = 9, 4, 40
     first, second = np.zeros(total, bool), np.zeros(total, bool)
     second[:gained], first[gained : gained + lost] = True, True
-    found = paired_difference(first, second, range(total), level=level)
-    assert _tango(gained / total, lost / total, total, found.low) == pytest.approx(z, rel=1e-4)
+    result = paired_difference(first, second, range(total), level=level)
+    assert _tango(gained / total, lost / total, total, result.low) == pytest.approx(z, rel=1e-4)
     even = np.arange(total) % 2.0
     means = Design(range(total)).means(even[:, None], level)
     half = scipy.stats.t.ppf(0.5 + level / 2, total - 1) * scipy.stats.sem(even)
     np.testing.assert_allclose([means[1][0], means[2][0]], [0.5 - half, 0.5 + half])
-    assert found.p_value == pytest.approx(paired_difference(first, second, range(total)).p_value, rel=1e-12)
+    assert result.p_value == pytest.approx(paired_difference(first, second, range(total)).p_value, rel=1e-12)
 
 
 @pytest.mark.parametrize(

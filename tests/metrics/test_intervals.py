@@ -72,15 +72,15 @@ def test_hand_worked_design_effect():
 
 def test_macro_mean_is_the_mean_of_the_strata():
     outcomes, strata = [1, 1, 1, 0, 0], ["a", "a", "a", "a", "b"]
-    found = clustered(outcomes, range(5), strata=strata)
-    assert found.value == pytest.approx((3 / 4 + 0) / 2)
+    result = clustered(outcomes, range(5), strata=strata)
+    assert result.value == pytest.approx((3 / 4 + 0) / 2)
     # With half an outcome of each kind the strata are at 3.5/5 and 0.5/2, with variances 0.21 and 0.1875 an outcome and
     # 0.21/4 and 0.1875/1 of the means: that of the macro mean is (0.0525 + 0.1875) / 4 = 0.06. No two depend on each
     # other: effect 1. One outcome has the variance of (0.7 + 0.25) / 2 = 0.475, 0.249375: 4.15625 of them. Degrees of
     # freedom of the strata: 0.24^2 / (0.0525^2 / 3 + 0.1875^2 / 1) = 1.596656.
     student = scipy.stats.t.ppf(0.975, 0.24**2 / (0.0525**2 / 3 + 0.1875**2))
     effective = 4.15625 * (1.9599640 / student) ** 2
-    assert found == pytest.approx(tuple(wilson(0.375 * effective, effective)), rel=1e-5)
+    assert result == pytest.approx(tuple(wilson(0.375 * effective, effective)), rel=1e-5)
 
 
 @pytest.mark.parametrize("arguments", [([], []), ([1, 0], [0]), ([[1]], [[0]]), ([2, -1], [0, 1]), ([0.5], [0])])

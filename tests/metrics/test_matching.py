@@ -24,13 +24,13 @@ def test_a_tie_is_wrong_unless_the_right_answer_wins_outright():
         [2, 1, 1],  # tied below the right one, which wins outright
         [1, 1, 1],
     ]
-    found = recall(scores, [0, 0, 0, 0], 1)
-    assert found.correct.tolist() == [False, False, True, False]
-    assert found.tie.tolist() == [True, True, False, True]
+    result = recall(scores, [0, 0, 0, 0], 1)
+    assert result.correct.tolist() == [False, False, True, False]
+    assert result.tie.tolist() == [True, True, False, True]
     # Of two: the first is in whatever the order; the second hangs on it in no order; the last may or may not be.
-    found = recall(scores, [0, 0, 0, 0], 2)
-    assert found.correct.tolist() == [True, False, True, False]
-    assert found.tie.tolist() == [False, False, True, True]
+    result = recall(scores, [0, 0, 0, 0], 2)
+    assert result.correct.tolist() == [True, False, True, False]
+    assert result.tie.tolist() == [False, False, True, True]
 
 
 def test_an_answer_is_never_right_by_its_position():
@@ -73,13 +73,13 @@ def test_winoground_by_hand():
             [[2, 2], [2, 3]],  # neither of the two
         ]
     )
-    found = winoground(scores)
-    assert found["text"].correct.tolist() == [True, True, False, False, False, True, False]
-    assert found["image"].correct.tolist() == [True, False, True, False, True, False, False]
-    assert found["group"].correct.tolist() == [True, False, False, False, False, False, False]
-    assert found["text"].tie.tolist() == [False] * 4 + [True, False, True]
-    assert found["image"].tie.tolist() == [False] * 4 + [False, True, True]
-    assert found["group"].tie.tolist() == [False] * 4 + [True, True, True]
+    result = winoground(scores)
+    assert result["text"].correct.tolist() == [True, True, False, False, False, True, False]
+    assert result["image"].correct.tolist() == [True, False, True, False, True, False, False]
+    assert result["group"].correct.tolist() == [True, False, False, False, False, False, False]
+    assert result["text"].tie.tolist() == [False] * 4 + [True, False, True]
+    assert result["image"].tie.tolist() == [False] * 4 + [False, True, True]
+    assert result["group"].tie.tolist() == [False] * 4 + [True, True, True]
 
 
 def test_chance_is_what_random_scores_reach():
@@ -130,17 +130,17 @@ def test_recall_against_the_published_functions(reference_data, name):
     """Equal wherever the published result does not hang on the order of equal scores, which ours never does."""
     recorded = json.loads((reference_data / "reference_runs" / "metrics.json").read_text())[name]
     scores, targets = np.array(recorded["scores"]), np.array(recorded["target"])
-    found = recall(scores, targets, 1)
-    assert found.tie.sum() == recorded["ties"]
-    clear = ~found.tie
+    result = recall(scores, targets, 1)
+    assert result.tie.sum() == recorded["ties"]
+    clear = ~result.tie
     assert clear.sum() >= 15
-    assert (found.correct == np.array(recorded["correct"], bool))[clear].all()
-    assert not found.correct[~clear].any()
+    assert (result.correct == np.array(recorded["correct"], bool))[clear].all()
+    assert not result.correct[~clear].any()
     if "r5" in recorded:
-        found = recall(scores, targets, 5)
+        result = recall(scores, targets, 5)
         clear = np.array(recorded["r5_independent_of_tie_order"])
         assert clear.sum() >= 15
-        assert (found.correct == np.array(recorded["r5"], bool))[clear].all()
+        assert (result.correct == np.array(recorded["r5"], bool))[clear].all()
 
 
 def test_winoground_against_the_published_functions(reference_data):
@@ -202,8 +202,8 @@ def test_the_four_forms_of_naturalbench_are_the_published_scores():
         own_first = scores[:, number, :, :: 1 if number == 0 else -1].reshape(400, 1, 4)
         np.testing.assert_array_equal(judge("all_answers", own_first).correct, right[:, number].all(axis=1))
         np.testing.assert_array_equal(judge("own_texts", scores[:, :, number]).correct, right[:, :, number].all(axis=1))
-        found = judge("accuracy", scores[:, number, :1], np.full(400, number)).correct
-        np.testing.assert_array_equal(found, right[:, number, 0])
+        result = judge("accuracy", scores[:, number, :1], np.full(400, number)).correct
+        np.testing.assert_array_equal(result, right[:, number, 0])
     pairs = metrics.METRICS["all_answers"].pairs((2, 4))
     assert pairs.tolist() == [[True, False, True, False], [False, True, False, True]]
 
@@ -259,15 +259,15 @@ def test_texts_judged_alone_as_the_published_codes_count_them(levels, published,
     odds = every[levels][..., 1] - every[levels][..., 0]
     for scores, threshold in ((odds, 0.0), (1 / (1 + np.exp(-odds)), 0.5)):
         metric = metrics.METRICS["accuracy"].at(threshold)
-        found = metric(list(scores[:, None]), [0] * 300)
-        answers = {name: outcome.correct for name, outcome in found.items()}
+        result = metric(list(scores[:, None]), [0] * 300)
+        answers = {name: outcome.correct for name, outcome in result.items()}
         values = {name: right.mean() for name, right in answers.items()}
         values |= {
             row: np.concatenate([answers[name] for name in some]).mean()
             for row, some in metric.combined(answers).items()
         }
         assert values == pytest.approx(dict(zip(("accuracy", "p_c", "p_f", "acc", "min_p"), published, strict=True)))
-        assert [int(outcome.tie.sum()) for outcome in found.values()] == list(ties)
+        assert [int(outcome.tie.sum()) for outcome in result.values()] == list(ties)
         assert metric.described()["threshold"] == threshold
         assert set(metric.chance((1, 2)).values()) == {1 / 2}
 
@@ -333,9 +333,9 @@ def test_recalls_of_crepe_against_its_published_code(levels, size, ours, publish
         for many in (6, 14)
     }
     scores = every[levels, size].astype(float)
-    found = metrics.METRICS["recall_1_3_5_10"]([row[None] for row in scores], [0] * 400)
-    assert list(found) == ["recall@1", "recall@3", "recall@5", "recall@10"]
-    assert [outcome.correct.mean() for outcome in found.values()] == list(ours)
+    result = metrics.METRICS["recall_1_3_5_10"]([row[None] for row in scores], [0] * 400)
+    assert list(result) == ["recall@1", "recall@3", "recall@5", "recall@10"]
+    assert [outcome.correct.mean() for outcome in result.values()] == list(ours)
     assert (ours == published) == (levels is None)
     at_best = [recall(scores + 1e-9 * np.eye(1, size), [0] * 400, k).correct.mean() for k in (1, 3, 5, 10)]
     assert at_best == list(published)

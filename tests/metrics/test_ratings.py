@@ -31,19 +31,19 @@ def test_five_pictures_by_hand():
     one is a tie of scores (34).
     """
     rated = Rated.of([1, 2, 4, 4, 3], [1, 2, 2, 3, 3], "aabbb")
-    found = values(ratings.rank_measures(rated), rated)
+    result = values(ratings.rank_measures(rated), rated)
     concordant, discordant = 6, 1
     # Ten pairs, less two ties of ratings, and less one of scores.
-    assert found["kendall_tau_b"] == pytest.approx((concordant - discordant) / np.sqrt(8 * 9))
+    assert result["kendall_tau_b"] == pytest.approx((concordant - discordant) / np.sqrt(8 * 9))
     # Three classes of ratings, four of scores: 2 (C - D) / (n^2 (3 - 1) / 3).
-    assert found["kendall_tau_c"] == pytest.approx(2 * 5 / (25 * 2 / 3))
+    assert result["kendall_tau_c"] == pytest.approx(2 * 5 / (25 * 2 / 3))
     # Without new ties 6 of 10. A threshold of 1 makes ties of 12 (wrong), 25, 34, 35, 45: 13 14 15 24 and 45 are right.
-    assert found["pairwise_accuracy"] == pytest.approx(0.6)
+    assert result["pairwise_accuracy"] == pytest.approx(0.6)
     assert ratings.rank_measures(rated)["pairwise_accuracy"].about == {"threshold": 0.0}
     # Prompt a has one pair, which is right; of b, 34 is a tie of scores only, 35 is wrong, 45 a tie of ratings only.
-    assert found["within_prompt_kendall_tau_b"] == pytest.approx((1 + -1 / np.sqrt(2 * 2)) / 2)
+    assert result["within_prompt_kendall_tau_b"] == pytest.approx((1 + -1 / np.sqrt(2 * 2)) / 2)
     # All ties: 0 of 1 and 1 of 3. None: 1 of 1 and 0 of 3.
-    assert found["within_prompt_pairwise_accuracy"] == pytest.approx(1 / 2)
+    assert result["within_prompt_pairwise_accuracy"] == pytest.approx(1 / 2)
 
 
 def test_preferences_by_hand():
@@ -88,11 +88,11 @@ def test_chance_of_average_precision_is_the_mean_over_orders():
 
 def test_prompts_without_a_yes_have_no_average_precision():
     rated = Rated.of([1, 2, 3, 1, 2, 4, 5], [1, 0, 1, 0, 0, 1, 0], "aaabbcc")
-    found = ratings.precision_measures(rated)["mean_average_precision"]
-    assert found.value(3) == pytest.approx(((1 + 2 / 3) / 2 + 1 / 2) / 2)
-    assert found.chance == pytest.approx((ratings.average_precision_chance(3, 2) + 3 / 4) / 2)
-    assert found.about == {"yes": 3}
-    assert not found.is_correlation
+    result = ratings.precision_measures(rated)["mean_average_precision"]
+    assert result.value(3) == pytest.approx(((1 + 2 / 3) / 2 + 1 / 2) / 2)
+    assert result.chance == pytest.approx((ratings.average_precision_chance(3, 2) + 3 / 4) / 2)
+    assert result.about == {"yes": 3}
+    assert not result.is_correlation
     assert ratings.precision_measures(Rated.of([1, 2], [0, 0], "ab")) == {}
     row = results(rated, "average_precision")["mean_average_precision"]
     assert row["low"] <= row["value"] <= row["high"]
@@ -104,10 +104,10 @@ def test_yes_and_no_by_hand():
     """Yes to more than half: to three pictures of five. Of six pairs four are right and one is a tie."""
     rated = Rated.of([9, 4, 2, 4, 1], [1.0, 0.8, 0.6, 0.5, 0.0], "aabbb")
     measures = ratings.yes_no_measures(rated)
-    found = values(measures, rated)
-    assert found["auroc"] == pytest.approx((4 + 0.5) / 6)
+    result = values(measures, rated)
+    assert result["auroc"] == pytest.approx((4 + 0.5) / 6)
     # Yes from 2 on: one mistake. From 9 on two.
-    assert found["best_accuracy"] == pytest.approx(4 / 5)
+    assert result["best_accuracy"] == pytest.approx(4 / 5)
     assert measures["best_accuracy"].about == {"threshold": 2.0}
     assert measures["best_accuracy"].chance == pytest.approx(3 / 5)
     assert measures["auroc"].about == {"yes": 3}
@@ -147,18 +147,18 @@ def test_a_logistic_function_of_scores_is_fitted():
 @pytest.mark.parametrize("seed", range(3))
 def test_correlations_are_scipys(seed, score_levels):
     rated = random_rated(seed, score_levels=score_levels)
-    found = values(ratings.rank_measures(rated), rated)
+    result = values(ratings.rank_measures(rated), rated)
     rank = scipy.stats.spearmanr(rated.scores, rated.ratings).statistic
     assert values(ratings.correlation_measures(rated), rated)["spearman"] == pytest.approx(rank, abs=1e-12)
     for variant in "bc":
         expected = scipy.stats.kendalltau(rated.scores, rated.ratings, variant=variant).statistic
-        assert found[f"kendall_tau_{variant}"] == pytest.approx(expected, abs=1e-12)
-    assert found["pearson"] == pytest.approx(scipy.stats.pearsonr(rated.scores, rated.ratings).statistic, abs=1e-12)
+        assert result[f"kendall_tau_{variant}"] == pytest.approx(expected, abs=1e-12)
+    assert result["pearson"] == pytest.approx(scipy.stats.pearsonr(rated.scores, rated.ratings).statistic, abs=1e-12)
     within = [
         scipy.stats.kendalltau(rated.scores[rows], rated.ratings[rows]).statistic
         for rows in (rated.prompts == prompt for prompt in range(rated.num_prompts))
     ]
-    assert found["within_prompt_kendall_tau_b"] == pytest.approx(np.nanmean(within), abs=1e-12)
+    assert result["within_prompt_kendall_tau_b"] == pytest.approx(np.nanmean(within), abs=1e-12)
 
 
 def agreement(score_gap, rating_gap, threshold):
@@ -245,14 +245,14 @@ def results(rated, name="rank_agreement", *, groups=None, **options):
 
 def test_rows_have_intervals_counts_and_groups():
     rated = random_rated(2, 60, 12)
-    found = results(rated, groups=[("few",) if prompt < 3 else ("many",) for prompt in range(11)] + [("one",)])
-    assert next(iter(found)) == "pairwise_accuracy"
-    for row in found.values():
+    result = results(rated, groups=[("few",) if prompt < 3 else ("many",) for prompt in range(11)] + [("one",)])
+    assert next(iter(result)) == "pairwise_accuracy"
+    for row in result.values():
         assert row["low"] <= row["value"] <= row["high"]
-    top = found["kendall_tau_b"]
+    top = result["kendall_tau_b"]
     assert (top["n"], top["prompts"], top["ties"], top["chance"]) == (60, 12, 0, 0.0)
-    assert found["many/kendall_tau_b"]["prompts"] == 8
-    assert not [name for name in found if name.startswith("one/")]  # of one prompt there is no interval
+    assert result["many/kendall_tau_b"]["prompts"] == 8
+    assert not [name for name in result if name.startswith("one/")]  # of one prompt there is no interval
     assert results(rated) == results(rated)  # the same seed, the same numbers
 
 

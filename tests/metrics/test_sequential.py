@@ -137,9 +137,9 @@ def test_the_capital_of_one_mean_is_exact(share):
         if known.max() / mean > 1 / share:
             continue
         at = np.array([[mean]])
-        found = sequential._capital(differences[None], budget, share, 3, at, at)[0, 0]
+        result = sequential._capital(differences[None], budget, share, 3, at, at)[0, 0]
         y = np.minimum(np.maximum(differences, 0) / mean, 1 / share).sum()
-        assert found == (np.inf if y > budget else pytest.approx(max(_exact(differences, budget, share, mean, 3))))
+        assert result == (np.inf if y > budget else pytest.approx(max(_exact(differences, budget, share, mean, 3))))
 
 
 def test_means_that_the_positive_parts_exceed_are_ruled_out():

@@ -71,10 +71,10 @@ def test_decoding_by_hand():
     put(maps, 16, 8, heat=2.0, at=(0.0, 0.5), radius=0.2, depth=2.0, values=(2, 7, 1, 1))
     put(maps, 31, 16, heat=3.0, at=(0.32, 0.68), radius=0.05, depth=-1.0, values=(1, 0, 0, 1))
     put(maps, 2, 2, heat=-0.5)  # below the threshold: sigmoid(-0.5) = 0.378
-    (found,) = clevr_verifier.decode(maps)
-    np.testing.assert_allclose(found.confidence, 1 / (1 + np.exp([-3.0, -2.0])))
-    np.testing.assert_allclose(found.measures, [[0.51, 0.99, 0.05, -1.0], [0.25, 16.5 / 32, 0.2, 2.0]])
-    np.testing.assert_array_equal(found.attributes, [[1, 0, 0, 1], [2, 7, 1, 1]])
+    (result,) = clevr_verifier.decode(maps)
+    np.testing.assert_allclose(result.confidence, 1 / (1 + np.exp([-3.0, -2.0])))
+    np.testing.assert_allclose(result.measures, [[0.51, 0.99, 0.05, -1.0], [0.25, 16.5 / 32, 0.2, 2.0]])
+    np.testing.assert_array_equal(result.attributes, [[1, 0, 0, 1], [2, 7, 1, 1]])
     (more,) = clevr_verifier.decode(maps, threshold=0.3)
     assert len(more.confidence) == 3
     (none,) = clevr_verifier.decode(empty_maps())
@@ -106,9 +106,9 @@ def test_true_maps_are_decoded_into_the_truth():
         maps.measures[0, row, column] = measures[0, at]
         for logits, value in zip(maps.attributes, attributes[0, at], strict=True):
             logits[0, row, column, value] = 20.0
-    (found,) = clevr_verifier.decode(maps)
-    np.testing.assert_allclose(found.measures, places[0, :2], atol=1e-5)
-    np.testing.assert_array_equal(found.attributes, attributes[0, :2])
+    (result,) = clevr_verifier.decode(maps)
+    np.testing.assert_allclose(result.measures, places[0, :2], atol=1e-5)
+    np.testing.assert_array_equal(result.attributes, attributes[0, :2])
     maps = jax.tree.map(jnp.asarray, maps)
     total, parts = loss(maps, places, attributes, present)
     assert float(total) < 1e-5

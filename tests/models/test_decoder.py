@@ -216,8 +216,8 @@ def test_a_row_that_is_computed_for_nothing_changes_nothing(trace_for):
     assert decoder.with_spare_row(rows, axis=0) is rows
     np.testing.assert_allclose(decoder._matmul(rows, matrix, jnp.float32), expected, **CLOSE)
     for shape in ((8,), (1, 8), (1, 1, 8)):
-        found = decoder._dense(rows[0].reshape(shape), matrix[0], jnp.float32)
-        np.testing.assert_allclose(found, np.reshape(single, (*shape[:-1], 5)), **CLOSE)
+        result = decoder._dense(rows[0].reshape(shape), matrix[0], jnp.float32)
+        np.testing.assert_allclose(result, np.reshape(single, (*shape[:-1], 5)), **CLOSE)
     assert decoder._matmul(rows.reshape(1, 3, 8), matrix[0], jnp.float32).shape == (1, 3, 5)
 
 

@@ -48,10 +48,10 @@ def test_the_layer_is_the_product_of_its_rounded_factors(dtype, tolerance):
     for part, its in zip(parts, (kernel[:, :64], kernel[:, 64:]), strict=True):
         values, scale = _to_8_bits(part)
         expected = expected + values @ its.T * scale * kernel_scale[:, 0]
-    found = np.asarray(float8.Float8Linear(layer)(*(jnp.asarray(part, dtype) for part in parts)).astype(jnp.float32))
-    np.testing.assert_allclose(found, expected, atol=tolerance * np.abs(expected).max())
+    result = np.asarray(float8.Float8Linear(layer)(*(jnp.asarray(part, dtype) for part in parts)).astype(jnp.float32))
+    np.testing.assert_allclose(result, expected, atol=tolerance * np.abs(expected).max())
     exact = np.concatenate(parts, axis=-1) @ np.asarray(layer.kernel[...]) + np.asarray(layer.bias[...])
-    assert 0.003 < np.abs(found - exact).mean() / np.abs(exact).mean() < 0.05
+    assert 0.003 < np.abs(result - exact).mean() / np.abs(exact).mean() < 0.05
 
 
 def test_a_position_does_not_change_another_and_zeros_stay():
@@ -65,22 +65,22 @@ def test_a_position_does_not_change_another_and_zeros_stay():
 
 def test_attention_and_feed_forward_of_a_network_are_rounded_and_nothing_else():
     network = _network()
-    found = float8.rounded(network)
+    result = float8.rounded(network)
     names = {
-        ".".join(map(str, path)) for path, part in nnx.iter_modules(found) if isinstance(part, float8.Float8Linear)
+        ".".join(map(str, path)) for path, part in nnx.iter_modules(result) if isinstance(part, float8.Float8Linear)
     }
     assert len(names) == 2 * 12 - 1 + 4 - 2  # the last block ends the text
     assert {"transformer_blocks.0.attn2.to_out.0", "transformer_blocks.1.ff.net.0.proj"} <= names
     assert not any("norm" in name for name in names)
-    assert found.pos_embed.proj.kernel[...] is network.pos_embed.proj.kernel[...]
+    assert result.pos_embed.proj.kernel[...] is network.pos_embed.proj.kernel[...]
     rng = np.random.default_rng(0)
     arrays = [jnp.asarray(rng.standard_normal(shape), jnp.float32) for shape in ((2, 8, 8, 16), (2, 7, 48), (2, 32))]
     inputs = (arrays[0], jnp.array([100.0, 900.0]), TextConditions(*arrays[1:]))
-    exact, rounded = (np.asarray(jax.jit(nnx.jit(one))(*inputs)) for one in (network, found))
+    exact, rounded = (np.asarray(jax.jit(nnx.jit(one))(*inputs)) for one in (network, result))
     assert 0 < np.abs(rounded - exact).mean() / np.abs(exact).mean() < 0.1
     shapes = nnx.state(float8.rounded(nnx.eval_shape(_network)))
     assert jax.tree.map(lambda a: (a.shape, a.dtype), shapes) == jax.tree.map(
-        lambda a: (a.shape, a.dtype), nnx.state(found)
+        lambda a: (a.shape, a.dtype), nnx.state(result)
     )
 
 

@@ -59,8 +59,8 @@ def test_queries_apart_give_what_joined_ones_give(rotates):
         y = dot_product_attention(*parts).reshape(2, tokens + patches, -1)
         return layer.to_out[0](y[:, tokens:]), layer.to_add_out(y[:, :tokens])
 
-    for found, expected in zip(layer(image, text, turns), joined(layer, image, text), strict=True):
-        np.testing.assert_allclose(found, expected, atol=1e-6)
+    for result, expected in zip(layer(image, text, turns), joined(layer, image, text), strict=True):
+        np.testing.assert_allclose(result, expected, atol=1e-6)
     gradients = [
         jax.grad(lambda x, function=function: sum(jnp.sum(jnp.sin(y)) for y in function(x)))(image)
         for function in (lambda x: layer(x, text, turns), lambda x: joined(layer, x, text))

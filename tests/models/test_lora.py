@@ -180,9 +180,9 @@ def test_training_reaches_the_adapters_alone():
         return jax.grad(loss)(trained)
 
     gradients = gradient(trained, frozen)
-    found = {".".join(map(str, path)): leaf for path, leaf in nnx.to_flat_state(gradients)}
-    assert set(found) == set(shapes(module, lora.LoRAParam))
-    for name, leaf in found.items():
+    result = {".".join(map(str, path)): leaf for path, leaf in nnx.to_flat_state(gradients)}
+    assert set(result) == set(shapes(module, lora.LoRAParam))
+    for name, leaf in result.items():
         assert np.abs(leaf.get_value()).max() > 0, name
     stepped = nnx.merge(graph, jax.tree.map(lambda p, g: p - 0.5 * g, trained, gradients), frozen)
     assert relative_difference(run(stepped, *inputs()), run(module, *inputs())) > 1e-3

@@ -48,8 +48,8 @@ def test_piece_by_piece(network):
         return whole, after, jnp.concatenate([first[:, 1:], second], axis=1), behind
 
     whole, after, pieces, behind = jax.jit(run, compiler_options=QUICK_COMPILATION)(network[1])
-    for found, expected in ((after, whole), (pieces, whole), (behind, whole[:1, 4:])):
-        np.testing.assert_allclose(found, expected, atol=2e-5)
+    for result, expected in ((after, whole), (pieces, whole), (behind, whole[:1, 4:])):
+        np.testing.assert_allclose(result, expected, atol=2e-5)
     assert np.ptp(np.asarray(whole), axis=1).min() > 0.1
 
 
@@ -72,8 +72,8 @@ def test_8_bit_weights(network):
         return model.logits(model(IDS, POSITIONS)[0])
 
     run = jax.jit(logits, static_argnums=0, compiler_options=QUICK_COMPILATION)
-    exact, found = (np.asarray(run(*each)) for each in (network, (graph, rounded)))
-    assert 1e-4 < np.std(found - exact) / np.std(exact) < 0.04
+    exact, result = (np.asarray(run(*each)) for each in (network, (graph, rounded)))
+    assert 1e-4 < np.std(result - exact) / np.std(exact) < 0.04
 
 
 @pytest.mark.parametrize(

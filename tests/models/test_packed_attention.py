@@ -126,15 +126,15 @@ def test_norms_and_rotations_are_part_of_the_kernel(tokens, size, is_normed, is_
     lengths = None if lengths is None else jnp.array(lengths, jnp.int32)
 
     def total(streams):
-        found = joint_blocks.attended(streams, heads, lengths)
-        return sum(jnp.sum(jnp.sin(part)) for part in found), found
+        result = joint_blocks.attended(streams, heads, lengths)
+        return sum(jnp.sum(jnp.sin(part)) for part in result), result
 
     results = []
     for is_packed in (False, True):
-        gradients, found = jax.grad(lambda parts: total(with_parts(streams, parts)), has_aux=True)(
+        gradients, result = jax.grad(lambda parts: total(with_parts(streams, parts)), has_aux=True)(
             [stream.parts for stream in streams]
         )
-        results.append((gradients, found if is_packed is False else joint_blocks.attended(streams, heads, lengths)))
+        results.append((gradients, result if is_packed is False else joint_blocks.attended(streams, heads, lengths)))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), *results)
 
 

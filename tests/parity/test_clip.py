@@ -5,8 +5,8 @@ import pytest
 import torch
 import transformers
 
-from tests.parity.torch_copy import NETWORK_TOLERANCE, call, from_torch, randomize, relative_error
-from winobench.models.clip import CLIPTextConfig, CLIPTextModel
+from tests.parity.torch_copy import NETWORK_TOLERANCE, call, check_close, pair
+from winobench.models.clip import CLIPTextModel
 
 SMALL = {
     "vocab_size": 50,
@@ -36,35 +36,26 @@ IDS = np.array(
 )
 
 
-def pair(options):
-    network = randomize(transformers.CLIPTextModel(transformers.CLIPTextConfig(**options)))
-    config = CLIPTextConfig.from_dict(network.config.to_dict())
-    return network, from_torch(CLIPTextModel, config, network)
+def compare(options, ids=IDS):
+    """Compares states and pooled states. Returns ours."""
+    network, ours = pair(transformers.CLIPTextModel(transformers.CLIPTextConfig(**options)), CLIPTextModel)
+    expected, output = network(torch.from_numpy(ids).long()), call(ours, ids)
+    theirs = [expected.last_hidden_state, expected.pooler_output]
+    check_close([output.last_hidden_state, output.pooled], theirs, NETWORK_TOLERANCE)
+    return output
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_network(name):
-    network, ours = pair(CONFIGS[name])
-    with torch.no_grad():
-        expected = network(torch.from_numpy(IDS).long())
-    output = call(ours, IDS)
-    assert relative_error(output.last_hidden_state, expected.last_hidden_state) < NETWORK_TOLERANCE
-    assert relative_error(output.pooled, expected.pooler_output) < NETWORK_TOLERANCE
+    compare(CONFIGS[name])
 
 
 @pytest.mark.parametrize(("eos_token_id", "positions"), [(2, [3, 2, 8, 4]), (5, [0, 0, 5, 5])])
 def test_pooled_position(eos_token_id, positions):
     """First position of the end's id; of the largest id where the config has the legacy 2, whatever 2 stands for."""
-    network, ours = pair({**SMALL, "eos_token_id": eos_token_id})
-    with torch.no_grad():
-        expected = network(torch.from_numpy(IDS).long())
-    output = call(ours, IDS)
+    output = compare({**SMALL, "eos_token_id": eos_token_id})
     np.testing.assert_array_equal(output.pooled, output.last_hidden_state[np.arange(4), positions])
-    assert relative_error(output.pooled, expected.pooler_output) < NETWORK_TOLERANCE
 
 
 def test_short_texts():
-    network, ours = pair(SMALL)
-    with torch.no_grad():
-        expected = network(torch.from_numpy(IDS[:, :4]).long())
-    assert relative_error(call(ours, IDS[:, :4]).last_hidden_state, expected.last_hidden_state) < NETWORK_TOLERANCE
+    compare(SMALL, IDS[:, :4])

@@ -12,7 +12,7 @@ import transformers
 from PIL import Image
 
 from tests.parity.open_clip_torch import WORDS
-from tests.parity.torch_copy import NETWORK_TOLERANCE, clip_outputs, randomize, relative_error, to_torch
+from tests.parity.torch_copy import NETWORK_TOLERANCE, check_close, clip_outputs, randomize, relative_error, to_torch
 from winobench import checkpoints
 from winobench.checkpoints import clip_layouts, convert_pickle, tokenizer_files
 from winobench.scorers.contrastive import Contrastive
@@ -87,10 +87,9 @@ def test_features(name, build):
     expected = torch_outputs(theirs, pixels, ids)
     # Otherwise the comparison would be one of biases.
     assert relative_error(expected[0][0], expected[0][1]) > 0.1
-    errors = list(map(relative_error, clip_outputs(ours.model, pixels, ids), expected))
-    assert errors[0] < NETWORK_TOLERANCE
-    assert errors[1] < NETWORK_TOLERANCE
-    assert errors[2] < LOGIT_TOLERANCE
+    *features, logits = clip_outputs(ours.model, pixels, ids)
+    check_close(features, list(expected[:2]), NETWORK_TOLERANCE)
+    check_close(logits, expected[2], LOGIT_TOLERANCE)
 
 
 @pytest.mark.parametrize("layout", ["pickle converted", "processor_config"])

@@ -8,7 +8,7 @@ import transformers
 from flax import nnx
 
 from tests.parity.test_llava import old_name
-from tests.parity.torch_copy import NETWORK_TOLERANCE, QUICK_COMPILATION, file_tensors, randomize, relative_error
+from tests.parity.torch_copy import NETWORK_TOLERANCE, QUICK_COMPILATION, check_close, file_tensors, randomize
 from winobench import parallel
 from winobench.checkpoints import language_models, models, sources, weights
 from winobench.models.decoder_config import DecoderConfig, inverse_wavelengths
@@ -93,7 +93,7 @@ def test_network(name):
     np.testing.assert_allclose(inverse_wavelengths(config), network.model.rotary_emb.inv_freq, rtol=3e-7)
     result = logits(ours, IDS, positions_of(IDS))
     assert result.dtype == np.float32
-    assert relative_error(result, torch_logits(network, IDS)) < NETWORK_TOLERANCE
+    check_close(result, torch_logits(network, IDS), NETWORK_TOLERANCE)
 
 
 @pytest.fixture(scope="module")
@@ -124,5 +124,4 @@ def test_language_side_of_llava(llava, layout, tmp_path):
         tensors = {old_name(name): tensor for name, tensor in file_tensors(llava).items()}
         assert "language_model.model.layers.1.mlp.up_proj.weight" in tensors
     ours, _ = language_models.build_decoder(config, tensors, mesh=ONE_DEVICE)
-    result = logits(ours, IDS % 51, positions_of(IDS))
-    assert relative_error(result, torch_logits(llava, IDS % 51)) < NETWORK_TOLERANCE
+    check_close(logits(ours, IDS % 51, positions_of(IDS)), torch_logits(llava, IDS % 51), NETWORK_TOLERANCE)

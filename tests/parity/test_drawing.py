@@ -31,10 +31,10 @@ def compare(ours, theirs, channels, *, theirs_alone, **options):
         expected = theirs(TEXTS, image=image, generator=torch.Generator().manual_seed(2), **both, **asked).images
     noise, image = channels_last(random((2, channels, 8, 8), 2)), channels_last(image)
     options |= {"num_steps": 5, "batch_size": 2, "return_latents": True, "image": image, "latents": noise}
-    found = ours.generate(TEXTS, **both, **options)
+    result = ours.generate(TEXTS, **both, **options)
     expected = channels_last(expected)
     # Float32 on both sides; a random network's errors grow from step to step.
-    np.testing.assert_allclose(found, expected, atol=2e-4 * np.abs(expected).max())
+    np.testing.assert_allclose(result, expected, atol=2e-4 * np.abs(expected).max())
 
 
 def test_image_to_image(tiny_pipeline):

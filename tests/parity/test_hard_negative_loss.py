@@ -83,15 +83,15 @@ def with_adapters(network, targets):
 
 def torch_adapters(network, values):
     """{layer: {down, up}} in our layout, of parameters or of their gradients."""
-    found = {}
+    result = {}
     for name, parameter in network.named_parameters():
         if "lora_" in name:
             layer, _, factor = name.partition(".lora_")
             # transformers 5 has dropped this prefix, which all files have.
             layer = f"text_model.{layer}" if layer.startswith("encoder.") else layer
             part = {"A": "down", "B": "up"}[factor[0]]
-            found.setdefault(layer, {})[part] = values(parameter).detach().numpy().T
-    return found
+            result.setdefault(layer, {})[part] = values(parameter).detach().numpy().T
+    return result
 
 
 def ours(cls, config, network, plain):

@@ -47,10 +47,10 @@ def test_other_states_of_the_tower(network, layers, strategy):
     ours = from_torch(LlavaForConditionalGeneration, LlavaConfig.from_dict(config.to_diff_dict()), other)
     pixels = np.random.default_rng(0).standard_normal((3, SIZE, SIZE, 3)).astype(np.float32)
     with jax.default_matmul_precision("highest"):
-        found = ours.prefix(ours.image_states(pixels))
+        result = ours.prefix(ours.image_states(pixels))
     expected = torch.stack(list(other.get_image_features(to_torch(pixels)).pooler_output))
-    assert found.shape[1] == ours.config.image_states == PATCHES + (strategy == "full")
-    assert relative_error(found, expected) < TOLERANCE
+    assert result.shape[1] == ours.config.image_states == PATCHES + (strategy == "full")
+    assert relative_error(result, expected) < TOLERANCE
 
 
 def old_name(name):

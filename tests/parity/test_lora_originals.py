@@ -1,12 +1,12 @@
 """LoRA of flow models in kohya's names, those of the original code: against diffusers' own converters.
 
-Its converter of whole checkpoints (`single_file_utils`) knows the original names, too, and moves rows of weights alone:
-given an adapter's second factor [outputs, rank] for each weight, it says what every layer's is. Outputs are compared
-with diffusers' pipelines, where they read the names; Stable Diffusion 3's they do not.
+Its converter of whole checkpoints (`single_file_utils`) reads the original names, too, and moves rows of weights alone.
+With an adapter's second factor [outputs, rank] for each weight, it returns every layer's. Outputs are compared with
+diffusers' pipelines if they read the names. They do not read Stable Diffusion 3's.
 """
 
 import dataclasses
-import itertools
+import functools
 import re
 
 import diffusers
@@ -18,6 +18,7 @@ import safetensors.torch
 import torch
 from diffusers.loaders import lora_conversion_utils, single_file_utils
 
+from tests import original_layouts
 from tests.conftest import TINY_IMAGE_SIZE as SIZE
 from tests.expectations import raises
 from tests.parity.test_scorer import pictures
@@ -36,79 +37,8 @@ from winobench.models.transformer_z_image_config import ZImageTransformerConfig
 from winobench.scorers.diffusion_itm import DiffusionITM
 
 RANK = 3
-FLUX_WIDTH = 3072  # of the released FLUX.1, which diffusers' converters have in their code
 LEVELS = [0.1, 0.5, 0.9]
 
-EMBEDDERS = {
-    "sd3": ["context_embedder", "t_embedder.mlp.0", "t_embedder.mlp.2", "y_embedder.mlp.0", "y_embedder.mlp.2"],
-    "flux": [
-        *("img_in", "txt_in", "time_in.in_layer", "time_in.out_layer", "vector_in.in_layer", "vector_in.out_layer"),
-        *("guidance_in.in_layer", "guidance_in.out_layer"),
-    ],
-    "klein": [
-        *("img_in", "txt_in", "time_in.in_layer", "time_in.out_layer", "single_stream_modulation.lin"),
-        *("double_stream_modulation_img.lin", "double_stream_modulation_txt.lin"),
-    ],
-}
-
-
-def sd3_block(number, *, dual, last):
-    image = ["attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2", "adaLN_modulation.1"]
-    text = ["attn.qkv", "adaLN_modulation.1"] if last else image
-    image = image + ["attn2.qkv", "attn2.proj"] * dual
-    return [f"joint_blocks.{number}.x_block.{layer}" for layer in image] + [
-        f"joint_blocks.{number}.context_block.{layer}" for layer in text
-    ]
-
-
-def double_block(number, *, modulated):
-    layers = ["attn.qkv", "attn.proj", "mlp.0", "mlp.2"] + ["mod.lin"] * modulated
-    return [f"double_blocks.{number}.{stream}_{layer}" for stream in ("img", "txt") for layer in layers]
-
-
-def single_block(number, *, modulated):
-    return [f"single_blocks.{number}.{layer}" for layer in ["linear1", "linear2"] + ["modulation.lin"] * modulated]
-
-
-def original_layers(kind, num_double, num_single):
-    """The dense layers of the original code."""
-    final = ["final_layer.linear", "final_layer.adaLN_modulation.1"]
-    if kind == "sd3":
-        blocks = [sd3_block(i, dual=i == 0, last=i == num_double - 1) for i in range(num_double)]
-    else:
-        modulated = kind == "flux"
-        blocks = [double_block(i, modulated=modulated) for i in range(num_double)]
-        blocks += [single_block(i, modulated=modulated) for i in range(num_single)]
-    return [*EMBEDDERS[kind], *itertools.chain(*blocks), *final]
-
-
-def converted(kind, weights, num_double, num_single):
-    """What diffusers makes of a checkpoint with these weights of dense layers [outputs, anything] -> by its names."""
-    checkpoint = {f"{name}.weight": tensor for name, tensor in weights.items()}
-    if kind != "klein":
-        checkpoint |= {f"{name}.bias": tensor[:, 0] for name, tensor in weights.items()}
-    one = torch.zeros(1, 1)
-    if kind == "sd3":
-        checkpoint |= dict.fromkeys(("pos_embed", "x_embedder.proj.weight", "x_embedder.proj.bias"), one)
-        normed = [f"joint_blocks.{i}.{s}.attn" for i in range(num_double) for s in ("x_block", "context_block")]
-        checkpoint |= {f"{name}.ln_{q}.weight": one for name in [*normed, "joint_blocks.0.x_block.attn2"] for q in "qk"}
-        convert = single_file_utils.convert_sd3_transformer_checkpoint_to_diffusers
-    else:
-        normed = [f"double_blocks.{i}.{s}_attn" for i in range(num_double) for s in ("img", "txt")]
-        normed += [f"single_blocks.{i}" for i in range(num_single)]
-        checkpoint |= {f"{name}.norm.{one}_norm.scale": torch.zeros(1) for name in normed for one in ("query", "key")}
-        convert = getattr(
-            single_file_utils, f"convert_flux{'2' * (kind == 'klein')}_transformer_checkpoint_to_diffusers"
-        )
-    skipped = ("norm_q", "norm_k", "norm_added_q", "norm_added_k")
-    return {
-        name.removesuffix(".weight"): tensor
-        for name, tensor in convert(checkpoint).items()
-        if name.endswith(".weight") and name.split(".")[-2] not in skipped and not name.startswith("pos_embed")
-    }
-
-
-ONE_OF_EACH = {"num_layers": 1, "num_single_layers": 1}
 WIDE = {
     "sd3": (SD3Transformer2DModel, SD3TransformerConfig(num_layers=2, dual_attention_layers=(0,), qk_norm="rms_norm")),
     "flux": (FluxTransformer2DModel, FluxTransformerConfig(num_layers=1, num_single_layers=1, guidance_embeds=True)),
@@ -119,41 +49,46 @@ WIDE = {
 }
 
 
-def outputs_of(name, width, gated, channels, num_double):
-    """Rows of a dense layer of the original code; ``gated`` feed-forwards are FLUX.2's."""
-    inner = 6 if gated else 4
-    of_image, last = ".x_block." in name, f"joint_blocks.{num_double - 1}.context" in name
-    if name.endswith("adaLN_modulation.1"):
-        count = 2 if name.startswith("final") or last else 9 if of_image and ".0." in name else 6
-    else:
-        sizes = {"qkv": 3, "linear1": 3 + inner, "mlp.0": inner, "fc1": inner, "mod.lin": 6, "modulation.lin": 3}
-        sizes |= {"modulation_img.lin": 6, "modulation_txt.lin": 6}
-        # Time and texts have layers of this name, too, which are as wide as the network.
-        ends = [size for end, size in sizes.items() if name.endswith(end) and "embedder" not in name]
-        count = ends[-1] if ends else 1
-    return channels if name == "final_layer.linear" else count * width
+@functools.cache
+def original(kind, config):
+    """Names and shapes of the original code's tensors."""
+    with torch.device("meta"):
+        tensors = getattr(diffusers, WIDE[kind][0].__name__).from_config(config.to_dict()).state_dict()
+    tables = {"flux": original_layouts._FLUX, "klein": original_layouts._FLUX_2}
+    tensors = original_layouts.sd3(tensors) if kind == "sd3" else original_layouts.flux(tensors, table=tables[kind])
+    return {name.removeprefix(original_layouts.DENOISER): tensor.shape for name, tensor in tensors.items()}
 
 
-def factors(kind, network, num_double, num_single, seed=0):
-    """Random factors for all dense layers of the original code: name -> (down [rank, inputs], up [outputs, rank])."""
-    dense = lora.linear_layers(network)
-    layers = original_layers(kind, num_double, num_single)
-    channels = dense["proj_out"].out_features
-
-    def sizes(width):
-        return {name: outputs_of(name, width, kind == "klein", channels, num_double) for name in layers}
-
-    outputs = sizes(network.config.width)
-    # A number for each, which diffusers takes to where the layer goes, tells how many inputs it has.
-    marked = {name: torch.full((size, 1), float(i)) for i, (name, size) in enumerate(sizes(FLUX_WIDTH).items())}
-    inputs = {
-        int(tensor[0, 0]): dense[name].in_features
-        for name, tensor in converted(kind, marked, num_double, num_single).items()
+def dense_layers(kind, config):
+    """The dense layers of the original code: name -> (outputs, inputs)."""
+    shapes = original(kind, config).items()
+    return {
+        name.removesuffix(".weight"): shape for name, shape in shapes if name.endswith("weight") and len(shape) == 2
     }
+
+
+def converted(kind, config, weights):
+    """Diffusers' conversion of a checkpoint with these weights of dense layers, [outputs, anything]."""
+    checkpoint = {name: torch.zeros(1, 1) for name in original(kind, config)}
+    checkpoint |= {f"{name}.weight": tensor for name, tensor in weights.items()}
+    biases = {f"{name}.bias": tensor[:, 0] for name, tensor in weights.items()}
+    checkpoint |= {name: bias for name, bias in biases.items() if name in checkpoint}
+    family = {"sd3": "sd3", "flux": "flux", "klein": "flux2"}[kind]
+    convert = getattr(single_file_utils, f"convert_{family}_transformer_checkpoint_to_diffusers")
+    skipped = ("norm_q", "norm_k", "norm_added_q", "norm_added_k")
+    return {
+        name.removesuffix(".weight"): tensor
+        for name, tensor in convert(checkpoint).items()
+        if name.endswith(".weight") and name.split(".")[-2] not in skipped and not name.startswith("pos_embed")
+    }
+
+
+def factors(kind, config, seed=0):
+    """Random factors for all dense layers of the original code: name -> (down [rank, inputs], up [outputs, rank])."""
     generator = np.random.default_rng(seed)
     return {
-        name: tuple(0.2 * generator.standard_normal(shape, np.float32) for shape in ((RANK, inputs[i]), (size, RANK)))
-        for i, (name, size) in enumerate(outputs.items())
+        name: tuple(0.2 * generator.standard_normal(shape, np.float32) for shape in ((RANK, inputs), (outputs, RANK)))
+        for name, (outputs, inputs) in dense_layers(kind, config).items()
     }
 
 
@@ -175,16 +110,11 @@ def file_of(path, pairs, *, prefix, alpha=None):
 @pytest.mark.parametrize("kind", WIDE)
 def test_names_are_those_of_whole_checkpoints(kind, prefix, tmp_path):
     """FLUX.1 at the width of the released one."""
-    network = models.abstract_model(*WIDE[kind])
-    num_double, num_single = network.config.num_layers, getattr(network.config, "num_single_layers", 0)
-    pairs = factors(kind, network, num_double, num_single)
-    expected = converted(kind, {name: torch.tensor(up) for name, (_, up) in pairs.items()}, num_double, num_single)
-    downs = converted(
-        kind,
-        {name: torch.full((len(up), 1), float(i)) for i, (name, (_, up)) in enumerate(pairs.items())},
-        num_double,
-        num_single,
-    )
+    network, config = models.abstract_model(*WIDE[kind]), WIDE[kind][1]
+    pairs = factors(kind, config)
+    expected = converted(kind, config, {name: torch.tensor(up) for name, (_, up) in pairs.items()})
+    marks = {name: torch.full((len(up), 1), float(i)) for i, (name, (_, up)) in enumerate(pairs.items())}
+    downs = converted(kind, config, marks)
     read = checkpoints.read_lora(file_of(tmp_path / "a.safetensors", pairs, prefix=prefix, alpha=2))
     got = lora_layers.fitted(network, read.parts["unet"])
     assert got.keys() == expected.keys()
@@ -221,10 +151,11 @@ def test_xlabs_files_are_as_diffusers_reads_them(folder_of, tmp_path):
 def test_kontexts_files_with_biases_are_as_diffusers_reads_them(tmp_path):
     """The converter has all layers of the released network in its code: those after the first blocks are zeros."""
     network = models.abstract_model(*WIDE["flux"])
-    names = [*original_layers("flux", 19, 38)[len(EMBEDDERS["flux"]) : -1]]
+    layers = dense_layers("flux", FluxTransformerConfig(guidance_embeds=True))
     tensors, ours = {}, {}
-    for name in names:
-        outputs = outputs_of(name, FLUX_WIDTH, False, 64, 19)
+    for name, (outputs, _) in layers.items():
+        if not name.startswith(("double_blocks", "single_blocks", "final_layer.linear")):
+            continue
         stem = f"base_model.model.{name}"
         own = "blocks." not in name or "blocks.0." in name
         make = torch.randn if own else torch.zeros
@@ -288,9 +219,8 @@ def test_errors_with_files_that_diffusers_reads(folder_of, tmp_path):
     """Without FLUX.1's fused layers, which its converters know at the released width only."""
     kind, folder = "flux", folder_of("flux")
     ours = families.load_pipeline(folder)
-    without = ("single_blocks.0.linear1", "single_blocks.1.linear1", *EMBEDDERS["flux"], "final")
-    pairs = factors(kind, ours.transformer, 2, 2)
-    pairs = {name: pair for name, pair in pairs.items() if not name.startswith(without)}
+    pairs = factors(kind, ours.transformer.config)
+    pairs = {name: pair for name, pair in pairs.items() if "blocks." in name and not name.endswith("linear1")}
     path = file_of(tmp_path / "pytorch_lora_weights.safetensors", pairs, prefix="lora_unet_", alpha=2)
     tensors = safetensors.torch.load_file(path) | text_factors(ours, "text_encoder", "lora_te1", seed=5)
     safetensors.torch.save_file(tensors, path)
@@ -356,7 +286,7 @@ def test_adapters_of_t5_are_one_sentence(kind, prefix, part, folder_of, tmp_path
 def test_files_of_other_families_are_one_sentence(of, to, folder_of, tmp_path):
     """FLUX.1 and FLUX.2 share names; there a layer's width tells."""
     pipeline = families.load_pipeline(folder_of(to))
-    pairs = factors(of, families.load_pipeline(folder_of(of)).transformer, 2, 0 if of == "sd3" else 2)
+    pairs = factors(of, families.load_pipeline(folder_of(of)).transformer.config)
     path = file_of(tmp_path / "a.safetensors", pairs, prefix="lora_unet_")
     before = pipeline.fingerprint
     with raises("lora-misfit", str(path), type(pipeline.transformer).__name__):
@@ -366,8 +296,8 @@ def test_files_of_other_families_are_one_sentence(of, to, folder_of, tmp_path):
 
 def test_two_names_of_a_layer_are_refused(folder_of, tmp_path):
     pipeline = families.load_pipeline(folder_of("flux"))
-    pairs = factors("flux", pipeline.transformer, 2, 2)
-    pairs = {name: pairs[name] for name in ("double_blocks.0.img_attn.qkv",)}
+    name = "double_blocks.0.img_attn.qkv"
+    pairs = {name: factors("flux", pipeline.transformer.config)[name]}
     path = file_of(tmp_path / "a.safetensors", pairs, prefix="lora_unet_")
     down, up = (torch.ones(shape) for shape in ((RANK, 32), (32, RANK)))
     for stem in ("lora_unet_transformer_blocks_0_attn_to_k", "lora_transformer_transformer_blocks_0_attn_to_k"):

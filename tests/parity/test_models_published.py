@@ -1,6 +1,7 @@
 """The published configurations: parameter trees name by name and shape by shape, and configs in both directions."""
 
 import dataclasses
+import functools
 import json
 
 import diffusers
@@ -9,8 +10,7 @@ import torch
 import transformers
 
 from tests.parity import published_configs
-from tests.parity.torch_copy import our_shapes, torch_shapes
-from winobench import checkpoints
+from tests.parity.torch_copy import check_shapes
 from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
 from winobench.models.clip import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTextProjectionConfig
 from winobench.models.unet_2d_condition import UNet2DConditionModel
@@ -28,32 +28,37 @@ NAMES = list(published_configs.UNETS)
 @pytest.mark.parametrize("part", DIFFUSERS)
 def test_tree(part, name):
     cls, config_class, torch_class, published = DIFFUSERS[part]
-    with torch.device("meta"):
-        expected = torch_shapes(torch_class.from_config(published[name]))
-    assert our_shapes(checkpoints.abstract_model(cls, config_class.from_dict(published[name]))) == expected
+    check_shapes(cls, config_class.from_dict(published[name]), lambda: torch_class.from_config(published[name]))
+
+
+def in_file(name):
+    """Published files have a prefix that transformers 5 has dropped from its attributes."""
+    return name if name.startswith(("text_model.", "text_projection.")) else f"text_model.{name}"
+
+
+def in_file(name):
+    """Published files have a prefix that transformers 5 has dropped from its attributes."""
+    return name if name.startswith(("text_model.", "text_projection.")) else f"text_model.{name}"
+
+
+def in_file(name):
+    """Published files have a prefix that transformers 5 has dropped from its attributes."""
+    return name if name.startswith(("text_model.", "text_projection.")) else f"text_model.{name}"
 
 
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_text_encoder_tree(name):
     published = published_configs.TEXT_ENCODERS[name]
-    with torch.device("meta"):
-        network = transformers.CLIPTextModel(transformers.CLIPTextConfig(**published))
-    # The published files have a prefix that transformers 5 has dropped from its attributes.
-    expected = {f"text_model.{key}": shape for key, shape in torch_shapes(network).items()}
-    assert our_shapes(checkpoints.abstract_model(CLIPTextModel, CLIPTextConfig.from_dict(published))) == expected
+    network = functools.partial(transformers.CLIPTextModel, transformers.CLIPTextConfig(**published))
+    check_shapes(CLIPTextModel, CLIPTextConfig.from_dict(published), network, in_file)
 
 
 def test_tree_of_the_second_text_encoder():
     published = published_configs.SDXL_TEXT_2
-    with torch.device("meta"):
-        network = transformers.CLIPTextModelWithProjection(transformers.CLIPTextConfig(**published))
-    expected = {
-        key if key.startswith(("text_model.", "text_projection.")) else f"text_model.{key}": shape
-        for key, shape in torch_shapes(network).items()
-    }
-    config = CLIPTextProjectionConfig.from_dict(published)
-    assert our_shapes(checkpoints.abstract_model(CLIPTextModelWithProjection, config)) == expected
+    theirs, config = transformers.CLIPTextConfig(**published), CLIPTextProjectionConfig.from_dict(published)
+    network = functools.partial(transformers.CLIPTextModelWithProjection, theirs)
+    check_shapes(CLIPTextModelWithProjection, config, network, in_file)
     assert transformers.CLIPTextConfig(**config.to_dict()).architectures == ["CLIPTextModelWithProjection"]
 
 

@@ -17,7 +17,7 @@ from PIL import Image
 from tests import tiny_language_models
 from tests.expectations import raises
 from tests.parity import published_configs
-from tests.parity.torch_copy import QUICK_COMPILATION, relative_error
+from tests.parity.torch_copy import QUICK_COMPILATION, check_close, relative_error
 from tests.tiny_vision_language import QWEN_IMAGES, write_vision_language
 from winobench import parallel
 from winobench.checkpoints import language_models, models, vision_language, weights
@@ -94,9 +94,9 @@ def test_states_logits_and_answers(network, loaded, folder):
     patches = [loaded.processor(picture) for picture in pictures()[:3]]
     assert [each.grid.tolist() for each in patches] == [[4, 12], [8, 10], [6, 4]]
     assert loaded.processor.most_patches == 96
-    before, found = loaded.tokens(loaded.form.template, [asked(text) for text in TEXTS])
-    lengths = np.array([len(ids) for ids in found], np.int32)
-    ids = np.array([[*ids, *[7] * (lengths.max() + 2 - len(ids))] for ids in found], np.int32)
+    before, result = loaded.tokens(loaded.form.template, [asked(text) for text in TEXTS])
+    lengths = np.array([len(ids) for ids in result], np.int32)
+    ids = np.array([[*ids, *[7] * (lengths.max() + 2 - len(ids))] for ids in result], np.int32)
 
     def run(state, patches, ids, lengths):
         model = nnx.merge(graph, state)
@@ -113,12 +113,11 @@ def test_states_logits_and_answers(network, loaded, folder):
         for number, answer in enumerate(ANSWERS):
             inputs = torch_inputs(folder, picture, asked(text), answer[:-1])
             seen = network.model.visual(inputs["pixel_values"], inputs["image_grid_thw"])
-            for ours, theirs in zip(states, [seen.pooler_output, *seen.deepstack_features], strict=True):
-                assert relative_error(ours[row, : len(theirs)], theirs) < TOLERANCE
+            theirs = [seen.pooler_output, *seen.deepstack_features]
+            check_close([part[row, : len(theirs[0])] for part in states], theirs, TOLERANCE)
             expected = network(**inputs).logits[0, -len(answer) :]
-            assert relative_error(logits[row], expected[0]) < TOLERANCE
             likelihoods = torch.log_softmax(expected, dim=-1)[range(len(answer)), list(answer)]
-            assert relative_error(answers[number][row], likelihoods) < TOLERANCE
+            check_close([logits[row], answers[number][row]], [expected[0], likelihoods], TOLERANCE)
     # Otherwise nothing would show that picture and question are looked at.
     assert np.ptp(np.asarray(logits), axis=0).max() > 0.1
 
@@ -192,18 +191,18 @@ def test_preprocessing():
     images[-1].putalpha(255)
     for image in images:
         expected = official(image.convert("RGB"), return_tensors="np")
-        found = ours(image)
-        assert [1, *found.grid.tolist()] == expected["image_grid_thw"][0].tolist()
-        count = found.grid.prod()
+        result = ours(image)
+        assert [1, *result.grid.tolist()] == expected["image_grid_thw"][0].tolist()
+        count = result.grid.prod()
         side = official.patch_size
-        pixels = np.asarray(ours.normalize(found).pixels).reshape(-1, side, side, 3).transpose(0, 3, 1, 2)
+        pixels = np.asarray(ours.normalize(result).pixels).reshape(-1, side, side, 3).transpose(0, 3, 1, 2)
         theirs = expected["pixel_values"].reshape(count, 3, 2, side, side)
         for frame in range(2):
             np.testing.assert_array_equal(pixels[:count], theirs[:, :, frame])
-        assert not found.pixels[count:].any()
+        assert not result.pixels[count:].any()
     images[0].putalpha(0)
-    found = ours(images[0])
-    assert (found.pixels[: found.grid.prod()] == 255).all()
+    result = ours(images[0])
+    assert (result.pixels[: result.grid.prod()] == 255).all()
 
 
 def test_bounds_of_pictures(folder):

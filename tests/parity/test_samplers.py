@@ -118,11 +118,11 @@ def compare(name, schedule, theirs, num_steps, *, strength=None, evenly=False, *
         step_noise = np.stack([torch.randn(2, 3, 4, 5, generator=generator) for _ in range(num_steps - first)])
     plan = sampler.plan(schedule, num_steps, first=first, evenly=evenly)
     inputs = (None if each is None else jnp.asarray(np.asarray(each)) for each in (noise, text, empty, clean))
-    found = run_of_ours(sampler, plan, *inputs, step_noise)
+    result = run_of_ours(sampler, plan, *inputs, step_noise)
     # Float32 on both sides. Steps divide by the signal's rate, which magnifies rounding near pure noise; and where
     # latents grow with the noise, to 4,096 where no signal is left, so does their rounding.
     tolerance = 2e-5 * np.abs(expected).max() + 2**-21 * float(plan.noise_scale)
-    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=tolerance)
+    np.testing.assert_allclose(result, expected, rtol=2e-5, atol=tolerance)
     return plan
 
 

@@ -126,9 +126,9 @@ def test_the_released_text_encoder():
     )
     with torch.device("meta"):
         theirs = transformers.T5EncoderModel(config)
-    found = models.torch_names(models.abstract_model(T5EncoderModel, T5EncoderConfig.t5_xxl()))
+    result = models.torch_names(models.abstract_model(T5EncoderModel, T5EncoderConfig.t5_xxl()))
     shapes = {name: tuple(tensor.shape) for name, tensor in theirs.named_parameters()}
-    assert {name: shape for name, (_, shape) in found.items()} == shapes
+    assert {name: shape for name, (_, shape) in result.items()} == shapes
     assert sum(map(np.prod, shapes.values())) / 1e9 == pytest.approx(4.76, abs=0.01)
 
 

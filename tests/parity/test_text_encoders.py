@@ -10,13 +10,7 @@ import transformers
 from flax import nnx
 from transformers.models.t5 import modeling_t5
 
-from tests.parity.torch_copy import (
-    NETWORK_TOLERANCE,
-    call,
-    file_tensors,
-    randomize,
-    relative_error,
-)
+from tests.parity.torch_copy import NETWORK_TOLERANCE, call, check_close, file_tensors, pair, randomize
 from winobench import checkpoints
 from winobench.checkpoints import encoder_layouts
 from winobench.models import t5
@@ -73,16 +67,14 @@ def test_bert_classifier():
     config = BertConfig.from_dict(network.config.to_dict())
     named = encoder_layouts.from_bert_layouts(file_tensors(network))
     ours = checkpoints.build_model(BertForSequenceClassification, config, named)
-    assert relative_error(call(ours, IDS, LENGTHS, KINDS), network(**bert_inputs()).logits) < NETWORK_TOLERANCE
+    check_close(call(ours, IDS, LENGTHS, KINDS), network(**bert_inputs()).logits, NETWORK_TOLERANCE)
 
 
 def test_bert_encoder():
-    network = randomize(transformers.BertModel(transformers.BertConfig(**BERT)))
-    ours = checkpoints.build_model(BertModel, BertConfig.from_dict(network.config.to_dict()), file_tensors(network))
+    network, ours = pair(transformers.BertModel(transformers.BertConfig(**BERT)), BertModel)
     expected, output = network(**bert_inputs()), call(ours, IDS, LENGTHS, KINDS)
-    states = (output.last_hidden_state, expected.last_hidden_state)
-    assert relative_error(*(np.asarray(each)[MASK] for each in states)) < NETWORK_TOLERANCE
-    assert relative_error(output.pooled, expected.pooler_output) < NETWORK_TOLERANCE
+    theirs = [expected.last_hidden_state[MASK], expected.pooler_output]
+    check_close([np.asarray(output.last_hidden_state)[MASK], output.pooled], theirs, NETWORK_TOLERANCE)
 
 
 def t5_pair(options):
@@ -106,9 +98,9 @@ def test_t5(name):
         decoder_input_ids=torch.from_numpy(DECODED).long(),
     )
     states = call(ours, IDS, MASK, method="encode")
-    wanted = expected.encoder_last_hidden_state.numpy()
-    assert relative_error(np.asarray(states)[MASK], wanted[MASK]) < NETWORK_TOLERANCE
-    assert relative_error(call(ours, DECODED, states, MASK, method="decode"), expected.logits) < NETWORK_TOLERANCE
+    logits = call(ours, DECODED, states, MASK, method="decode")
+    theirs = [expected.encoder_last_hidden_state[MASK], expected.logits]
+    check_close([np.asarray(states)[MASK], logits], theirs, NETWORK_TOLERANCE)
 
 
 @pytest.mark.parametrize(("buckets", "distance"), [(32, 128), (8, 12), (32, 256), (16, 64), (12, 100)])

@@ -58,11 +58,11 @@ def test_texts_are_those_of_diffusers(form, tiny_pipeline, folder_of, tmp_path):
         tokenizer, encoder = (getattr(theirs, f"{name}{number}") for name in ("tokenizer", "text_encoder"))
         texts = theirs.maybe_convert_prompt(TEXTS, tokenizer)
         expected = tokenizer(texts, padding="max_length", max_length=77, truncation=True, return_tensors="pt").input_ids
-        found = ids if form != "sdxl" else ids[f"ids{number}"]
-        np.testing.assert_array_equal(found, expected.numpy())
-        assert found.max() >= len(tokenizer) - 3
+        result = ids if form != "sdxl" else ids[f"ids{number}"]
+        np.testing.assert_array_equal(result, expected.numpy())
+        assert result.max() >= len(tokenizer) - 3
         states = encoder(expected, output_hidden_states=True)
-        got = torch_copy.call(ours.networks[f"text_encoder{number}"], jnp.asarray(found))
+        got = torch_copy.call(ours.networks[f"text_encoder{number}"], jnp.asarray(result))
         assert torch_copy.relative_error(got.penultimate, states.hidden_states[-2].numpy()) < 1e-5
         if number:
             assert torch_copy.relative_error(got.text_embeds, states.text_embeds.numpy()) < 1e-5

@@ -9,7 +9,16 @@ import torch
 from diffusers import Flux2KleinPipeline
 
 from tests.expectations import raises
-from tests.parity.torch_copy import call, from_nchw, from_torch, randomize, relative_error, to_torch
+from tests.parity.torch_copy import (
+    call,
+    check_close,
+    check_files,
+    from_nchw,
+    from_torch,
+    randomize,
+    relative_error,
+    to_torch,
+)
 from tests.parity.transformer_families import FAMILIES, TOLERANCE
 from winobench import checkpoints
 from winobench.models.autoencoder_kl_flux2 import AutoencoderKLFlux2, AutoencoderKLFlux2Config
@@ -31,7 +40,7 @@ def test_network_with_guidance_and_other_options():
     network, ours = FLUX2.pair(**options)
     arrays, guidance = FLUX2.inputs(ours.config), np.array([3.5, 1.0], np.float32)
     expected = FLUX2.predict(network, *arrays, guidance)
-    assert relative_error(call(ours, *arrays, guidance=guidance), expected) < TOLERANCE
+    check_close(call(ours, *arrays, guidance=guidance), expected, TOLERANCE)
     assert relative_error(FLUX2.predict(network, *arrays, guidance[::-1].copy()), expected) > 1e-3
 
 
@@ -55,30 +64,21 @@ def test_normalized_latents(autoencoders):
         raw = from_nchw(network.encode(to_torch(images)).latent_dist.mean)
     expected = from_nchw(Flux2KleinPipeline._unpatchify_latents(normal))
     mean, _ = call(ours, images, method="encode")
-    assert relative_error(mean, raw) < TOLERANCE
-    found = call(ours, mean, method="normalize")
-    assert found.shape == (2, 6, 4, 3)
-    assert relative_error(found, expected) < TOLERANCE
+    normalized = call(ours, mean, method="normalize")
+    assert normalized.shape == (2, 6, 4, 3)
+    back = call(ours, normalized, method="denormalize")
+    check_close([mean, normalized, back], [raw, expected, mean], TOLERANCE)
     assert relative_error(raw, expected) > 0.1
-    assert relative_error(call(ours, found, method="denormalize"), mean) < TOLERANCE
 
 
 def test_decoded_latents(autoencoders):
     network, ours = autoencoders
     latents = np.random.default_rng(0).normal(size=(2, 6, 4, 3)).astype(np.float32)
-    with torch.no_grad():
-        expected = from_nchw(network.decode(to_torch(latents)).sample)
-    assert relative_error(call(ours, latents, method="decode"), expected) < TOLERANCE
+    check_close(call(ours, latents, method="decode"), network.decode(to_torch(latents)).sample, TOLERANCE)
 
 
 def test_files_in_both_directions(autoencoders, tmp_path):
-    network, ours = autoencoders
-    network.save_pretrained(tmp_path / "theirs")
-    read = type(ours).from_pretrained(tmp_path / "theirs")
-    assert checkpoints.weights_sha256(read) == checkpoints.weights_sha256(ours)
-    checkpoints.save_model(ours, tmp_path / "ours")
-    theirs = type(network).from_pretrained(tmp_path / "ours").state_dict()
-    assert all(torch.equal(theirs[name], values) for name, values in network.state_dict().items())
+    check_files(*autoencoders, tmp_path)
 
 
 def test_released_autoencoder():

@@ -16,10 +16,10 @@ from tests.parity.torch_copy import (
     NETWORK_TOLERANCE,
     abstract,
     call,
+    check_close,
     copy_parameters,
-    from_nchw,
-    from_torch,
     group_norm_epsilons,
+    pair,
     randomize,
     relative_error,
     to_torch,
@@ -99,23 +99,20 @@ def inputs(config, height=8, width=8):
 
 def predict(network, sample, timesteps, states):
     with torch.no_grad():
-        return from_nchw(network(to_torch(sample), torch.from_numpy(timesteps), torch.from_numpy(states)).sample)
+        return network(to_torch(sample), torch.from_numpy(timesteps), torch.from_numpy(states)).sample
 
 
 @functools.cache
-def pair(name):
-    """A random torch network and ours with the same parameters, read through its published config."""
-    network = randomize(diffusers.UNet2DConditionModel(**CONFIGS[name]))
-    config = UNet2DConditionConfig.from_dict(dict(network.config))
-    return network, from_torch(UNet2DConditionModel, config, network)
+def both(name):
+    return pair(diffusers.UNet2DConditionModel(**CONFIGS[name]), UNet2DConditionModel)
 
 
 @pytest.mark.quick(2)
 @pytest.mark.parametrize("name", [name for name in CONFIGS if name != "coarse level"])
 def test_network(name):
-    network, ours = pair(name)
+    network, ours = both(name)
     arrays = inputs(ours.config, *((5, 9) if name == "three levels" else ()))
-    assert relative_error(call(ours, *arrays), predict(network, *arrays)) < NETWORK_TOLERANCE
+    check_close(call(ours, *arrays), predict(network, *arrays), NETWORK_TOLERANCE)
 
 
 @pytest.mark.quick(1)
@@ -125,14 +122,14 @@ def test_several_texts_about_one_sample(name):
 
     The times are between whole ones, and the sizes do not halve evenly.
     """
-    network, ours = pair(name)
+    network, ours = both(name)
     sample, _, _ = inputs(ours.config, 7, 10)
     sample, rows = np.concatenate([sample, sample + 1]), np.array([1, 1, 0, 3, 1])
     timesteps = np.array([0.25, 871, 5, 998.75], np.float32)
     states = np.random.default_rng(3).normal(size=(5, 5, ours.config.per_level("cross_attention_dim")[0]))
     states = states.astype(np.float32)
     expected = predict(network, sample[rows], timesteps[rows], states)
-    assert relative_error(call(ours, sample, timesteps, states, rows), expected) < NETWORK_TOLERANCE
+    check_close(call(ours, sample, timesteps, states, rows), expected, NETWORK_TOLERANCE)
     whole = predict(network, sample[rows], timesteps[rows].round(), states)
     assert relative_error(whole, expected) > 10 * NETWORK_TOLERANCE
 
@@ -166,4 +163,4 @@ def test_full_width_block(name):
     given = {"encoder_hidden_states": torch.from_numpy(states)}
     with torch.no_grad():
         expected = source(to_torch(x), tuple(map(to_torch, skips)), torch.from_numpy(time), **given)
-    assert relative_error(call(ours, x, skips, time, states), from_nchw(expected)) < NETWORK_TOLERANCE
+    check_close(call(ours, x, skips, time, states), expected, NETWORK_TOLERANCE)

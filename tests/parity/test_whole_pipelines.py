@@ -104,12 +104,12 @@ def test_generation_at_another_size(kind, size, whole):
     def theirs(**more):
         return case.theirs(prompt=texts, **asked, **case.kind.start(to_nchw(noise)), **more).images
 
-    found = case.ours.generate(texts, num_steps=3, guidance_scale=guidance, latents=noise, image_size=size) / 255
+    result = case.ours.generate(texts, num_steps=3, guidance_scale=guidance, latents=noise, image_size=size) / 255
     with torch.inference_mode():
-        assert np.abs(found - theirs()).max() < 1.01 / 255
+        assert np.abs(result - theirs()).max() < 1.01 / 255
         if kind == "sdxl":
             sizes = dict.fromkeys(("original_size", "target_size"), (SIZE, SIZE))
-            assert np.abs(found - theirs(**sizes)).max() > 5 / 255
+            assert np.abs(result - theirs(**sizes)).max() > 5 / 255
 
 
 WRONG_SETTINGS = {

@@ -22,10 +22,10 @@ def test_text_states(whole):
     for pipeline, length in ((ours, 512), (ours.replace(text_tokens=24), 24)):
         with torch.inference_mode():
             expected, _ = theirs.encode_prompt(list(TEXTS), max_sequence_length=length)
-        found = pipeline.encode_texts(TEXTS)
-        assert found["states"].shape == (3, length, 24)
-        assert found["lengths"].tolist() == [len(each) for each in expected]
-        for states, each in zip(found["states"], expected, strict=True):
+        result = pipeline.encode_texts(TEXTS)
+        assert result["states"].shape == (3, length, 24)
+        assert result["lengths"].tolist() == [len(each) for each in expected]
+        for states, each in zip(result["states"], expected, strict=True):
             assert relative_error(states[: len(each)], each.numpy()) < 1e-5
     assert (ours.tokenize(TEXTS)["lengths"] > 32).tolist() == [True, False, False]
 

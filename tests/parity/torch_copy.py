@@ -1,14 +1,18 @@
-"""Random torch networks, their counterparts here filled through the production key table, and the comparison."""
+"""The parity harness: random torch networks, networks of ours with the same weights, and comparisons."""
 
 from __future__ import annotations
 
 import functools
+import math
+import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 from flax import nnx
 
+from winobench import checkpoints
 from winobench.checkpoints import models as checkpoint_models
 from winobench.checkpoints.tensors import FileTensor
 
@@ -42,6 +46,13 @@ def randomize(module: Any, seed: int = 0) -> Any:
             if is_norm and getattr(submodule, "weight", None) is not None:
                 submodule.weight += 1.0
     return module.eval()
+
+
+def pair(theirs: Any, ours: type, **options: Any) -> tuple[Any, nnx.Module]:
+    """Makes a torch network random. Returns it, and a network of class ``ours`` with its config and weights."""
+    randomize(theirs)
+    config = theirs.config.to_dict() if hasattr(theirs.config, "to_dict") else dict(theirs.config)
+    return theirs, from_torch(ours, ours.config_class.from_dict(config), theirs, **options)
 
 
 def from_torch(cls: type, config: Any, source: Any, **kwargs: Any) -> nnx.Module:
@@ -135,6 +146,33 @@ def odd_images(sizes: Any = ((51, 70), (20, 9), (1, 3))) -> list[Any]:
     return [*images, alpha]
 
 
+def check_files(theirs: Any, ours: nnx.Module, folder: pathlib.Path, **saving: Any) -> None:
+    """Checks that torch and we read each other's files without a change. ``saving`` are torch's options."""
+    import torch
+
+    theirs.save_pretrained(folder / "theirs", **saving)
+    read = type(ours).from_pretrained(folder / "theirs")
+    assert checkpoints.weights_sha256(read) == checkpoints.weights_sha256(ours)
+    checkpoints.save_model(ours, folder / "ours")
+    again, expected = type(theirs).from_pretrained(folder / "ours").state_dict(), theirs.state_dict()
+    assert again.keys() == expected.keys()
+    assert all(torch.equal(again[name], values) for name, values in expected.items())
+
+
+def check_shapes(ours: type, config: Any, make: Callable[[], Any], rename: Callable[[str], str] = str) -> int:
+    """Checks names and shapes of parameters against those of the torch network that ``make`` makes. Returns their size.
+
+    ``rename`` makes the names of published files from torch's attributes.
+    """
+    import torch
+
+    with torch.device("meta"):
+        network = make()
+    expected = {rename(name): shape for name, shape in torch_shapes(network).items()}
+    assert our_shapes(checkpoints.abstract_model(ours, config)) == expected
+    return sum(math.prod(shape) for shape in expected.values())
+
+
 def to_torch(array: np.ndarray) -> Any:
     """NHWC (or [B, L, D]) NumPy array -> torch tensor in torch's layout."""
     import torch
@@ -145,6 +183,16 @@ def to_torch(array: np.ndarray) -> Any:
 def from_nchw(tensor: Any) -> np.ndarray:
     """Torch feature map [B, C, H, W] -> NHWC NumPy array."""
     return tensor.detach().permute(0, 2, 3, 1).numpy()
+
+
+def check_close(ours: Any, theirs: Any, tolerance: float) -> None:
+    """Checks that the `relative_error` of an array, or of each in a list, is below a tolerance.
+
+    Torch's feature maps [B, C, H, W] are compared as NHWC.
+    """
+    for mine, expected in zip(ours, theirs, strict=True) if isinstance(theirs, list) else [(ours, theirs)]:
+        is_map = hasattr(expected, "detach") and expected.ndim == 4
+        assert relative_error(mine, from_nchw(expected) if is_map else expected) < tolerance
 
 
 def relative_error(ours: Any, theirs: Any) -> float:

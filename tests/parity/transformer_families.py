@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from diffusers import Flux2KleinPipeline, FluxPipeline
 
-from tests.parity.torch_copy import from_nchw, from_torch, randomize, to_torch
+from tests.parity.torch_copy import from_nchw, pair, to_torch
 from winobench.models.transformer_flux import FluxConditions, FluxTransformer2DModel
 from winobench.models.transformer_flux2 import Flux2Transformer2DModel
 from winobench.models.transformer_flux2_config import Flux2TransformerConfig
@@ -50,10 +50,7 @@ class Family:
         return self.pair()
 
     def pair(self, **options):
-        """A random torch network and ours with the same parameters, read through its published config."""
-        network = randomize(self.theirs(**{**self.small, **options}))
-        config = self.config.from_dict(dict(network.config))
-        return network, from_torch(self.ours, config, network)
+        return pair(self.theirs(**{**self.small, **options}), self.ours)
 
     def inputs(self, config, *, batch=2, height=12, width=8, tokens=5):
         """Sample, times and conditions."""
