@@ -8,6 +8,7 @@ from flax import nnx
 
 from tests.expectations import names, raises
 from tests.models.test_networks import filled
+from tests.parity.torch_copy import relative_error
 from winobench.base.errors import InputError
 from winobench.models import lora
 from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
@@ -69,11 +70,6 @@ def inputs(name="unet"):
 def run(module, *args):
     result = module(*args)
     return getattr(result, "last_hidden_state", result)
-
-
-def relative_difference(first, second):
-    first, second = (np.asarray(array, np.float64) for array in (first, second))
-    return np.abs(first - second).max() / np.abs(second).max()
 
 
 def shapes(module, kind):
@@ -141,7 +137,7 @@ def test_one_layer_is_the_formula():
     kernel, down, up = (np.asarray(part[...], np.float64) for part in (layer.kernel, adapter.down, adapter.up))
     bias = 0 if layer.bias is None else np.asarray(layer.bias[...], np.float64)
     expected = x @ kernel + bias + 6.0 / 3 * (x @ down) @ up
-    assert relative_difference(layer(jnp.asarray(x)), expected) < 1e-5
+    assert relative_error(layer(jnp.asarray(x)), expected) < 1e-5
 
 
 @pytest.mark.parametrize(
@@ -154,16 +150,16 @@ def test_fused_is_unfused(name, dtype):
     assert {leaf.dtype for leaf in jax.tree.leaves(trained)} == {jnp.dtype("float32")}
     assert {leaf.dtype for leaf in jax.tree.leaves(frozen)} == {jnp.dtype(dtype)}
     apart, plain = run(module, *inputs(name)), run(base, *inputs(name))
-    assert relative_difference(apart, plain) > 0.01
+    assert relative_error(apart, plain) > 0.01
     lora.fuse(module)
     assert not lora.adapters(module)
     # In half precision, 8 bits in a network of a few layers.
     tolerance = FUSED_TOLERANCE if dtype == jnp.float32 else 0.05
-    assert relative_difference(run(module, *inputs(name)), apart) < tolerance
+    assert relative_error(run(module, *inputs(name)), apart) < tolerance
     # Nothing of the adapters is left: the same structure, so the same compiled programs.
     assert nnx.split(module)[0] == nnx.split(base)[0]
     lora.fuse(module)
-    assert relative_difference(run(module, *inputs(name)), apart) < tolerance
+    assert relative_error(run(module, *inputs(name)), apart) < tolerance
 
 
 @pytest.mark.slow
@@ -185,7 +181,7 @@ def test_training_reaches_the_adapters_alone():
     for name, leaf in result.items():
         assert np.abs(leaf.get_value()).max() > 0, name
     stepped = nnx.merge(graph, jax.tree.map(lambda p, g: p - 0.5 * g, trained, gradients), frozen)
-    assert relative_difference(run(stepped, *inputs()), run(module, *inputs())) > 1e-3
+    assert relative_error(run(stepped, *inputs()), run(module, *inputs())) > 1e-3
     lora.set_dropout_key(stepped, None)
     for old, new in zip(jax.tree.leaves(frozen), jax.tree.leaves(lora.split(stepped)[2]), strict=True):
         np.testing.assert_array_equal(old, new)
@@ -205,12 +201,12 @@ def test_dropout_is_for_training():
 
     first, again, other = step(jax.random.key(1)), step(jax.random.key(1)), step(jax.random.key(2))
     np.testing.assert_array_equal(first, again)
-    assert relative_difference(first, without) > 1e-3
-    assert relative_difference(first, other) > 1e-3
+    assert relative_error(first, without) > 1e-3
+    assert relative_error(first, other) > 1e-3
     # The network that is kept has no random state.
     assert len(jax.tree.leaves(nnx.state(module))) == len(jax.tree.leaves((trained, frozen)))
     lora.set_dropout_key(module, jax.random.key(1))
-    assert relative_difference(run(module, *inputs("text")), without) > 1e-3
+    assert relative_error(run(module, *inputs("text")), without) > 1e-3
     lora.set_dropout_key(module, None)
     np.testing.assert_array_equal(run(module, *inputs("text")), without)
     undropped = adapted("text", dropout=0.0)
@@ -290,15 +286,15 @@ def test_convolutions():
     lora.attach(module, values)
     assert set(lora.adapters(module)) == set(layers)
     apart = run(module, *inputs())
-    assert relative_difference(apart, run(base, *inputs())) > 0.01
+    assert relative_error(apart, run(base, *inputs())) > 0.01
     shortcut = "up_blocks.0.resnets.0.conv_shortcut"
     parts = [jnp.asarray(generator.standard_normal((1, 4, 4, 8), np.float32)) for _ in range(2)]
     added = lora.adaptable_layers(module)[shortcut].added_to(jnp.ones((1, 4, 4, 8)), parts)
     lora.fuse(module)
     assert nnx.split(module)[0] == nnx.split(base)[0]
-    assert relative_difference(run(module, *inputs()), apart) < FUSED_TOLERANCE
+    assert relative_error(run(module, *inputs()), apart) < FUSED_TOLERANCE
     whole = lora.adaptable_layers(module)[shortcut](jnp.concatenate(parts, axis=-1))
-    assert relative_difference(added, 1 + whole) < FUSED_TOLERANCE
+    assert relative_error(added, 1 + whole) < FUSED_TOLERANCE
 
 
 def test_any_dense_layer_can_be_adapted():
@@ -307,7 +303,7 @@ def test_any_dense_layer_can_be_adapted():
     name = "text_model.encoder.layers.0.mlp.fc1"
     lora.attach(module, {name: factors(12, 16)})
     assert list(lora.adapters(module)) == [name]
-    assert relative_difference(run(module, *inputs("text")), expected) > 0.01
+    assert relative_error(run(module, *inputs("text")), expected) > 0.01
 
 
 def test_one_set_of_adapters_at_a_time():

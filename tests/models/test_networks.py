@@ -9,7 +9,7 @@ import pytest
 from flax import nnx
 
 from tests.expectations import names
-from tests.parity.torch_copy import QUICK_COMPILATION, abstract
+from tests.parity.torch_copy import QUICK_COMPILATION, abstract, relative_error
 from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
 from winobench.models.clip import CLIPTextConfig, CLIPTextModel
 from winobench.models.layers import Conv2d
@@ -82,8 +82,7 @@ def test_dtypes_are_separate(name):
         assert (a.dtype, b.dtype, c.dtype) == (jnp.float32, jnp.bfloat16, jnp.float32)
         # bfloat16 rounds at 2^-9; a dozen layers add up to a few times that.
         for rounded in (b, c):
-            difference = np.max(np.abs(np.asarray(rounded, np.float32) - a)) / np.max(np.abs(a))
-            assert 1e-5 < difference < 5e-2
+            assert 1e-5 < relative_error(rounded, a) < 5e-2
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -12,6 +12,7 @@ import torch
 import transformers
 
 from tests.expectations import names, raises
+from tests.parity.torch_copy import check_tensors
 from winobench import checkpoints
 from winobench.base.errors import InputError
 from winobench.diffusion.stable_diffusion import StableDiffusion
@@ -98,9 +99,7 @@ def test_old_names_of_the_autoencoders_attention(tiny_pipeline, torch_networks, 
     assert same_weights(AutoencoderKL.from_pretrained(tmp_path), reference)
     if not convolutions:
         # torch reads these names as well, and means the same by them.
-        theirs = diffusers.AutoencoderKL.from_pretrained(tmp_path).state_dict()
-        expected = torch_networks["vae"].state_dict()
-        assert all(torch.equal(theirs[key], tensor) for key, tensor in expected.items())
+        check_tensors(diffusers.AutoencoderKL.from_pretrained(tmp_path), torch_networks["vae"])
 
 
 @pytest.mark.quick(1)
@@ -148,10 +147,7 @@ def saved(tiny_pipeline, tmp_path_factory):
 def test_torch_loads_what_we_saved_unchanged(saved, torch_pipeline):
     again = diffusers.StableDiffusionPipeline.from_pretrained(saved)
     for name in NETWORKS:
-        expected, got = (getattr(pipeline, name).state_dict() for pipeline in (torch_pipeline, again))
-        assert expected.keys() == got.keys()
-        for key, tensor in expected.items():
-            assert torch.equal(tensor, got[key]), key
+        check_tensors(getattr(again, name), getattr(torch_pipeline, name))
     assert type(again.scheduler) is type(torch_pipeline.scheduler)
     assert torch.equal(again.scheduler.alphas_cumprod, torch_pipeline.scheduler.alphas_cumprod)
     texts = ["a red cube left of the ball", "Something ELSE: 12 zebras?", "", "word " * 100]

@@ -36,16 +36,6 @@ def in_file(name):
     return name if name.startswith(("text_model.", "text_projection.")) else f"text_model.{name}"
 
 
-def in_file(name):
-    """Published files have a prefix that transformers 5 has dropped from its attributes."""
-    return name if name.startswith(("text_model.", "text_projection.")) else f"text_model.{name}"
-
-
-def in_file(name):
-    """Published files have a prefix that transformers 5 has dropped from its attributes."""
-    return name if name.startswith(("text_model.", "text_projection.")) else f"text_model.{name}"
-
-
 @pytest.mark.quick(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_text_encoder_tree(name):

@@ -146,17 +146,22 @@ def odd_images(sizes: Any = ((51, 70), (20, 9), (1, 3))) -> list[Any]:
     return [*images, alpha]
 
 
-def check_files(theirs: Any, ours: nnx.Module, folder: pathlib.Path, **saving: Any) -> None:
-    """Checks that torch and we read each other's files without a change. ``saving`` are torch's options."""
+def check_tensors(first: Any, second: Any) -> None:
+    """Checks that two torch networks have equal tensors under the same names."""
     import torch
 
+    tensors, expected = first.state_dict(), second.state_dict()
+    assert tensors.keys() == expected.keys()
+    assert [name for name, values in expected.items() if not torch.equal(tensors[name], values)] == []
+
+
+def check_files(theirs: Any, ours: nnx.Module, folder: pathlib.Path, **saving: Any) -> None:
+    """Checks that torch and we read each other's files without a change. ``saving`` are torch's options."""
     theirs.save_pretrained(folder / "theirs", **saving)
     read = type(ours).from_pretrained(folder / "theirs")
     assert checkpoints.weights_sha256(read) == checkpoints.weights_sha256(ours)
     checkpoints.save_model(ours, folder / "ours")
-    again, expected = type(theirs).from_pretrained(folder / "ours").state_dict(), theirs.state_dict()
-    assert again.keys() == expected.keys()
-    assert all(torch.equal(again[name], values) for name, values in expected.items())
+    check_tensors(type(theirs).from_pretrained(folder / "ours"), theirs)
 
 
 def check_shapes(ours: type, config: Any, make: Callable[[], Any], rename: Callable[[str], str] = str) -> int:
