@@ -201,8 +201,8 @@ def check_close(ours: Any, theirs: Any, tolerance: float) -> None:
 
 
 def relative_error(ours: Any, theirs: Any) -> float:
-    """Largest absolute difference over the largest absolute expected value; shapes must agree."""
+    """Largest absolute difference over the largest absolute expected value, unless that is 0. Shapes must agree."""
     ours = np.asarray(ours, np.float64)
     theirs = np.asarray(theirs.detach() if hasattr(theirs, "detach") else theirs, np.float64)
     assert ours.shape == theirs.shape, (ours.shape, theirs.shape)
-    return float(np.max(np.abs(ours - theirs)) / np.max(np.abs(theirs)))
+    return float(np.max(np.abs(ours - theirs)) / (np.max(np.abs(theirs)) or 1.0))
