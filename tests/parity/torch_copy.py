@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -164,8 +163,8 @@ def check_files(theirs: Any, ours: nnx.Module, folder: pathlib.Path, **saving: A
     check_tensors(type(theirs).from_pretrained(folder / "ours"), theirs)
 
 
-def check_shapes(ours: type, config: Any, make: Callable[[], Any], rename: Callable[[str], str] = str) -> int:
-    """Checks names and shapes of parameters against those of the torch network that ``make`` makes. Returns their size.
+def check_shapes(ours: type, config: Any, make: Callable[[], Any], rename: Callable[[str], str] = str) -> Any:
+    """Checks names and shapes of parameters against the torch network that ``make`` makes. Returns that network.
 
     ``rename`` makes the names of published files from torch's attributes.
     """
@@ -175,7 +174,7 @@ def check_shapes(ours: type, config: Any, make: Callable[[], Any], rename: Calla
         network = make()
     expected = {rename(name): shape for name, shape in torch_shapes(network).items()}
     assert our_shapes(checkpoints.abstract_model(ours, config)) == expected
-    return sum(math.prod(shape) for shape in expected.values())
+    return network
 
 
 def to_torch(array: np.ndarray) -> Any:
