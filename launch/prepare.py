@@ -132,12 +132,13 @@ def choose_tasks(names: str | None) -> list[Task | TrainingSet]:
 def _list_maker(model: str, tasks: Sequence[Task | TrainingSet]) -> Any:
     """The model that makes lists of candidates or negatives, if these tasks have such lists."""
     from winobench.scorers import loading
+    from winobench.scorers.contrastive import Contrastive
 
     for task in tasks:
         if task.source.with_lists is None:
             raise InputError(f"task {task.name!r} has no lists of candidates: leave out --lists.", code="no-candidates")
     scorer = loading.load_scorer(model)
-    if not hasattr(scorer, "encode_images"):
+    if not isinstance(scorer, Contrastive):
         raise InputError(
             f"--lists={model} is not a contrastive model: name one such as clip-rn50x64 or openclip-vit-h14.",
             code="wrong-kind-of-model",

@@ -270,7 +270,7 @@ def _check_tokens(source: sources.Source, config: Any, vocabulary: Mapping[str, 
         raise InputError(message, code="mismatched-parts")
     token = vocabulary.get(form.image_token)
     if token is not None and config.image_token_index is not None and token != config.image_token_index:
-        key = "image_token_id" if hasattr(config, "image_token_id") else "image_token_index"
+        key = "image_token_id" if getattr(config, "image_token_id", None) is not None else "image_token_index"
         raise sources.mismatch(
             f"{form.image_token} is token {token} of the tokenizer of {source}, but {key}={config.image_token_index} of"
             " config.json"

@@ -48,7 +48,7 @@ _UNPACKED = ".unpacked"
 _NOTES = (_UNPACKED, ".part", ".part.json")
 # Errors of the system that keep a sound archive from being written: a full disk, no permission, or a limit.
 _DISK_ERROR_NAMES = ("ENOSPC", "EDQUOT", "EFBIG", "EACCES", "EPERM", "EROFS", "EIO", "EMFILE", "ENFILE", "ENOMEM")
-_DISK_ERRORS = frozenset(getattr(errno, name) for name in _DISK_ERROR_NAMES if hasattr(errno, name))
+_DISK_ERRORS = {getattr(errno, name, None) for name in _DISK_ERROR_NAMES} - {None}
 
 
 def fetch(

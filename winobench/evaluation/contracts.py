@@ -139,7 +139,7 @@ def check_metric(task: Task, questions: Iterable[Example[int, int]]) -> None:
 
 
 def fingerprint(scorer: Any) -> dict[str, Any]:
-    """What a scorer says it is, as JSON has it."""
+    """The fingerprint of a scorer as JSON values."""
     said = scorer.fingerprint()
     if not isinstance(said, Mapping):
         given = f"{_called(scorer)}.fingerprint() gave {options.quote(said)}"

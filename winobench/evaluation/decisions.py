@@ -132,7 +132,7 @@ class _TopK:
             self.is_open[:] = False
 
     def _by_means(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Who enters and who leaves by the means of the whole budget. Neither where they are equal."""
+        """Accepts and rejects candidates by their means over the whole budget. Ties stay open."""
         candidates = np.flatnonzero(self.is_open)
         num_free = self._k - int(self.is_in.sum())
         order = candidates[np.argsort(-scores[candidates].mean(axis=1), kind="stable")]

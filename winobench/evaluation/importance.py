@@ -15,7 +15,7 @@ from winobench.base import options
 from winobench.scorers import base, samples
 
 RULE = options.IMPORTANCE
-"""What this is called among the rules for timesteps."""
+"""Name among the rules for timesteps."""
 
 PILOT_QUESTIONS, PILOT_SAMPLES = 64, 16
 PILOT_RULE = "low_discrepancy"

@@ -15,7 +15,7 @@ ALL = "all"
 
 
 class Available(NamedTuple):
-    """What a run has besides the questions' texts: images of them, and a model that captions these."""
+    """Things that a run has besides the questions' texts: images, and a model that captions them."""
 
     pictures: bool = False
     captions: bool = False

@@ -27,7 +27,7 @@ def with_images(
         if not images.get(text := question.texts[task.pictured]):
             what = f"the {task.pictured} {text!r} of question {question.id!r}"
             raise InputError(f"{what} has no image: generate one", code="no-picture")
-    return [dataclasses.replace(one, pictures=tuple(images[one.texts[task.pictured]])) for one in questions]
+    return [dataclasses.replace(row, pictures=tuple(images[row.texts[task.pictured]])) for row in questions]
 
 
 class Captions:
@@ -62,7 +62,7 @@ class Captions:
     def added(self, question: TextQuestion, answers: asking.Answers) -> TextQuestion:
         """The question with its captions in one line each, None for each that has failed."""
         read = [None if key in answers.failed else answers.read[key] for key in self.keys(question)]
-        captions = tuple(None if one is None else " ".join((one.text or "").split()) for one in read)
+        captions = tuple(answer and " ".join((answer.text or "").split()) for answer in read)
         return dataclasses.replace(question, captions=captions)
 
 
@@ -70,4 +70,4 @@ def image_table(questions: Sequence[TextQuestion]) -> pa.Table:
     """`winobench.evaluation.gallery.image_table` of some of the questions, for reports."""
     # By their ids alone, so that runs that asked other models show the same ones.
     chosen = sorted(questions, key=lambda question: files.digest(question.id))[:_QUESTIONS]
-    return gallery.image_table({one.sha256: one.path for question in chosen for one in question.pictures}, _SIZE)
+    return gallery.image_table({image.sha256: image.path for question in chosen for image in question.pictures}, _SIZE)

@@ -154,7 +154,7 @@ class _Evaluation:
         return {**of_runs.described(self.settings), "protocol": chosen, "scorer": scorer, "tasks": tasks, **models}
 
     def describe(self, identity: Mapping[str, Any], **planned: Any) -> dict[str, Any]:
-        shown = {text: [picture.sha256 for picture in some] for text, some in (self.pictures or {}).items()}
+        shown = {text: [image.sha256 for image in images] for text, images in (self.pictures or {}).items()}
         return lifecycle.described(
             identity,
             kind=type(self.models["scorer"]).__name__,
@@ -304,8 +304,8 @@ def _with_captions(
         is_whole = None not in question.captions
         own = tuple(workload.protocol.requests(question)) if is_whole else captions.requests(question)
         requests.append(own)
-        asked = fingerprint if is_whole else captions.fingerprint
-        keys.append(tuple(responses.key(asked, request) for request in own))
+        model = fingerprint if is_whole else captions.fingerprint
+        keys.append(tuple(responses.key(model, request) for request in own))
     return dataclasses.replace(workload, questions=questions, requests=requests, keys=keys)
 
 
@@ -337,7 +337,7 @@ def _results(
 ) -> dict[str, Any]:
     """The numbers of all tasks, and what is missing from them."""
     results: dict[str, Any] = {"tasks": {}, "failed": {}, "failed_calls": None, "endings": {}, "protocols": protocols}
-    left_out = sum(_summarise(one, answers, folder, results, failed) for one in workloads)
+    left_out = sum(_summarise(workload, answers, folder, results, failed) for workload in workloads)
     if not results["tasks"]:
         folder.results_path.unlink(missing_ok=True)  # an earlier version may have read incomplete answers
         raise lifecycle.unusable(failed)
@@ -396,59 +396,65 @@ def _prepare(
     if protocol.needs:
         questions = question_images.with_images(task, questions, pictures)
     if protocol.needs == "captions":
-        questions = [dataclasses.replace(one, captions=captions.keys(one)) for one in questions]
+        questions = [dataclasses.replace(question, captions=captions.keys(question)) for question in questions]
     requests = [tuple(protocol.requests(question)) for question in questions]
     try:
-        for question, some in zip(questions, requests, strict=True):
+        for question, own in zip(questions, requests, strict=True):
             texts = [question.id, *question.groups, *question.texts, *question.texts.values(), *question.options]
             texts += [] if question.pair is None else [question.pair]
             check_texts(texts, longest=LONGEST_PROMPT, together=True)
-            for request in some:
+            for request in own:
                 check_request(request)
     except InputError as error:
         raise InputError(f"a question of {task.name} cannot be asked: {error}", code=error.code) from error
-    keys = [tuple(responses.key(fingerprint, request) for request in some) for some in requests]
+    keys = [tuple(responses.key(fingerprint, request) for request in own) for own in requests]
     return _Workload(task, protocol, questions, requests, keys)
 
 
 def _summarise(
-    one: _Workload,
+    workload: _Workload,
     answers: asking.Answers,
     folder: records.RunFolder,
     results: dict[str, Any],
     failed: dict[str, InputError],
 ) -> int:
     """Adds a task's numbers, or the error why it has none, and writes its examples. Returns how many are left out."""
-    name = one.task.name
-    received = [tuple(None if key in answers.failed else answers.read.get(key) for key in keys) for keys in one.keys]
-    read = [one.protocol.read(question, list(some)) for question, some in zip(one.questions, received, strict=True)]
-    counts = results["endings"][name] = _endings(one, received, read)
+    name = workload.task.name
+    received = [
+        tuple(None if key in answers.failed else answers.read.get(key) for key in keys) for keys in workload.keys
+    ]
+    read = [
+        workload.protocol.read(question, list(responses))
+        for question, responses in zip(workload.questions, received, strict=True)
+    ]
+    counts = results["endings"][name] = _endings(workload, received, read)
     try:
         if all(answer.status == FAILED for answer in read):
-            first = next(answers.failed[key] for keys in one.keys for key in keys if key in answers.failed)
+            first = next(answers.failed[key] for keys in workload.keys for key in keys if key in answers.failed)
             raise InputError(
                 f"all {len(read):,} questions of {name} have failed calls, the first one: {first}",
                 code="all-calls-failed",
             )
         if not counts[FINISHED]:
             raise endings.all_incomplete(name, counts)
-        entries = one.task.metrics(one.questions, read)
+        entries = workload.task.metrics(workload.questions, read)
         results["tasks"][name] = {metric: dict(entry) for metric, entry in entries.items()}
     except InputError as error:
         failed[name] = error
-    folder.write_examples(name, example_table(one.questions, read, received))
-    if one.protocol.needs:
-        folder.write_gallery(name, question_images.image_table(one.questions))
+    folder.write_examples(name, example_table(workload.questions, read, received))
+    if workload.protocol.needs:
+        folder.write_gallery(name, question_images.image_table(workload.questions))
     return sum(answer.status == FAILED for answer in read)
 
 
 def _endings(
-    one: _Workload, received: Sequence[Sequence[Response | None]], read: Sequence[Answer]
+    workload: _Workload, received: Sequence[Sequence[Response | None]], read: Sequence[Answer]
 ) -> dict[str, int | None]:
     """How the answers to a task ended: see `winobench.runs.schema.Endings`."""
-    ended = collections.Counter(None if one is None else one.ending for some in received for one in some)
-    whole = [all(one is not None and one.ending == FINISHED for one in some) for some in received]
-    limits = {getattr(request, "max_tokens", None) for some in one.requests for request in some}
+    endings_of = [[None if response is None else response.ending for response in own] for own in received]
+    ended = collections.Counter(ending for own in endings_of for ending in own)
+    whole = [all(ending == FINISHED for ending in own) for own in endings_of]
+    limits = {getattr(request, "max_tokens", None) for own in workload.requests for request in own}
     return {
         **{ending: ended[ending] for ending in ENDINGS},
         "failed": ended[None],
@@ -471,7 +477,7 @@ def example_table(
     of_question |= {"texts": pa.map_(string, string), "options": strings, "answer": number}
     of_answer = {"status": string, "choice": number, "choices": pa.list_(number)}
     of_answer |= {"scores": pa.list_(pa.float64()), "tie": pa.bool_()}
-    texts = [[one and (one.partial if one.text is None else one.text) for one in some] for some in received]
+    texts = [[read and (read.partial if read.text is None else read.text) for read in own] for own in received]
     columns = {
         **{name: _column(questions, name, kind) for name, kind in of_question.items()},
         **{name: _column(answers, name, kind) for name, kind in of_answer.items()},
@@ -479,13 +485,13 @@ def example_table(
         "correct": pa.array(map(is_correct, questions, answers), pa.bool_()),
     }
     if any(question.pictures for question in questions):
-        images = [[one.sha256 for one in question.pictures] for question in questions]
+        images = [[image.sha256 for image in question.pictures] for question in questions]
         columns |= {"pictures": pa.array(images, strings), "captions": _column(questions, "captions", strings)}
     return pa.table(columns)
 
 
 def _column(records: Sequence[Any], name: str, kind: pa.DataType) -> pa.Array:
-    values = [getattr(one, name) for one in records]
+    values = [getattr(record, name) for record in records]
     return pa.array([list(value.items()) if isinstance(value, Mapping) else value for value in values], kind)
 
 

@@ -30,7 +30,7 @@ def check(tasks: Iterable[Task]) -> None:
 
 
 def check_questions(plan: Plan, tasks: Iterable[Task]) -> None:
-    """As `check`, for each question of a plan: before any of them is scored."""
+    """`check` for each question of a plan, before any of them is scored."""
     for task in tasks:
         for question in plan.questions[task.name]:
             what = f"question {question.id!r} of task {task.name!r}"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from winobench.scorers.session import Session
 
 RACE_OVER_PROCESSES = "a race needs a mesh of one process's devices: leave mesh out, or use mode='fixed'"
-"""What is wrong with a race of a scorer whose devices belong to several processes."""
+"""Message about a race of a scorer whose devices belong to several processes."""
 
 # Triples of which those that are missing are scored at once, which bounds the memory of their indices.
 _TRIPLES_A_CALL = 2**22
@@ -261,7 +261,7 @@ class Runner:
         return session(group.plan.images, group.plan.texts, **group.sampling)
 
     def _iter_errors(self, group: SampleGroup) -> IterErrors:
-        """What scores triples in one session, which begins with the first of them: it takes a device's memory."""
+        """A function that scores triples in one session. The session begins with the first triple and takes memory."""
         session = functools.cache(lambda: self._session(group))
 
         def iter_errors(triples: np.ndarray, among: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:

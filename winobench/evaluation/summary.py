@@ -44,7 +44,7 @@ def question_scores(plan: Plan, task: str, errors: np.ndarray, mean: SampleMean 
 
 
 def score_terms(plan: Plan, task: str) -> list[list[tuple[np.ndarray, int]]]:
-    """Of each question of a task, (int64 [images, texts] rows of ``plan.pairs``, sign) of each term of its scores."""
+    """For each question of a task: (int64 [images, texts] rows of ``plan.pairs``, sign) of each term of its scores."""
     found: list[list[tuple[np.ndarray, int]]] = [[] for _ in plan.questions[task]]
     for numbers, terms in _terms(plan, task):
         for place, number in enumerate(numbers):
@@ -114,7 +114,7 @@ def constant_over(scores: Sequence[np.ndarray]) -> str | None:
 
 
 def _are_flat(scores: np.ndarray, axis: int) -> np.ndarray:
-    """Of which questions the scores [questions, images, texts] are equal along an axis, but for rounding."""
+    """Mask of questions whose scores [questions, images, texts] are equal along an axis, up to rounding."""
     largest = np.abs(scores).max(axis=(1, 2), initial=0)
     return (np.ptp(scores, axis=1 + axis) <= _ROUNDING * largest[:, None]).all(axis=1)
 

@@ -42,8 +42,8 @@ def find(places: Sequence[str]) -> list[ImageFile]:
     """The images of folders (right in them), runs of ``winobench draw``, patterns and files, each once, in order."""
     if not places:
         raise InputError("no images are named: give a folder, a pattern such as 'photos/*.jpg', or files")
-    found = {one.image.path: one for place in places for one in _at(place)}
-    return list(found.values())
+    images = {image.image.path: image for path in places for image in _at(path)}
+    return list(images.values())
 
 
 def write(
@@ -67,11 +67,11 @@ def write(
             code="wrong-kind-of-model",
         )
     check_texts([model, question])
-    for one in images:
-        _check_name(one.image.path)
+    for image in images:
+        _check_name(image.image.path)
     responder = snapshots.snapshot(responder)
     fingerprint = responder.fingerprint()
-    requests = [PictureText(one.image, question, max_tokens) for one in images]
+    requests = [PictureText(image.image, question, max_tokens) for image in images]
     keys = [responses.key(fingerprint, request) for request in requests]
     wanted = dict(zip(keys, requests, strict=True))
     about = {"model": model, "question": question}
@@ -109,8 +109,8 @@ def _check_folder(folder: pathlib.Path, about: Mapping[str, str]) -> None:
         raise InputError(f"{path} cannot be read ({error}): choose another --workdir", code="cannot-read") from error
     for name, wanted in about.items():
         if isinstance(first, dict) and first.get(name, wanted) != wanted:
-            found = f"{path} has texts whose {name} is {first[name]!r}, not {wanted!r}"
-            raise InputError(f"{found}: choose another --workdir", code="another-run")
+            difference = f"{path} has texts whose {name} is {first[name]!r}, not {wanted!r}"
+            raise InputError(f"{difference}: choose another --workdir", code="another-run")
 
 
 class _Lines:
@@ -130,8 +130,8 @@ class _Lines:
         self._about, self._read, self._is_begun = about, read, False
         self._order = list(zip(images, keys, strict=True))
         self._images: dict[str, list[ImageFile]] = {}
-        for one, key in self._order:
-            self._images.setdefault(key, []).append(one)
+        for image, key in self._order:
+            self._images.setdefault(key, []).append(image)
 
     def add(self, key: str, response: Response) -> None:
         """Writes one more text, about each of its images. Before the first one, all that were known."""
@@ -139,7 +139,7 @@ class _Lines:
             self._begin()
         elif response.ending == FINISHED:
             with files.writing(self.path.parent), open(self.path, "a", encoding="utf-8") as file:
-                file.write("".join(_line(self._entry(one, key)) for one in self._images[key]))
+                file.write("".join(_line(self._entry(image, key)) for image in self._images[key]))
 
     def end(self) -> None:
         """Writes all of them in their order, and the table."""
@@ -150,14 +150,14 @@ class _Lines:
     def _begin(self) -> list[dict[str, Any]]:
         self._is_begun = True
         done = {key for key, response in self._read.items() if response.ending == FINISHED}
-        entries = [self._entry(one, key) for one, key in self._order if key in done]
+        entries = [self._entry(image, key) for image, key in self._order if key in done]
         with files.writing(self.path.parent):
             files.write_text(self.path, "".join(map(_line, entries)))
         return entries
 
-    def _entry(self, one: ImageFile, key: str) -> dict[str, Any]:
-        about = {"file": one.image.path, "sha256": one.image.sha256, **self._about}
-        return {**about, "text": self._read[key].text, **one.known}
+    def _entry(self, image: ImageFile, key: str) -> dict[str, Any]:
+        about = {"file": image.image.path, "sha256": image.image.sha256, **self._about}
+        return {**about, "text": self._read[key].text, **image.known}
 
 
 def _line(entry: Mapping[str, Any]) -> str:
@@ -187,10 +187,10 @@ def _at(place: str) -> Iterator[ImageFile]:
         yield _file(path)
         return
     matches = sorted(glob.glob(os.fspath(path), recursive=True))
-    found = [match for match in matches if match.lower().endswith(_ENDINGS) and os.path.isfile(match)]
-    if not found:
+    names = [match for match in matches if match.lower().endswith(_ENDINGS) and os.path.isfile(match)]
+    if not names:
         raise InputError(f"the pattern {place} matches no images: correct it", code="no-pictures")
-    yield from map(_file, found)
+    yield from map(_file, names)
 
 
 def _is_run(folder: pathlib.Path) -> bool:

@@ -63,20 +63,20 @@ def attach(run: Pictures, path: str | os.PathLike[str], model: str | None = None
             f"{run.folder / EARLIER} has the verdicts of another judge ({judge_of(known)}): move it away",
             code="another-run",
         )
-    found: dict[str, Verdict] = {}
+    added: dict[str, Verdict] = {}
     for number, row in json_files.read_lines(path, _ADVICE):
         where = f"line {number} of {path}"
         record = _record_of(where, row, records)
-        if record.file in found:
+        if record.file in added:
             raise InputError(f"{where} is about the same image as an earlier line: {_ADVICE}", code="repeated-id")
         reasons = row["reason"].splitlines()
-        found[record.file] = Verdict(record.file, record.sha256, row["correct"], reasons, GENEVAL_DETECTOR)
-    if lacking := [record for record in records.values() if record.file not in found]:
+        added[record.file] = Verdict(record.file, record.sha256, row["correct"], reasons, GENEVAL_DETECTOR)
+    if lacking := [record for record in records.values() if record.file not in added]:
         raise InputError(
             f"{path} lacks {len(lacking):,} of the {len(records):,} images, such as {lacking[0].file}: {_ADVICE}",
             code="incomplete-row",
         )
-    verdicts = {**known, **found}
+    verdicts = {**known, **added}
     write_verdicts(run, verdicts.values())
     return verdicts
 
@@ -84,7 +84,7 @@ def attach(run: Pictures, path: str | os.PathLike[str], model: str | None = None
 def _by_place(run: Pictures, model: str | None) -> dict[tuple[str, str], PictureRecord]:
     """The images of a model by the names of folder and file in the published layout."""
     if model is None and len(run.models) != 1:
-        named = ", ".join(one.label for one in run.models)
+        named = ", ".join(known.label for known in run.models)
         raise InputError(f"{run.folder} has images of several models: name one of {named}", code="nothing-named")
     label = run.models[0].label if model is None else run.model(model).label
     for prompt in run.prompts:
@@ -94,7 +94,7 @@ def _by_place(run: Pictures, model: str | None) -> dict[tuple[str, str], Picture
                 f"{run.folder} has other prompts than GenEval's: generate with --config.prompts=geneval:FILE",
                 code="no-content",
             )
-    return {(one.prompt.id, f"{one.seed:05d}"): one for one in run.records if one.model == label}
+    return {(record.prompt.id, f"{record.seed:05d}"): record for record in run.records if record.model == label}
 
 
 def _record_of(where: str, row: Any, records: Mapping[tuple[str, str], PictureRecord]) -> PictureRecord:
@@ -103,8 +103,8 @@ def _record_of(where: str, row: Any, records: Mapping[tuple[str, str], PictureRe
     if not whole or not isinstance(row.get("correct"), bool):
         raise InputError(f"{where} lacks {', '.join(texts)} or correct: {_ADVICE}", code="missing-field")
     parts = row["filename"].replace("\\", "/").split("/")
-    place = (parts[-3], parts[-1].removesuffix(".png")) if len(parts) > 2 and parts[-2] == "samples" else None
-    record = records.get(place)
+    key = (parts[-3], parts[-1].removesuffix(".png")) if len(parts) > 2 and parts[-2] == "samples" else None
+    record = records.get(key)
     if record is None:
         raise InputError(
             f"{where} is about {options.quote(row['filename'])}, which is not <number>/samples/<seed>.png of this run:"

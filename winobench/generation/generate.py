@@ -176,8 +176,8 @@ class _Run:
         """Records the fingerprint and settings of a loaded model. Refuses another model than before."""
         size = pipeline.check_image_size(self.settings.image_size)
         own = pipeline.drawing_identity(self.settings.guidance_scale, self.settings.sampler, size)
-        found = samplers.find_sampler(self.settings.sampler, pipeline.schedule)
-        sampler = next(known for known, one in samplers.SAMPLERS.items() if one is found)
+        chosen = samplers.find_sampler(self.settings.sampler, pipeline.schedule)
+        sampler = next(known for known, kind in samplers.SAMPLERS.items() if kind is chosen)
         resolved = {"sampler": sampler, "image_size": size, "dtype": drawer.dtype}
         shows = self.progress and parallel.is_main_process() and "sampler" not in own
         if shows and self.settings.sampler is None and not samplers.has_own(pipeline.schedule):
@@ -201,7 +201,7 @@ class _Run:
         return drawn
 
     def _missing(self, drawer: Generator) -> list[list[int]]:
-        """Which images of a model are not there, as runs of (seed, first number, end)."""
+        """Missing images of a model, as ranges (seed, first number, end)."""
         written = image_records.read_records(self.folder.path)
         ranges: list[list[int]] = []
         lost = []

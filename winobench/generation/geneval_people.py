@@ -108,8 +108,8 @@ def agree(run: Pictures, judge: Mapping[Place, bool], people: Mapping[Place, boo
     groups = [("all", records)]
     for of in (lambda record: record.model, lambda record: record.prompt.category):
         ordered = sorted(records, key=of)
-        groups += [(name, [*some]) for name, some in itertools.groupby(ordered, of)]
-    return {name: _row(some, judge, people) for name, some in groups if some}
+        groups += [(name, [*images]) for name, images in itertools.groupby(ordered, of)]
+    return {name: _row(images, judge, people) for name, images in groups if images}
 
 
 def _row(records: list[PictureRecord], judge: Mapping[Place, bool], people: Mapping[Place, bool]) -> dict[str, Any]:

@@ -73,16 +73,16 @@ def judge_pictures(
     _check_folder(folder, fingerprint)
     fitting = [record for record in run.records if chosen.fits(record.prompt)]
     wanted: dict[str, Request] = {}
-    asked = [_ask_about(run, record, chosen, kind, fingerprint, wanted) for record in fitting]
+    images = [_ask_about(run, record, chosen, kind, fingerprint, wanted) for record in fitting]
     received = _answers(responder, folder, wanted, progress)
-    asked, missing = _answered(asked, endings.lasting(wanted, received.read, received.blocked))
-    if not asked:
+    images, missing = _answered(images, endings.lasting(wanted, received.read, received.blocked))
+    if not images:
         raise _no_answers(name, len(fitting), missing, received)
     is_published = kind == chosen.kinds[0] and chosen.is_published(name)
-    answers = [[received.read[key] for key in about.keys] for about in asked]
-    found = [
-        [*chosen.scores(about.record.prompt, responses, kind, is_published)]
-        for about, responses in zip(asked, answers, strict=True)
+    answers = [[received.read[key] for key in image.keys] for image in images]
+    scores = [
+        [*chosen.scores(image.record.prompt, responses, kind, is_published)]
+        for image, responses in zip(images, answers, strict=True)
     ]
     judgement = Judgement(
         rubric=chosen.name,
@@ -95,15 +95,15 @@ def judge_pictures(
         kind=kind,
         wordings=_wordings(chosen, kind, fingerprint),
         images=judgements.images_of(run),
-        num_images=len(asked),
+        num_images=len(images),
         left_out=len(run.records) - len(fitting),
-        num_questions=sum(len(one.keys) for one in asked),
+        num_questions=sum(len(image.keys) for image in images),
         models={
             model.label: summarise(
                 [
-                    (one.record.prompt.text, scores)
-                    for one, scores in zip(asked, found, strict=True)
-                    if one.record.model == model.label
+                    (image.record.prompt.text, of_image)
+                    for image, of_image in zip(images, scores, strict=True)
+                    if image.record.model == model.label
                 ],
                 chosen,
             )
@@ -111,7 +111,7 @@ def judge_pictures(
         },
         missing=missing,
     )
-    judgements.write(folder, judgement, map(_line, asked, answers, found))
+    judgements.write(folder, judgement, map(_line, images, answers, scores))
     return judgement
 
 
@@ -162,7 +162,7 @@ def summarise(images: Iterable[tuple[str, Sequence[Score]]], rubric: Rubric) -> 
             of_texts, numbers = values.setdefault((metric, group), ([], []))
             of_texts.append(text)
             numbers.append(value)
-    entries = {place: _entry(*found) for place, found in values.items()}
+    entries = {key: _entry(*rows) for key, rows in values.items()}
     for (metric, row), groups in rubric.macros.items():
         parts = [entries[metric, group] for group in groups if (metric, group) in entries]
         if parts:
@@ -170,10 +170,10 @@ def summarise(images: Iterable[tuple[str, Sequence[Score]]], rubric: Rubric) -> 
             is_share = all(0 <= mean.value <= 1 for mean in means)
             too_few = any(part["too_few"] for part in parts)
             entries[metric, row] = _as_entry(mean_of_means(means), sum(part["n"] for part in parts), is_share, too_few)
-    found: dict[str, dict[str, dict[str, Any]]] = {}
-    for metric, group in sorted(entries, key=lambda place: place[1] != rubrics.ALL):
-        found.setdefault(metric, {})[group] = entries[metric, group]
-    return found
+    results: dict[str, dict[str, dict[str, Any]]] = {}
+    for metric, group in sorted(entries, key=lambda key: key[1] != rubrics.ALL):
+        results.setdefault(metric, {})[group] = entries[metric, group]
+    return results
 
 
 def _entry(of_texts: Sequence[str], numbers: Sequence[float]) -> dict[str, Any]:
@@ -186,10 +186,10 @@ def _entry(of_texts: Sequence[str], numbers: Sequence[float]) -> dict[str, Any]:
     return _as_entry(Interval(*(float(end[0]) for end in ends)), len(numbers), is_share, too_few)
 
 
-def _as_entry(found: Interval, number: int, is_share: bool, too_few: bool) -> dict[str, Any]:
+def _as_entry(interval: Interval, number: int, is_share: bool, too_few: bool) -> dict[str, Any]:
     """An interval for JSON: within [0, 1] for shares, and None without one."""
-    low, high = (None if math.isnan(end) else min(max(end, 0.0), 1.0) if is_share else end for end in found[1:])
-    return {"value": found.value, "low": low, "high": high, "n": number, "too_few": too_few}
+    low, high = (None if math.isnan(end) else min(max(end, 0.0), 1.0) if is_share else end for end in interval[1:])
+    return {"value": interval.value, "low": low, "high": high, "n": number, "too_few": too_few}
 
 
 def _check_folder(folder: pathlib.Path, fingerprint: Mapping[str, Any]) -> None:
@@ -224,10 +224,10 @@ def _ask_about(
     return _Asked(record, keys)
 
 
-def _answered(asked: Sequence[_Asked], missing: Mapping[str, str]) -> tuple[list[_Asked], dict[str, int]]:
+def _answered(images: Sequence[_Asked], missing: Mapping[str, str]) -> tuple[list[_Asked], dict[str, int]]:
     """The images with all their answers, and the number of the others by the reason of the first missing answer."""
-    reasons = [next((missing[key] for key in about.keys if key in missing), None) for about in asked]
-    whole = [about for about, reason in zip(asked, reasons, strict=True) if reason is None]
+    reasons = [next((missing[key] for key in image.keys if key in missing), None) for image in images]
+    whole = [image for image, reason in zip(images, reasons, strict=True) if reason is None]
     return whole, dict(collections.Counter(reason for reason in reasons if reason is not None))
 
 
@@ -247,12 +247,12 @@ def _answers(
     return answers
 
 
-def _line(asked: _Asked, answers: Sequence[Response], scores: Sequence[Score]) -> dict[str, Any]:
-    record, unlisted = asked.record, [answer.unlisted for answer in answers]
+def _line(image: _Asked, answers: Sequence[Response], scores: Sequence[Score]) -> dict[str, Any]:
+    record, unlisted = image.record, [answer.unlisted for answer in answers]
     return {
         **{name: getattr(record, name) for name in ("file", "sha256", "model", "seed", "number")},
         "answers": [answer.text if answer.scores is None else list(answer.scores) for answer in answers],
-        "scores": [one._asdict() for one in scores],
+        "scores": [score._asdict() for score in scores],
         # How far the shares of a hosted judge may be too low: what its server does not list.
         **({"unlisted": unlisted} if any(share is not None for share in unlisted) else {}),
     }

@@ -123,7 +123,7 @@ def load_pipeline(
 
 
 def pairs(models: Sequence[str], loras: Sequence[str | None]) -> list[tuple[str, str | None]]:
-    """Which model generates with which LoRA."""
+    """Pairs of model and LoRA."""
     if not models or not loras:
         raise InputError("no model is named: name at least one")
     if len(models) > 1 and len(loras) > 1 and len(models) != len(loras):
@@ -132,12 +132,12 @@ def pairs(models: Sequence[str], loras: Sequence[str | None]) -> list[tuple[str,
             " for all"
         )
     number = max(len(models), len(loras))
-    models, loras = (list(one) * number if len(one) == 1 else list(one) for one in (models, loras))
-    found = list(zip(models, loras, strict=True))
-    for pair in found:
-        if found.count(pair) > 1:
+    models, loras = (list(names) * number if len(names) == 1 else list(names) for names in (models, loras))
+    chosen = list(zip(models, loras, strict=True))
+    for pair in chosen:
+        if chosen.count(pair) > 1:
             raise InputError(f"the model {pair[0]!r} is named twice{' with this LoRA' * bool(pair[1])}: name it once")
-    return found
+    return chosen
 
 
 def _check(

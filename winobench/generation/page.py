@@ -64,7 +64,7 @@ def page_text(run: Pictures, thumbnails: dict[str, str] | None = None) -> str:
 
 
 def _prompts(run: Pictures, numbers: dict[str, str], thumbnails: dict[str, str]) -> Iterator[dict[str, Any]]:
-    """What the page shows of each prompt."""
+    """Each prompt as the page shows it."""
     for number, prompt in enumerate(run.prompts):
         rows = []
         for seed in run.seeds:

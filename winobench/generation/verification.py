@@ -37,23 +37,23 @@ def verify(run: Pictures, verifier: ClevrVerifier | None = None) -> dict[str, Ve
     side = verifier.config.sample_size
     verdicts = []
     for first in range(0, len(run.records), _BATCH):
-        some = run.records[first : first + _BATCH]
-        listed = verifier.objects([_resized(run.image(record), side) for record in some])
-        for record, objects in zip(some, listed, strict=True):
-            correct = grammar.is_shown(record.prompt.content, [to_thing(one) for one in objects])
-            found = [
-                {"color": one.color, "shape": one.shape, "size": one.size}
-                | {"right": round(one.right, 3), "down": round(one.down, 3)}
-                for one in objects
+        batch = run.records[first : first + _BATCH]
+        listed = verifier.objects([_resized(run.image(record), side) for record in batch])
+        for record, objects in zip(batch, listed, strict=True):
+            correct = grammar.is_shown(record.prompt.content, [to_thing(thing) for thing in objects])
+            shown = [
+                {"color": thing.color, "shape": thing.shape, "size": thing.size}
+                | {"right": round(thing.right, 3), "down": round(thing.down, 3)}
+                for thing in objects
             ]
-            verdicts.append(Verdict(record.file, record.sha256, correct, found, VERIFIER))
+            verdicts.append(Verdict(record.file, record.sha256, correct, shown, VERIFIER))
     write_verdicts(run, verdicts)
     return {verdict.file: verdict for verdict in verdicts}
 
 
-def to_thing(one: SceneObject) -> Thing:
+def to_thing(thing: SceneObject) -> Thing:
     """A found object in words. Its side is the half of the image in which its centre is."""
-    return Thing(one.shape, one.color, one.size, one.material, -1 if one.right < 0.5 else 1)
+    return Thing(thing.shape, thing.color, thing.size, thing.material, -1 if thing.right < 0.5 else 1)
 
 
 def _resized(picture: np.ndarray, side: int) -> np.ndarray:

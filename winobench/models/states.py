@@ -94,9 +94,9 @@ class State:
         """Adds a network, a tokenizer, a scheduler or another object."""
         if _is_module(thing):
             self._read_module(name, thing)
-        elif hasattr(thing, "special_tokens_map"):
+        elif getattr(thing, "special_tokens_map", None) is not None:
             self._read_tokenizer(name, thing)
-        elif hasattr(thing, "set_timesteps"):
+        elif getattr(thing, "set_timesteps", None) is not None:
             own = {field: value for field, value in vars(thing).items() if field in _OF_SCHEDULERS}
             self.saved[name] = self._entry([type(thing), own])
             self.options[name] = self._entry(vars(thing).get(_SHIFT))
@@ -152,7 +152,7 @@ class State:
             return repr(sorted(map(repr, value))), None
         if isinstance(value, list | tuple):
             return self._entries([], value)
-        if hasattr(value, "__qualname__"):  # a class or a function
+        if getattr(value, "__qualname__", None) is not None:  # a class or a function
             return f"{value.__module__}.{value.__qualname__}", id(value)
         package = type(value).__module__.partition(".")[0]
         if package in ("tokenizers", "torch") and not _is_module(value):

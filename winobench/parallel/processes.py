@@ -151,7 +151,7 @@ def _lose_first_process() -> None:
 def _leave_at_once() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(1 if hasattr(sys, "last_value") else 2)
+    os._exit(2 if getattr(sys, "last_value", None) is None else 1)
 
 
 def _unless_lost(call: Callable[[], Any]) -> Any:

@@ -69,14 +69,14 @@ class EditWriter:
 
 def read_edits(folder: str | os.PathLike) -> dict[tuple[str, str], Edit]:
     """(image's hash, text) -> edit, of a run. A line that a kill has cut off is skipped."""
-    found: dict[tuple[str, str], Edit] = {}
+    edits: dict[tuple[str, str], Edit] = {}
     for path in sorted((pathlib.Path(folder) / FOLDER).glob("part-*.jsonl")):
         try:
             content = path.read_bytes()
         except OSError as error:
             raise InputError(f"{path} cannot be read ({error.strerror or error}): see to its rights") from error
-        found |= {(edit.image, edit.text): edit for line in content.splitlines() if (edit := _parsed(line)) is not None}
-    return found
+        edits |= {(edit.image, edit.text): edit for line in content.splitlines() if (edit := _parsed(line)) is not None}
+    return edits
 
 
 def _parsed(line: bytes) -> Edit | None:

@@ -40,8 +40,8 @@ def incomplete(
     wanted: Mapping[str, Request], read: Mapping[str, Response], *, can_be_longer: bool = False
 ) -> dict[str, str]:
     """Key -> why its answer is incomplete. See `why_incomplete`."""
-    found = {key: why_incomplete(wanted[key], read[key], can_be_longer=can_be_longer) for key in wanted if key in read}
-    return {key: why for key, why in found.items() if why}
+    whys = {key: why_incomplete(wanted[key], read[key], can_be_longer=can_be_longer) for key in wanted if key in read}
+    return {key: why for key, why in whys.items() if why}
 
 
 def lasting(wanted: Iterable[str], read: Mapping[str, Response], blocked: Collection[str]) -> dict[str, str]:
@@ -57,7 +57,7 @@ def missing(counts: Mapping[str, int], *, option: str = API_OPTION) -> str:
 
 
 def again(failed: int, blocked: int) -> str:
-    """What helps where some calls have failed, of which some were blocked."""
+    """Advice where calls have failed, some of them for good."""
     if not blocked:
         return _AGAIN
     lasts = f"{blocked:,} {'was' if blocked == 1 else 'were'} blocked, which the same call would be again: {_ANOTHER}"
@@ -67,8 +67,8 @@ def again(failed: int, blocked: int) -> str:
 def incomplete_lines(results: Mapping[str, Any]) -> list[str]:
     """A line for each task with incomplete answers: their number by kind, how they count, and advice."""
     ended = {task: counts for task, counts in (results.get("endings") or {}).items() if task in results["tasks"]}
-    found = {task: _in_words(counts) for task, counts in ended.items()}
-    return [f"{task}: {said} and count as wrong: {advice}" for task, (said, advice) in found.items() if advice]
+    in_words = {task: _in_words(counts) for task, counts in ended.items()}
+    return [f"{task}: {said} and count as wrong: {advice}" for task, (said, advice) in in_words.items() if advice]
 
 
 def all_incomplete(task: str, counts: Mapping[str, int | None]) -> InputError:
@@ -78,11 +78,11 @@ def all_incomplete(task: str, counts: Mapping[str, int | None]) -> InputError:
 
 def _in_words(counts: Mapping[str, int | None]) -> tuple[str, str]:
     """How many answers are incomplete, by kind, and advice. The latter is empty where none are."""
-    found = {ending: counts[ending] for ending in ENDINGS if ending != FINISHED and counts[ending]}
-    number, total = sum(found.values()), sum(counts[ending] for ending in ENDINGS)
-    kinds = ", ".join(f"{count:,} {_words(ending, counts['max_tokens'])}" for ending, count in found.items())
+    counted = {ending: counts[ending] for ending in ENDINGS if ending != FINISHED and counts[ending]}
+    number, total = sum(counted.values()), sum(counts[ending] for ending in ENDINGS)
+    kinds = ", ".join(f"{count:,} {_words(ending, counts['max_tokens'])}" for ending, count in counted.items())
     share = "all" if number == total else f"{number:,} of"
-    return f"{share} {total:,} answers are incomplete ({kinds})", _advice(found, API_OPTION)
+    return f"{share} {total:,} answers are incomplete ({kinds})", _advice(counted, API_OPTION)
 
 
 def _advice(kinds: Iterable[str], option: str) -> str:

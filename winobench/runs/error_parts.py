@@ -43,12 +43,12 @@ _log = logging.getLogger(__name__)
 
 
 class DamagedPartError(Exception):
-    """What is in a part is not what was written."""
+    """The content of a part differs from the content that was written."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ScoreSet:
-    """Which errors are meant. Whatever else two runs differ in, errors of equal sets are the same numbers."""
+    """A set of errors. Errors of equal sets are the same numbers in all runs."""
 
     digest: str  # of all that changes an error besides image, text, sample, timestep and kind
     timesteps: tuple[float, ...]  # the timestep or noise level of each sample; (-1,) for a scorer without samples
@@ -58,7 +58,7 @@ class ScoreSet:
 def read_own_errors(
     folder: RunFolder, scores: ScoreSet, image_hashes: Sequence[str], text_hashes: Sequence[str], pairs: np.ndarray
 ) -> tuple[np.ndarray, float]:
-    """As `read_errors`, of a run's own parts. A damaged part is set aside with a warning and computed again."""
+    """`read_errors` of a run's own parts. A damaged part is set aside with a warning and computed again."""
     return read_errors(folder.errors_path, scores, image_hashes, text_hashes, pairs, on_fault=_set_aside)
 
 

@@ -188,10 +188,10 @@ def _read_tables(folder: pathlib.Path) -> dict[tuple[bytes, ...], pa.Table]:
     return {scoring: pa.concat_tables(tables) for scoring, tables in parts.items()}
 
 
-def _of_samples(table: pa.Table, there: Sequence[float], wanted: Sequence[float]) -> pa.Table:
+def _of_samples(table: pa.Table, timesteps: Sequence[float], wanted: Sequence[float]) -> pa.Table:
     """The errors of those samples that have the wanted timesteps, a row a sample where that is not all of them."""
-    same = np.array([one == other for one, other in zip(there, wanted, strict=False)], bool)
-    same = np.append(same, np.zeros(max(0, len(there) - len(same)), bool))
+    same = np.array([one == other for one, other in zip(timesteps, wanted, strict=False)], bool)
+    same = np.append(same, np.zeros(max(0, len(timesteps) - len(same)), bool))
     if same.all():
         return table
     errors = table["errors"].combine_chunks()

@@ -131,7 +131,7 @@ def read_examples(path: pathlib.Path) -> Examples:
 
 
 def terms_of(table: pa.Table, path: pathlib.Path) -> tuple[str, ...] | None:
-    """What the scores of a table, of which the columns `TERM_COLUMNS` do, are made of; None where it does not say."""
+    """The terms of a table's scores, from its columns `TERM_COLUMNS`. None where it names none."""
     if "terms" in table.column_names:
         terms = tuple(table["terms"][0].as_py() or ())
         unknown = [name for name in terms if name not in normalization.TERMS]

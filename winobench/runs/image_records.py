@@ -151,7 +151,7 @@ def write_prompts(folder: str | os.PathLike, prompts: Iterable[Prompt]) -> None:
 
 def read_records(folder: str | os.PathLike) -> dict[Place, PictureRecord]:
     """The last record of each image, whether or not the image is there. Unreadable ones give a warning."""
-    found: dict[Place, PictureRecord] = {}
+    records: dict[Place, PictureRecord] = {}
     for _, _, path in _parts(pathlib.Path(folder) / DRAWN):
         for number, line in _lines(path):
             try:
@@ -160,8 +160,8 @@ def read_records(folder: str | os.PathLike) -> dict[Place, PictureRecord]:
                 if line.endswith(b"\n"):
                     logging.warning("line %d of %s is left aside: %s", number, path, error)
                 continue
-            found[record.place] = record
-    return found
+            records[record.place] = record
+    return records
 
 
 def is_whole(folder: str | os.PathLike, record: PictureRecord) -> bool:
@@ -178,8 +178,8 @@ def is_whole(folder: str | os.PathLike, record: PictureRecord) -> bool:
 
 def _parts(folder: pathlib.Path) -> list[tuple[str, str, pathlib.Path]]:
     """(process, number, path) of each part, in the order of calls: the later one of a process counts."""
-    found = [(match[1], match[2], path) for path in folder.glob("part-*") if (match := _PART.fullmatch(path.name))]
-    return sorted(found, key=lambda part: (int(part[1]), int(part[0])))
+    parts = [(match[1], match[2], path) for path in folder.glob("part-*") if (match := _PART.fullmatch(path.name))]
+    return sorted(parts, key=lambda part: (int(part[1]), int(part[0])))
 
 
 def _lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:

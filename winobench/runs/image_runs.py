@@ -152,21 +152,21 @@ def read_pictures(folder: str | os.PathLike[str], *, complete: bool = True) -> P
     )
     seeds = tuple(identity["seeds"])
     written = image_records.read_records(folder)
-    found, lost = [], []
+    records, lost = [], []
     for model, seed, (number, prompt) in itertools.product(models, seeds, enumerate(prompts)):
         record = written.get((model.label, seed, number))
         fits = record is not None and record.fingerprint == model.fingerprint and record.prompt == prompt
         if fits and _has_size(folder, record):
-            found.append(record)
+            records.append(record)
         else:
             lost.append(image_records.picture_file(model.label, seed, number))
     if lost and complete:
         was = "has lost" if config.get("status") == "finished" else f"({config.get('status')}) lacks"
         raise InputError(
-            f"the run {folder} {was} {len(lost):,} of its {len(lost) + len(found):,} images, such as {lost[0]}:"
+            f"the run {folder} {was} {len(lost):,} of its {len(lost) + len(records):,} images, such as {lost[0]}:"
             f" {_ADVICE}"
         )
-    return Pictures(folder, models, prompts, seeds, tuple(found), config)
+    return Pictures(folder, models, prompts, seeds, tuple(records), config)
 
 
 def config_path(folder: pathlib.Path, launcher: str) -> pathlib.Path:

@@ -80,7 +80,7 @@ def interval(entry: Mapping[str, Any]) -> Interval:
 def write(folder: pathlib.Path, judgement: Judgement, scores: Iterable[Mapping[str, Any]]) -> None:
     """Writes the scores of images, and after them the results."""
     with files.writing(folder):
-        files.write_text(folder / SCORES, "".join(json.dumps(one) + "\n" for one in scores))
+        files.write_text(folder / SCORES, "".join(json.dumps(line) + "\n" for line in scores))
         files.write_text(folder / RESULTS, json.dumps(dataclasses.asdict(judgement), indent=2) + "\n")
 
 
@@ -111,15 +111,15 @@ def rows_of(judgement: Judgement) -> Iterator[dict[str, Any]]:
 
 def read_all(run: Pictures) -> list[Judgement]:
     """The finished judgements of a run, by their folders' names. A warning names one about other images than it has."""
-    found, images = [], images_of(run)
+    current, images = [], images_of(run)
     for path in sorted((run.folder / FOLDER).glob(f"*/{RESULTS}")):
-        one = read(path.parent)
-        if one.images == images:
-            found.append(one)
+        judgement = read(path.parent)
+        if judgement.images == images:
+            current.append(judgement)
         else:
             advice = "give the same winobench judge command again"
             warnings.warn(f"{path} is about other images than the run now has, and is left out: {advice}", stacklevel=2)
-    return found
+    return current
 
 
 def _are_counts(missing: Any) -> bool:

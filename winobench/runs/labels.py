@@ -1,4 +1,4 @@
-"""What a report calls tasks and models: short, and the same in tables and figures."""
+"""Labels of tasks and models in reports: short, and the same in tables and figures."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _WORDS = {word.lower(): word for word in _PROPER.split()} | {
 
 
 def task_label(task: str) -> str:
-    """What people call a task: ``my_coco_test`` is ``My COCO test``."""
+    """A task's label: ``My COCO test`` for ``my_coco_test``."""
     if task in TASK_LABELS:
         return TASK_LABELS[task]
     words = [_WORDS.get(word, word) for word in re.split(r"[_\s]+", task) if word]

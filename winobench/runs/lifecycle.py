@@ -1,4 +1,4 @@
-"""What runs with images and runs of text benchmarks have in common: how they describe themselves and end."""
+"""Steps that all runs share: how they describe themselves, report progress and end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FINISHED = "finished"
 
 
 def versions_of(identity: Mapping[str, Any], *, on_this_machine: bool, **more: Any) -> dict[str, Any]:
-    """What the numbers of a run depend on besides its arguments."""
+    """Versions, devices, weights and data behind the numbers of a run."""
     return {
         **provenance.software(),
         **more,
@@ -73,13 +73,13 @@ def folders_named(workdir: str | os.PathLike | None, name: str, kind: str) -> li
     """The folders that `folder_for` may give, of runs that are there: one that is named, or several of any identity."""
     if workdir is not None:
         return [records.RunFolder(workdir, kind)]
-    found = []
+    folders = []
     for path in sorted(pathlib.Path("runs").glob(f"{glob.escape(name)}-*")):
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             identity = json_files.load(path / "config.json")["identity"]
             if (folder := folder_for(None, name, identity, kind)).path == path:
-                found.append(folder)
-    return found
+                folders.append(folder)
+    return folders
 
 
 def finished_config(folder: records.RunFolder, description: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -91,9 +91,9 @@ def finished_config(folder: records.RunFolder, description: Mapping[str, Any]) -
     told = json_files.as_json({name: value for name, value in description.items() if name != "started"})
     told |= {"schema": records.SCHEMA_VERSION, "status": FINISHED}
     try:
-        there = json_files.load(folder.config_path)
-        is_same = all(there[name] == value for name, value in told.items())
-        return there if is_same and not told["versions"]["winobench"]["dirty"] else None
+        recorded = json_files.load(folder.config_path)
+        is_same = all(recorded[name] == value for name, value in told.items())
+        return recorded if is_same and not told["versions"]["winobench"]["dirty"] else None
     except _OF_ANOTHER_RUN:
         return None
 
@@ -105,11 +105,11 @@ def finished(
 
     ``is_recorded(results)`` says whether all that they rest on is still in the folder. It may fail as readers do.
     """
-    if (there := finished_config(folder, description)) is None:
+    if (recorded := finished_config(folder, description)) is None:
         return None
     try:
         results = json_files.load(folder.results_path)
-        if results["failed"] or list(results["tasks"]) != list(there["identity"]["tasks"]):
+        if results["failed"] or list(results["tasks"]) != list(recorded["identity"]["tasks"]):
             return None
         for task in results["tasks"]:
             parquet_files.metadata(folder.examples_path / f"{task}.parquet")

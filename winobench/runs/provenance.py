@@ -1,4 +1,4 @@
-"""What a number was computed with: versions, commit and devices."""
+"""Versions, commit and devices behind a number."""
 
 from __future__ import annotations
 

@@ -52,10 +52,10 @@ def read_runs(paths: Sequence[str | os.PathLike[str]], skip: Callable[[InputErro
     seen: set[str] = set()
     for folder in (pathlib.Path(user_path(path)) for path in paths):
         try:
-            place = os.path.realpath(folder)  # where links go in circles, pathlib raises
-            if place in seen:
+            real = os.path.realpath(folder)  # where links go in circles, pathlib raises
+            if real in seen:
                 raise InputError(f"run {folder} is named twice: name each run once.", code="named-twice")
-            seen.add(place)
+            seen.add(real)
             runs.append(read_run(folder))
         except InputError as error:
             if skip is None or len(paths) == 1 or error.code == "no-such-folder":
@@ -305,7 +305,7 @@ def make_labels_unique(runs: Sequence[Run]) -> None:
 
 
 def _different_parts(models: Sequence[str]) -> list[str]:
-    """Of the names' parts before the last one, those nearest to it in which the names differ. Empty if none do."""
+    """The last parts before the names' ends in which the names differ. Empty if none do."""
     parts = [re.split(r"[/\\]", model.rstrip("/\\"))[-2::-1] for model in models]
     for some in itertools.zip_longest(*parts, fillvalue=""):
         if len(set(some)) > 1:

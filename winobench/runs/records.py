@@ -35,10 +35,10 @@ SCHEMA_VERSION = 2
 
 _TEMPORARY = ".tmp"
 DAMAGED = ".damaged"
-"""What a part's name ends with, once it is set aside."""
+"""End of the name of a part that is set aside."""
 
 ERRORS, RESPONSES = "errors", "responses"
-"""What a run records while it continues, and the folder that it does so in. Another one is ``DRAWN``."""
+"""Kinds of records that grow, and their folders. Another kind is ``DRAWN``."""
 
 INSTANCE = "instance"
 """In the identity of a scorer without ``fingerprint()``: a name that no other scorer has."""
@@ -236,13 +236,13 @@ class RunFolder:
             )
 
 
-def _differences(there: Any, here: Any, name: str = "") -> Iterator[str]:
+def _differences(recorded: Any, wanted: Any, name: str = "") -> Iterator[str]:
     """Names the leaves in which two nested mappings differ."""
-    if isinstance(there, dict) and isinstance(here, dict):
-        for key in dict.fromkeys((*there, *here)):
-            yield from _differences(there.get(key), here.get(key), f"{name}.{key}" if name else str(key))
-    elif there != here:
-        yield f"{name} ({_short(there)} there, {_short(here)} here)"
+    if isinstance(recorded, dict) and isinstance(wanted, dict):
+        for key in dict.fromkeys((*recorded, *wanted)):
+            yield from _differences(recorded.get(key), wanted.get(key), f"{name}.{key}" if name else str(key))
+    elif recorded != wanted:
+        yield f"{name} ({_short(recorded)} there, {_short(wanted)} here)"
 
 
 def _short(value: Any) -> str:

@@ -144,24 +144,24 @@ def check_request(request: Request) -> None:
     """Makes sure that a request can be sent, tokenized and written down."""
     match request:
         case Generation() | Options():
-            asked = [turn.text for turn in request.turns] + list(getattr(request, "options", ()))
+            read = [turn.text for turn in request.turns] + list(getattr(request, "options", ()))
         case Entailment():
-            asked = [request.premise, *request.hypotheses]
+            read = [request.premise, *request.hypotheses]
         case Similarity():
-            asked = [request.text, *request.others]
+            read = [request.text, *request.others]
         case PictureText():
-            asked = [request.question]
+            read = [request.question]
         case PictureOptions():
-            asked = [request.question, *request.options]
+            read = [request.question, *request.options]
         case PictureStarts():
-            asked = [request.question, *request.starts]
+            read = [request.question, *request.starts]
         case PictureMatch():
-            asked = list(request.texts)
+            read = list(request.texts)
         case _:
             raise InputError(
                 f"a request is a {type(request).__name__}: make it one of {', '.join(KINDS)}", code="wrong-type"
             )
-    texts.check_texts(asked, longest=texts.LONGEST_PROMPT, together=True)
+    texts.check_texts(read, longest=texts.LONGEST_PROMPT, together=True)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -42,13 +42,13 @@ def request_json(request: Request) -> dict[str, Any]:
 
 def key(fingerprint: Mapping[str, Any], request: Request) -> str:
     """SHA-256, in hexadecimal, of responder and request, but for ``prefix_turns`` and the place of an image."""
-    asked = request_json(request)
-    asked.pop("prefix_turns", None)
-    if "picture" in asked:
-        asked["picture"] = asked["picture"]["sha256"]
-    if "temperature" in asked:
-        asked["temperature"] = float(asked["temperature"])  # 0 and 0.0 are written differently
-    return digest({"responder": fingerprint, "request": asked})
+    content = request_json(request)
+    content.pop("prefix_turns", None)
+    if "picture" in content:
+        content["picture"] = content["picture"]["sha256"]
+    if "temperature" in content:
+        content["temperature"] = float(content["temperature"])  # 0 and 0.0 are written differently
+    return digest({"responder": fingerprint, "request": content})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,8 +119,8 @@ class ResponseStore:
                 raise _taken(self.folder) from None
             self._path, self._size = path, 0
             try:
-                there = os.fstat(self._part)
-                if not files.lock(self._part) or there.st_size or not os.path.samestat(there, os.stat(path)):
+                state = os.fstat(self._part)
+                if not files.lock(self._part) or state.st_size or not os.path.samestat(state, os.stat(path)):
                     self._size = None  # another process's, which is not to be deleted
                     raise _taken(self.folder)
                 for left in set(empty) - {path}:  # kills of older versions have left one each
@@ -177,8 +177,8 @@ class ResponseStore:
 
     def get(self, key: str) -> Stored | None:
         with self._lock:
-            place = self._places.get(key)
-        return None if place is None else _read(place)
+            position = self._places.get(key)
+        return None if position is None else _read(position)
 
     def keys(self) -> Iterator[str]:
         return iter(list(self._places))
@@ -198,15 +198,15 @@ class ResponseStore:
                 break
             try:
                 places, _ = _index(folder, only=missing)
-                found = {key: _read(place) for key, place in places.items()}
+                stored = {key: _read(place) for key, place in places.items()}
             except InputError as error:
                 logging.warning("the responses of another run are left aside: %s", error)
                 continue
-            for name, stored in found.items():
+            for name, response in stored.items():
                 # The run that was asked first, however often its responses have been copied.
-                origin = stored.origin or pathlib.Path(folder).resolve().parent.name
-                content = {"request": stored.request, "raw": stored.raw, "seconds": stored.seconds, "origin": origin}
-                self._add(name, content)
+                origin = response.origin or pathlib.Path(folder).resolve().parent.name
+                content = {"request": response.request, "raw": response.raw, "seconds": response.seconds}
+                self._add(name, {**content, "origin": origin})
                 missing.discard(name)
                 copied += 1
         return copied
@@ -220,7 +220,7 @@ class ResponseStore:
         """Appends a line, syncs it if it is time, and returns where it lies. Called with the lock held."""
         if self._part is None:
             raise RuntimeError("the store is not open")
-        place = _Place(self._path, self._size, len(line))
+        position = _Place(self._path, self._size, len(line))
         with files.writing(self.folder):
             try:
                 done = 0
@@ -235,7 +235,7 @@ class ResponseStore:
             self._unsynced = True
             if time.monotonic() - self._synced >= self.seconds_between_syncs:
                 self.sync()
-        return place
+        return position
 
 
 @contextlib.contextmanager
@@ -255,8 +255,8 @@ def _line(key: str, content: Mapping[str, Any]) -> bytes:
 
 def _parts(folder: pathlib.Path) -> list[pathlib.Path]:
     """The parts of a folder, those of a process in the order in which they were written."""
-    found = [path for path in pathlib.Path(folder).glob("part-*.jsonl") if _NAME.fullmatch(path.name)]
-    for path in found:
+    paths = [path for path in pathlib.Path(folder).glob("part-*.jsonl") if _NAME.fullmatch(path.name)]
+    for path in paths:
         with _reading(path):
             try:
                 files.check_regular(path)
@@ -264,7 +264,7 @@ def _parts(folder: pathlib.Path) -> list[pathlib.Path]:
                 if path.is_symlink():
                     reason = f"{path} is a link to a file that is gone: delete it."
                     raise InputError(reason, code="dangling-link") from None
-    return sorted(found, key=lambda path: tuple(int(number) for number in _NAME.fullmatch(path.name).groups()))
+    return sorted(paths, key=lambda path: tuple(int(number) for number in _NAME.fullmatch(path.name).groups()))
 
 
 def _index(folder: pathlib.Path, only: set[str] | None = None) -> tuple[dict[str, _Place], set[str]]:
@@ -303,7 +303,7 @@ def _lines(path: pathlib.Path) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:
-    """What a line holds; None if it is cut off or damaged."""
+    """The content of a line. None if it is cut off or damaged."""
     if not line.endswith(b"\n") or not _BEGINNING.match(line):
         return None
     try:
@@ -325,13 +325,13 @@ def num_recorded(folder: pathlib.Path) -> int:
     return len(_index(folder)[0])
 
 
-def _read(place: _Place) -> Stored:
-    with _reading(place.path), open(place.path, "rb") as file:
-        file.seek(place.offset)
-        entry = _entry(file.read(place.length))
+def _read(position: _Place) -> Stored:
+    with _reading(position.path), open(position.path, "rb") as file:
+        file.seek(position.offset)
+        entry = _entry(file.read(position.length))
     if entry is None:
         raise InputError(
-            f"{place.path} has changed while it was in use: give the same command again.", code="file-changed"
+            f"{position.path} has changed while it was in use: give the same command again.", code="file-changed"
         )
     return Stored(entry["key"], entry["request"], entry["raw"], float(entry["seconds"]), entry.get("origin"))
 

@@ -15,7 +15,7 @@ PAIR_METRICS = ("pair", "pair_accuracy")
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What one row of a task's results counts."""
+    """The outcomes that one row of a task's results counts."""
 
     name: str
     members: np.ndarray  # [m] int, the examples, each as often as it counts

@@ -43,7 +43,7 @@ class Run(Protocol):
 
 
 COLUMNS = ("task", "metric", "group", "value", "low", "high", "chance", "n", "ties", "too_few")
-"""Of `records`. Texts up to the group, then numbers, and whether n is too small for the interval."""
+"""Columns of `records`: texts up to the group, then numbers, and whether n is too small for the interval."""
 
 _SHOWN_TASKS, _SHOWN_ROWS = 4, 40  # in a few lines, and in a notebook
 
@@ -108,13 +108,13 @@ def _rows(run: Run, groups: bool) -> Iterator[tuple[tuple[str, str], TaskRun, Ma
 
 def records(tasks: Mapping[str, Mapping[str, Any]], groups: bool) -> list[dict[str, Any]]:
     """The tasks of ``results.json`` as rows of `COLUMNS`, in full precision. ``groups`` adds sub-tasks."""
-    found = []
+    rows = []
     for task, entries in tasks.items():
         for name, entry in entries.items():
             group, _, metric = name.rpartition("/")
             if groups or not group:
-                found.append({"task": task, "metric": metric, "group": group} | {c: entry.get(c) for c in COLUMNS[3:]})
-    return found
+                rows.append({"task": task, "metric": metric, "group": group} | {c: entry.get(c) for c in COLUMNS[3:]})
+    return rows
 
 
 def records_of(runs: Sequence[Run], groups: bool) -> tuple[list[dict[str, Any]], list[str]]:
@@ -128,13 +128,13 @@ def records_of(runs: Sequence[Run], groups: bool) -> tuple[list[dict[str, Any]],
 def _cells(runs: Sequence[Run], groups: bool) -> tuple[list[str], list[list[str]]]:
     """Columns and rows. Proportions are in percent, and say so where other numbers are in the table."""
     is_mixed = any(_has_numbers(record) for run in runs for record in run.tasks.values())
-    found: dict[tuple[str, str], list[tuple[str, ...] | None]] = {}
-    for place, run in enumerate(runs):
+    by_row: dict[tuple[str, str], list[tuple[str, ...] | None]] = {}
+    for number, run in enumerate(runs):
         for key, record, entry in _rows(run, groups):
             unit = "%" if is_mixed and not _has_numbers(record) else ""
-            found.setdefault(key, [None] * len(runs))[place] = _row(record, entry, unit)
+            by_row.setdefault(key, [None] * len(runs))[number] = _row(record, entry, unit)
     rows = []
-    for key, cells in found.items():
+    for key, cells in by_row.items():
         _, _, *others = zip(*filter(None, cells), strict=True)
         values = cells[0][:2] if len(runs) == 1 else [f"{cell[0]} ({cell[1]})" if cell else "" for cell in cells]
         rows.append([*key, *values, *("; ".join(dict.fromkeys(other)) for other in others)])

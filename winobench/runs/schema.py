@@ -1,4 +1,4 @@
-"""What ``config.json`` and ``results.json`` of a run hold, as types; `check` compares a value with them.
+"""Types of ``config.json`` and ``results.json`` of a run. `check` compares a value with them.
 
 ``Required`` keys are in every file that this version reads, back to layout 1. The others are in every file that this
 version writes for the kind of run that their comment names. A reader takes keys that it does not know for those of a
@@ -38,7 +38,7 @@ Share = Annotated[float, Bounds(0, 1)]
 """A proportion."""
 
 Count = Annotated[int, Bounds(0)]
-"""Of whatever can be counted."""
+"""A number of things."""
 
 
 class Proportion(TypedDict):
@@ -113,7 +113,7 @@ class Endings(TypedDict):
 
 
 class Tokens(TypedDict):
-    """What a language model read and wrote, as far as it counts that."""
+    """Tokens that a language model read and wrote, if it counts them."""
 
     input: NotRequired[int | None]
     output: NotRequired[int | None]
@@ -128,7 +128,7 @@ class RacedTask(TypedDict):
 
 
 class Race(TypedDict):
-    """What a race took."""
+    """Samples and passes of a race."""
 
     alpha: Required[float]
     rare_share: NotRequired[float]  # see `winobench.evaluation.race`
@@ -147,7 +147,7 @@ class Software(TypedDict):
 
 
 class Device(TypedDict):
-    """What a run was computed on."""
+    """Devices of a run."""
 
     platform: NotRequired[str]
     kind: NotRequired[str]
@@ -156,7 +156,7 @@ class Device(TypedDict):
 
 
 class Versions(TypedDict):
-    """What a number depends on besides the run's arguments."""
+    """Versions, weights and data behind a number."""
 
     winobench: NotRequired[Software]
     python: NotRequired[str]
@@ -321,9 +321,9 @@ def _problem(value: Any, expected: Any, place: str, strict: bool) -> _Problem | 
     if origin in (Required, NotRequired):
         return _problem(value, arguments[0], place, strict)
     if origin in (Union, types.UnionType):
-        found = [_problem(value, choice, place, strict) for choice in arguments]
+        problems = [_problem(value, choice, place, strict) for choice in arguments]
         # The choice that fits best says the most: the one that differs furthest inside.
-        return None if None in found else max(found, key=lambda problem: len(problem[0]))
+        return None if None in problems else max(problems, key=lambda problem: len(problem[0]))
     if origin is Annotated:
         problem = _problem(value, arguments[0], place, strict)
         for bounds in arguments[1:]:
@@ -337,14 +337,14 @@ def _problem(value: Any, expected: Any, place: str, strict: bool) -> _Problem | 
     if origin is dict:
         if not isinstance(value, dict):
             return _is_not(value, place, "an object")
-        found = (_problem(item, arguments[1], f"{place}.{_quoted(key)}", strict) for key, item in value.items())
+        problems = (_problem(item, arguments[1], f"{place}.{_quoted(key)}", strict) for key, item in value.items())
     elif origin is list:
         if not isinstance(value, list):
             return _is_not(value, place, "a list")
-        found = (_problem(item, arguments[0], f"{place}[{number}]", strict) for number, item in enumerate(value))
+        problems = (_problem(item, arguments[0], f"{place}[{number}]", strict) for number, item in enumerate(value))
     else:
         return _plain_problem(value, expected, place)
-    return next((problem for problem in found if problem is not None), None)
+    return next((problem for problem in problems if problem is not None), None)
 
 
 def _dictionary_problem(value: Any, expected: Any, place: str, strict: bool) -> _Problem | None:

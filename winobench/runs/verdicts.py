@@ -140,14 +140,14 @@ def _checked(path: pathlib.Path, lines: Iterable[tuple[int, Any]]) -> dict[str, 
 
 
 def judge_of(verdicts: Mapping[str, Verdict]) -> str | None:
-    """Who gave the verdicts of a run. None without any."""
-    return next((one.judge for one in verdicts.values()), None)
+    """The judge of a run's verdicts. None without verdicts."""
+    return next((verdict.judge for verdict in verdicts.values()), None)
 
 
 def verdict_on(record: PictureRecord, verdicts: Mapping[str, Verdict]) -> bool | None:
     """Whether an image is correct; None where nobody has judged it as it is now."""
-    one = verdicts.get(record.file)
-    return one.correct if one is not None and one.sha256 == record.sha256 else None
+    verdict = verdicts.get(record.file)
+    return verdict.correct if verdict is not None and verdict.sha256 == record.sha256 else None
 
 
 def generation_accuracy(run: Pictures, verdicts: Mapping[str, Verdict]) -> dict[str, dict[str, dict[str, Any]]]:
@@ -162,13 +162,13 @@ def generation_accuracy(run: Pictures, verdicts: Mapping[str, Verdict]) -> dict[
             for record in run.records
             if record.model == model.label and verdict_on(record, verdicts) is not None
         ]
-        found = results[model.label] = {}
+        entries = results[model.label] = {}
         for category in dict.fromkeys(category for category, _, _ in rows):
             _, texts, correct = zip(*(row for row in rows if row[0] == category), strict=True)
-            found[category] = _entry(texts, correct)
+            entries[category] = _entry(texts, correct)
         if rows:
             categories, texts, correct = zip(*rows, strict=True)
-            found["all"] = _entry(texts, correct, categories)
+            entries["all"] = _entry(texts, correct, categories)
     return results
 
 

@@ -45,7 +45,7 @@ def place(network: Network, mesh: Mesh) -> tuple[functional.Structure, list[jax.
 
 def check_made(name: str, value: Any, *parts: str) -> None:
     """Raises InputError for an argument that lacks an attribute of the models and processors that a scorer takes."""
-    if not all(hasattr(value, part) for part in parts):
+    if any(getattr(value, part, None) is None for part in parts):
         message = f"{name} is {options.quote(value)}, but it must be loaded: make the scorer by its from_pretrained"
         raise InputError(message, code="wrong-type")
 
