@@ -383,8 +383,10 @@ def _holder(module: Any, config: ml_collections.ConfigDict, name: str, launcher:
 
     A config that states its launcher alone has the options of the launcher's first config.
     """
+    if getattr(module, "SETTINGS", None) is not None:  # most configs: no other needs to be read
+        return module
     made_by = config_files().get(vars(config).get("_made_by"))  # of `configs.forms_of`
-    modules = [module, *([made_by and _execute(made_by)])]
+    modules = [made_by and _execute(made_by)]
     modules += [value for value in vars(module).values() if isinstance(value, types.ModuleType)]
     if (wanted := _launcher_of(module) or launcher) is not None:
         modules += [other for other in map(_execute, config_files().values()) if _launcher_of(other) == wanted]

@@ -5,7 +5,7 @@ a scene of two objects. Each gives two items, one about each object: a true capt
 attribute from the other object, or for recognition one that no object of the scene has, the same for both items.
 
 Training captions are always true, in the wording of the questions' true sides, or longer: both objects with more
-attributes and with their places. "On the left" is said only of an object whose centre is clearly in the left half of
+attributes and with their places. "On the left" is only for an object whose centre is clearly in the left half of
 the image (`clevr_scenes.sides`), in scenes of any number of objects.
 """
 

@@ -246,7 +246,7 @@ def training_scenes(
 
 
 def random_scenes(count: int, *, seed: int = 0, split: str = "train", start: int = 0) -> Scenes:
-    """Scenes of one to five objects whose attributes are independent, placed as those of the questions are.
+    """Scenes of one to five objects whose attributes are independent, placed as in the questions.
 
     Scene number n depends on (seed, split, n) alone.
     """

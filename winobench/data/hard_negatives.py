@@ -102,10 +102,9 @@ def batches(
     """Endless shuffled batches for `winobench.training.hard_negatives`.
 
     The negatives and the random caption of a row are sampled from (seed, epoch, row) alone, and the order of rows from
-    (seed, epoch): batch n depends on (seed, n), so a resumed run sees the same batches. An epoch's last rows
-    share a batch with the first ones of the next. The random caption is that of another row, sampled evenly among those
-    that are not one of the image's own captions. ``part`` is one of ``num_parts`` equal runs of rows of each batch,
-    where several processes share them.
+    (seed, epoch): batch n depends on (seed, n), so a resumed run sees the same batches. An epoch's last rows share a
+    batch with the first ones of the next. The random caption is from another row, sampled evenly among captions of
+    other images. ``part`` is one of ``num_parts`` equal runs of rows of each batch, where several processes share them.
 
     Yields ``latents`` and ``negative_latents``, float32 [batch_size / num_parts, h, w, c], scaled as in training, and
     ``input_ids``, ``negative_ids`` and ``random_ids``, int32 [batch_size / num_parts, length].

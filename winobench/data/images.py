@@ -9,7 +9,7 @@ mode or property   rule
 LA, PA, RGBA,      composited on white, and so is a palette index, gray level or colour that is declared transparent;
 La, RGBa           an image that is opaque everywhere keeps its exact pixels
 CMYK               R = (1 - C)(1 - K), and so on. A CMYK JPEG is inverted, as Adobe's convention wants
-YCbCr, HSV         PIL's conversion; YCbCr is that of JPEG (BT.601, full range)
+YCbCr, HSV         PIL's conversion. YCbCr is JPEG's (BT.601, full range)
 LAB                CIELAB under D50, through the sRGB profile
 16 bits            the upper 8 of the bits that the file states (16; 12 in some TIFF files)
 F (float)          values from 0 to 1 times 255, rounded. Any other value or NaN is refused

@@ -42,7 +42,7 @@ class _Unit(NamedTuple):
 
 
 def swapped_captions(caption: str, tagger: Tagger, *, seed: int = 0) -> tuple[str, ...]:
-    """The caption with two elements of the same kind exchanged, for each kind that it has two different ones of.
+    """The caption with two elements of the same kind exchanged, for each kind with two different elements.
 
     Nouns, adjectives and adverbs are exchanged among themselves. Verbs, other than forms of be, have and do, only in
     the same form. Noun phrases are a determiner, adjectives and numbers, and nouns. The two are sampled.

@@ -358,8 +358,8 @@ class PreparedSet:
     ) -> Iterator[Example[PreparedImage, str]]:
         """Reads examples, a little ahead of the caller: all in the order of publication, or at most ``limit``.
 
-        Those are chosen at random by the seed, ``per_group`` so many of each group. A smaller limit gives the first
-        ones of a larger one.
+        The seed chooses them at random, ``per_group`` the same number of each group. A larger limit begins with the
+        examples of a smaller one.
         """
         if limit is not None and limit < 1:
             raise InputError(

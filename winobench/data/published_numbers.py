@@ -22,7 +22,7 @@ class PublishedNumber:
     """One cell of a table of a paper, or a number in its text, and which number of ours it stands next to."""
 
     table: str  # "1a", "section 3.1", or another name of the place
-    row: str  # headings as printed, with that of their block before a slash
+    row: str  # headings as printed, with the heading of their block before a slash
     column: str
     printed: str  # without a percent sign: "61.5", "0.94*", "3,026"
     unit: str  # percent, proportion, effect size, kappa or count

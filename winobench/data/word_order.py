@@ -26,7 +26,7 @@ MAX_WORDS = 30
 _MAX_DRAWS = 100
 NOUNS = frozenset({"NN", "NNS", "NNP", "NNPS"})
 ADJECTIVES = frozenset({"JJ", "JJR", "JJS"})
-# Tags of tokens that tell nothing about their word: hyphens, possessive 's, symbols, closing emoticons.
+# Tags of tokens that do not decide the tag of their word: hyphens, possessive 's, symbols, closing emoticons.
 _NO_HEADS = frozenset({"HYPH", "POS", "SYM", "NFP"})
 _REMOVED = re.compile(r'[.!"()*#:;~]')
 
@@ -104,8 +104,8 @@ def reordered_captions(
 def tagged_words(caption: str, tagger: Tagger) -> list[tuple[str, str]]:
     """The words of a cleaned caption, each with its part of speech.
 
-    A word of several tokens, such as "long-haired" or "man's", has that of its last token that is not punctuation, as
-    the head of a compound comes last in English.
+    A word of several tokens, such as "long-haired" or "man's", has the tag of its last token that is not punctuation,
+    as the head of a compound comes last in English.
     """
     tagged = tagger(caption)
     spans = token_spans(caption, [token for token, _ in tagged])

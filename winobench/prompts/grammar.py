@@ -1,6 +1,6 @@
 """Prompts in the grammar of our CLEVR scenes, with what each image must show.
 
-Every prompt is a caption in the wording of `winobench.clevr.captions`, so that the embedded models know its words.
+Every prompt is a caption in the wording of `winobench.clevr.captions`, so that the embedded models have seen its words.
 Categories are the sub-tasks of the benchmark's CLEVR task, so that generation stands next to recognition, and
 ``counting``. Two equal objects have the wording of the captions: "A red cube and a red cube."
 

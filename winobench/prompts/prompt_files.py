@@ -45,7 +45,7 @@ class Prompt:
         """The inverse of `to_json`, from an object that may hold more.
 
         Raises:
-          InputError: it is no such object.
+          InputError: it has another form.
         """
         texts = [value.get(name) for name in ("id", "text", "category")] if isinstance(value, Mapping) else [None]
         if not all(isinstance(text, str) for text in texts) or "content" not in value:

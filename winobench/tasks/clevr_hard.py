@@ -41,8 +41,8 @@ CHANCE = {
 def hard_tasks(num_rounds: int = 250, *, seed: int = 0, image_size: int = 64) -> tuple[Task, Task]:
     """The side of texts and the side of images, of ``image_size`` pixels to each side.
 
-    A round is a question of each group, each about its own scene; ``limit`` counts rounds, and fewer rounds are
-    the first ones of more.
+    A round is a question of each group, each about its own scene. ``limit`` counts rounds, and more rounds
+    begin with the same ones.
     """
     suffix = "" if image_size == 64 else f"_{image_size}"
 

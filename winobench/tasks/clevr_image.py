@@ -45,7 +45,7 @@ def _swapped(limit: int | None) -> tuple[Scenes, np.ndarray]:
 
 
 def pair_caption(things, attribute: str) -> str:
-    """The caption that tells a scene from its swap, in the words of GDBench's pair forms, the left object first.
+    """The caption that separates a scene from its swap, in the words of GDBench's pair forms, the left object first.
 
     A swap of colours changes which shape has which colour, a swap of shapes the same. A swap of sizes changes which
     shape has which size.

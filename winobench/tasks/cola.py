@@ -7,8 +7,8 @@ headline. Self-Bench's figures are the text score.
 Single objects: a text such as "square white plate", and the images in the file's hard list of that text, which show
 some of its words. The metric is the mean over texts of the average precision of their images. As in the published code,
 texts without a positive image in the whole file, and those without a hard image, do not count. Texts whose positive
-images are all outside of the hard list have no average precision. They are left out, where the published code gives
-no number or 0, depending on torchmetrics' version. No number of texts is checked, as only that of GQA is stated, 320.
+images are all outside of the hard list have no average precision. They are left out, where the published code gives no
+number or 0, depending on torchmetrics' version. No number of texts is checked, as the authors state GQA's alone, 320.
 """
 
 from __future__ import annotations

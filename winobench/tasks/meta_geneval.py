@@ -1,4 +1,4 @@
-"""GenEval's study with people: does a scorer tell the images that fit their prompt?
+"""GenEval's study with people: does a scorer find the images that fit their prompt?
 
 100 of GenEval's prompts, each with four images by Stable Diffusion 2, by IF-XL, and found with CLIP (the groups): 1,200
 images with five answers each. A rating is the share of people who gave 4 of 4, "fully captures the meaning of the

@@ -78,7 +78,7 @@ def fetch(
 def read_probes(folder: pathlib.Path) -> tuple[list[dict[str, str]], dict[str, str]]:
     """The rows of ``svo_probes.csv`` as ``svo.json`` has them, and the address of every image's file.
 
-    The part in which two images differ is the one of the published code: the subject if that is marked, else the
+    The part in which two images differ follows the published code: the subject if that is marked, else the
     verb if that is, else the object. Rows without a sentence are left out.
     """
     rows, addresses = [], {}

@@ -147,8 +147,8 @@ def error_counts(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -
 def metrics(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> dict[str, dict[str, Any]]:
     """The numbers of a run with 95% intervals. Questions whose call failed count nowhere. Empty rows are left out.
 
-    Rows: ``accuracy``, ``pair_accuracy`` over the pairs with both questions (both right); each kind of error as a share
-    of all errors, whose number is ``n``; ``unparsable``, a share of all questions; ``untyped``, the share that is in no
+    Rows: ``accuracy``, ``pair_accuracy`` over the pairs with both questions (both right), each kind of error as a share
+    of all errors, whose number is ``n``, ``unparsable``, a share of all questions; ``untyped``, the share that is in no
     figure by type; ``<type>/accuracy`` and ``<generator>/accuracy``. Accuracies take questions of a pair as dependent.
     """
     judged = counted(questions, answers)
@@ -245,7 +245,7 @@ def _validation(data_dir: str | None, limit: int | None, results: str | os.PathL
 
 
 def _about_types(items: Sequence[data.Item], results: str | os.PathLike | None) -> str:
-    """A sentence on the rows of a result file whose type is none: which were repaired, and which could not be."""
+    """A sentence on the rows of a result file without a type: the repaired ones, and the others."""
     rows = [item for item in items if "type" in item.original]
     if not rows:
         return ""

@@ -7,7 +7,7 @@ first is right for the first premise. Of one pair of premises there can be
 - ``multi``: hypotheses that name another object with that attribute ("The tomato was the color of a fire engine.");
 - ``pragmatic``: the step from the premise to its property, with hypotheses that state it ("The tomato was ripe.");
 - ``visual``: the step from the property to the attribute. The premises are the sentences that state the properties, and
-  the hypotheses are those of the single-hop item.
+  the hypotheses are the single-hop item's.
 
 ``python -m winobench.data.winoviz`` checks files and builds multi-hop items.
 

@@ -209,7 +209,7 @@ def _check_sources(items: Sequence[Item], lines: Mapping[str, int], path: pathli
 def read_text(path: pathlib.Path) -> str:
     """The text of a file in UTF-8."""
     try:
-        # As Python reads texts: an end of a line is one character, whichever it is in the file.
+        # As Python reads texts: an end of a line is one character, for any kind in the file.
         return io.TextIOWrapper(io.BytesIO(files.content(path)), encoding="utf-8-sig").read()
     except FileNotFoundError:
         raise InputError(f"the file {path} does not exist: name an existing one", code="no-such-file") from None

@@ -41,7 +41,7 @@ def parse_answer(text: str, options: Sequence[str], *, cut_off: bool = False) ->
     """The answer in a text: 0, 1 or 2, or None if missing.
 
     In this order: what the last ``Final Answer:`` names. The result of a majority vote. A boxed number. A number at the
-    beginning (``0; ...``, ``A: 1``). The last ``answer is 1``. The last ``1;`` that begins a sentence. If there is no
+    beginning (``0; ...``, ``A: 1``). The last ``answer is 1``. The last ``1;`` that begins a sentence. Without a
     number, words (behind ``Final Answer:``, or in the last line, or in the whole text): a candidate's name as an answer
     at the beginning. That nobody can tell (``neither``, ``ambiguous``, ``cannot be determined``, or a refusal, which
     the paper counts so). The one candidate that is named. Thoughts in ``<think>`` tags, and everything from a made-up

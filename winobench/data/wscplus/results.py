@@ -29,8 +29,8 @@ def validation(path: str | os.PathLike, results: str | os.PathLike | None = None
     """The validation items, in the order of the published result files.
 
     With such a file (``results``) they are its 700 questions as they were asked, with the ids and pairs of the rows of
-    the data. Without it they are those rows. A row of unknown type gets that of the same sentence in the data, and is
-    otherwise left ``UNTYPED``; ``original["type"]`` is what the file has.
+    the data. Without it they are the data's rows. A row of unknown type gets the type of the same sentence in the data,
+    and is otherwise left ``UNTYPED``. ``original["type"]`` is the file's.
     """
     items = read(path)
     if results is None:
@@ -71,10 +71,10 @@ class Joined(NamedTuple):
 def join(recorded: Sequence[Item], items: Sequence[Item]) -> Joined:
     """Finds the item of each recorded row.
 
-    Rows and items meet where statement and pronoun are equal after `normalize`. Of several such items, those of the
-    same generator, reason and snippet come first, and no item is given twice. A row whose sentence was edited gets the
-    nearest of the remaining items of its type (if it has one) and generator, if that is near enough. (Of the published
-    GPT-4 answers 688 are joined by equality, 11 by nearness, and 1 is missing, as another row has its item.)
+    Rows and items meet where statement and pronoun are equal after `normalize`. Items of the same generator, reason and
+    snippet come first, and no item is given twice. A row whose sentence was edited gets the nearest of the remaining
+    items of its type (if it has one) and generator, if that is near enough. (Of the published GPT-4 answers 688 are
+    joined by equality, 11 by nearness, and 1 is missing, as another row has its item.)
     """
     by_text: dict[tuple[str, str], list[Item]] = {}
     for item in items:
