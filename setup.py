@@ -121,6 +121,7 @@ setuptools.setup(
             *("compare = winobench.contrib.people", "write_items = winobench.contrib.people"),
         ],
         "winobench.image_judgements": ["comparisons = winobench.contrib.people.comparison:judgements"],
+        "winobench.tasks": ["datasets = winobench.contrib.datasets"],
         "winobench.recipes": [
             *(f"{name} = winobench.contrib.studies.{name}" for name in ("clevr_tiny", "clevr_flow", "clevr_verifier")),
             "nli = winobench.contrib.nli.training",
@@ -130,7 +131,7 @@ setuptools.setup(
         ],
     },
     package_data={
-        "winobench": ["py.typed", "*.pyi", "assets/**/*", "tasks/names.txt", "**/templates/*", "viewer/app/**/*"],
+        "winobench": ["py.typed", "*.pyi", "assets/**/*", "**/names.txt", "**/templates/*", "viewer/app/**/*"],
     },
     python_requires=">=3.11,<3.15",
     # The lowest versions that run the main job on Python 3.11 (.ci/matrix). All but promise, of tensorflow-datasets,

@@ -1,23 +1,29 @@
-"""Writes winobench/tasks/names.txt: the names that each module of tasks declares."""
+"""Writes the names that each module of tasks declares, into names.txt of each package of tasks."""
 
 from __future__ import annotations
 
 import importlib
+import pathlib
 import pkgutil
 from collections.abc import Iterator
 
 from winobench import tasks
 
 
-def lines() -> Iterator[str]:
-    """A line for each table of a module: the table, the module, and the names."""
-    for module in sorted(info.name for info in pkgutil.iter_modules(tasks.__path__)):
-        declared = vars(importlib.import_module(f"{tasks.__name__}.{module}"))
-        for table in ("TASKS", "TEXT_TASKS", "SOURCES"):
-            # Functions of sources are under their names, tasks have theirs.
-            if table in declared and declared[table] is not getattr(tasks, table, None):
-                yield " ".join([table, module, *(getattr(entry, "name", entry) for entry in declared[table])])
+def tables() -> Iterator[tuple[pathlib.Path, str]]:
+    """The path and the content of each package's table. A line has the attribute, the module, and the names."""
+    for name in tasks.packages():
+        package, lines = importlib.import_module(name), []
+        for module in sorted(info.name for info in pkgutil.iter_modules(package.__path__)):
+            declared = vars(importlib.import_module(f"{name}.{module}"))
+            for attribute in ("TASKS", "TEXT_TASKS", "SOURCES"):
+                # Functions of sources are under their names, tasks have theirs.
+                if attribute in declared and declared[attribute] is not getattr(tasks, attribute, None):
+                    names = (getattr(entry, "name", entry) for entry in declared[attribute])
+                    lines.append(" ".join([attribute, module, *names]))
+        yield pathlib.Path(package.__file__).parent / tasks.NAMES, "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    tasks.NAMES.write_text("\n".join(lines()) + "\n", encoding="utf-8")
+    for path, content in tables():
+        path.write_text(content, encoding="utf-8")

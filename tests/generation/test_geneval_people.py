@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.expectations import raises
-from tests.tasks import newer_layouts
+from tests.tasks import published_layouts
 from winobench.generation import geneval_people
 from winobench.prompts.prompt_files import Prompt
 from winobench.runs import image_records
@@ -20,7 +20,7 @@ PROMPTS = [
 
 @pytest.fixture
 def study(tmp_path):
-    return geneval_people.read_study(newer_layouts.write_geneval(tmp_path / "source"), PROMPTS, tmp_path / "out")
+    return geneval_people.read_study(published_layouts.write_geneval(tmp_path / "source"), PROMPTS, tmp_path / "out")
 
 
 def test_the_study_is_a_run(study, tmp_path):
@@ -33,7 +33,7 @@ def test_the_study_is_a_run(study, tmp_path):
     assert run.path(record) == tmp_path / "source" / "images" / "if-xl" / "00094" / "samples" / "00003.png"
     assert image_records.is_whole(run.folder, record)
     assert run.image(record).ndim == 3
-    # The qualities that `newer_layouts.write_geneval` gives.
+    # The qualities that `published_layouts.write_geneval` gives.
     answers = [min(4, 1 + (1 + 94 + 3 + worker) % 6) for worker in range(5)]
     assert people[record.place] == (answers.count(4) > 2)
 
@@ -61,7 +61,7 @@ def test_agreement_by_hand(study):
 
 
 def test_other_prompts_are_refused(tmp_path):
-    source = newer_layouts.write_geneval(tmp_path / "source")
+    source = published_layouts.write_geneval(tmp_path / "source")
     for prompts in (PROMPTS[1:], [Prompt("00000", "a dog", "", {}), *PROMPTS[1:]]):
         with raises("contradicting-rows", "a photo of a bench", "00000", "evaluation_metadata.jsonl"):
             geneval_people.read_study(source, prompts, tmp_path / "out")

@@ -13,14 +13,14 @@ import pytest
 
 import winobench.tasks
 from launch import prepare as launcher
-from tests.tasks import newer_layouts
+from tests.tasks import published_layouts
 from tests.tasks.damage import cut, drop, gone, rows, write
 from winobench.base.errors import InputError
 from winobench.data import prepared
 from winobench.evaluation import evaluate as evaluation
 from winobench.tasks import TASKS
 
-_SVO, _CLASSES, _VISMIN = "svo.json", "classes.txt", "data/test-00001-of-00002.parquet"
+_SVO, _CLASSES, _COLORSWAP = "svo.json", "classes.txt", "data/test-00001-of-00002.parquet"
 _MUSLIM, _RESTORE = "data/Images/Religion/Muslim", ": restore the file as it was published"
 _CANNOT = (
     "1 of {} images of task '{{task}}' in {{root}} cannot be used, {} ({}), listed in {{listed}}: add or replace it, or"
@@ -67,7 +67,7 @@ FAULTS = {
             " again",
         )
     ],
-    "vismin_object": [(_VISMIN, cut(0.5), f"{{root}}/{_VISMIN} is damaged (ArrowInvalid): get the file again")],
+    "colorswap": [(_COLORSWAP, cut(0.5), f"{{root}}/{_COLORSWAP} is damaged (ArrowInvalid): get the file again")],
 }
 
 
@@ -80,7 +80,7 @@ def pairs(tmp_path_factory):
         source = tmp_path_factory.mktemp(f"{name}-source")
         tasks = {}
         for one in (name, SOUND):
-            newer_layouts.ALL[one](source)
+            published_layouts.LAYOUTS[one](source)
             task = TASKS[one]
             if task.source.num_examples is not None:
                 published = dataclasses.replace(task.source, num_examples=len(list(task.source.read(source))))

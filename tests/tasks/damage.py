@@ -8,8 +8,7 @@ import shutil
 import pyarrow.parquet as pq
 import scipy.io
 
-from tests.tasks import newer_layouts
-from tests.tasks.published_layouts import write_json
+from tests.tasks.published_layouts import write_json, write_table
 
 
 def rows(function):
@@ -19,7 +18,7 @@ def rows(function):
         if path.suffix == ".parquet":
             content = pq.read_table(path).to_pylist()
             function(content)
-            newer_layouts.write_table(path, content)
+            write_table(path, content)
         else:
             content = json.loads(path.read_text())
             function(content)

@@ -6,16 +6,28 @@ tasks call `winobench.data.word_order.spacy_tagger`: replace it by ``lambda **_:
 published shuffles call `winobench.data.published_order.nltk_tokenizer`, too: ``lambda: stand_in_tokenizer``.
 """
 
+import functools
+import io
 import json
 import pathlib
 import zlib
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from PIL import Image
 
 from winobench.clevr import captions as clevr_captions
-from winobench.tasks import genderbias, mmbias
+from winobench.data.example import Item
+from winobench.data.sources import LeftOut
+from winobench.tasks import TASKS, genderbias, meta_geneval, mmbias, sugarcrepe, whatsup
 
+COCO = ["000000000139.jpg", "000000000285.jpg", "000000000632.jpg"]
+CAPTIONS = [
+    ("A red cup beside a blue plate.", "A cup in red beside a plate in blue.", "A blue cup beside a red plate."),
+    ("A dog chases two cats.", "Two cats are chased by a dog.", "Two cats chase a dog."),
+    ("A man under a tree.", "Below a tree there is a man.", "A man above a tree."),
+]
 NUM_FLICKR_IMAGES = 12
 _FLICKR_WORDS = ["man", "woman", "dog", "child", "horse", "girl", "boy", "cat", "crowd", "couple", "team", "artist"]
 _PLACES = ["on the wide beach", "in a busy street", "near an old house", "under green trees", "by the cold river"]
@@ -274,3 +286,148 @@ GDBENCH = dict(
 def write_all(folder: pathlib.Path) -> dict[str, pathlib.Path]:
     """Writes every set of ``GDBENCH`` into ``<folder>/<task>``; gives these folders by task."""
     return {name: writer(folder / name) for name, writer in GDBENCH.items()}
+
+
+def write_sugarcrepe(folder: pathlib.Path, name: str) -> pathlib.Path:
+    rows = {}
+    for key, file, (caption, _, negative) in zip("013", COCO, CAPTIONS, strict=True):
+        write_image(folder / "val2017" / file)
+        rows[key] = {"filename": file, "caption": caption, "negative_caption": negative}
+    write_json(folder / f"{name}.json", rows)
+    return folder
+
+
+def write_whatsup(folder: pathlib.Path, subset: str) -> pathlib.Path:
+    name, _, arrangements = whatsup.SUBSETS[subset]
+    words = {"left": "to the left of", "right": "to the right of", "in-front": "in front of"}
+    rows = []
+    for one, other in (("mug", "plate"), ("beer-bottle", "armchair")):
+        captions = {each: f"A {one} {words.get(each, each)} a {other}" for each in arrangements}
+        for each in arrangements:
+            file = f"{one}_{each}{'_of' if each in words else ''}_{other}.jpeg"
+            write_image(folder / name / file)
+            options = [captions[each], *(text for key, text in captions.items() if key != each)]
+            rows.append({"image_path": f"data/{name}/{file}", "caption_options": options})
+    write_json(folder / f"{name}_dataset.json", rows)
+    return folder
+
+
+def write_whatsup_spatial(folder: pathlib.Path, task: str) -> pathlib.Path:
+    file, _, images, name, _ = whatsup.SPATIAL[task]
+    rows = []
+    for number in (139, 285, 632):
+        write_image(folder / images / name.format(number))
+        rows.append([number, f"A cup {number} on the left", f"A cup {number} on the right"])
+    write_json(folder / file, rows)
+    return folder
+
+
+def picture(*key: int, size: tuple[int, int] = (6, 4)) -> dict:
+    pixels = np.random.default_rng(key).integers(0, 256, (size[1], size[0], 3), np.uint8)
+    content = io.BytesIO()
+    Image.fromarray(pixels).save(content, "png")
+    return {"bytes": content.getvalue(), "path": None}
+
+
+def write_table(path: pathlib.Path, rows: list[dict]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows), path)
+
+
+def write_pair_table(folder: pathlib.Path, task: str) -> pathlib.Path:
+    """Three rows that the task asks, in two files, and rows of other categories."""
+    table = TASKS[task].source.read.keywords["table"]
+    rows = []
+    for number, (caption, _, other) in enumerate(CAPTIONS):
+        row = {column: picture(number, side) for side, column in enumerate(table.images)}
+        row |= dict(zip(table.texts, (caption, other), strict=True))
+        row |= dict.fromkeys(table.groups, "swap")
+        if table.only is not None:
+            rows.append({**row, table.only[0]: "another"})
+            row[table.only[0]] = table.only[1]
+        rows.append(row)
+    write_table(folder / "data" / "test-00000-of-00002.parquet", rows[:2])
+    write_table(folder / "data" / "test-00001-of-00002.parquet", rows[2:])
+    return folder
+
+
+def write_geneval(folder: pathlib.Path) -> pathlib.Path:
+    """Three sets of two prompts with four pictures and five answers each; as published, one answer is cut in two."""
+    heading = "HITId,Input.index,Input.prompt_id,Input.image_id,Input.image_url,Input.caption,Input.object_0_name,"
+    heading += "Input.object_1_name,Input.object_0_name_plural,Input.object_1_name_plural,Input.exclude,Answer.ee,"
+    heading += "Answer.task-color-0,Answer.task-color-1,Answer.task-count-0,Answer.task-count-1,Answer.task-objects,"
+    heading += "Answer.task-position-x,Answer.task-position-y,Answer.task-quality,Answer.task-real-0,Answer.task-real-1"
+    for place, name in enumerate(meta_geneval.SETS):
+        lines = [heading]
+        for prompt, caption in ((0, "a photo of a bench"), (94, "a photo of a frisbee and a vase")):
+            for picture in range(4):
+                write_image(folder / "images" / name / f"{prompt:05d}" / "samples" / f"{picture:05d}.png")
+                begin = f"HIT,{prompt}_{picture},{prompt},{picture},https://example.org/{picture}.png,{caption}"
+                begin += ",bench,,benches,,,9.5,red|green,,1,,"
+                for worker in range(5):
+                    is_cut = (name, prompt, picture, worker) == ("if-xl", 94, 1, 0)
+                    listed = "1.Frisbees\n2.Vase" if is_cut else '"bench, tree"'
+                    quality = 4 if is_cut else min(4, 1 + (place + prompt + picture + worker) % 6)
+                    lines.append(f"{begin}{listed},right,neither_y,{quality},3.0,")
+        (folder / f"annotations_{name}.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def items_of(task: str, folder: pathlib.Path) -> list[Item]:
+    """The examples in a folder, without the rows that are left out."""
+    return [item for item in TASKS[task].source.read(folder) if not isinstance(item, LeftOut)]
+
+
+def left_out(task: str, folder: pathlib.Path) -> dict[str, str]:
+    return {row.id: row.reason for row in TASKS[task].source.read(folder) if isinstance(row, LeftOut)}
+
+
+LAYOUTS = {
+    **GDBENCH,
+    "clevr_spatial_selfbench": write_clevr,
+    "colorswap": functools.partial(write_pair_table, task="colorswap"),
+    "meta_geneval": write_geneval,
+    **{
+        f"sugarcrepe_{edit}_{what}": functools.partial(write_sugarcrepe, name=f"{edit}_{what}")
+        for edit, what in sugarcrepe.SETS
+    },
+    **{
+        f"whatsup_{subset}{suffix}": functools.partial(write_whatsup, subset=subset)
+        for subset in whatsup.SUBSETS
+        for suffix in ("", "_pairs", "_sets")
+    },
+    **{task: functools.partial(write_whatsup_spatial, task=task) for task in whatsup.SPATIAL},
+}
+"""Task -> its writer, for every task of `winobench.tasks` that reads published data."""
+
+ANNOTATIONS = {
+    "aro_coco_order": "coco_karpathy_test.json",
+    "aro_flickr_order": "flickr30k_val.json",
+    "aro_vg_attribution": "visual_genome_attribution.json",
+    "aro_vg_relation": "visual_genome_relation.json",
+    "clevr": "captions/spatial.json",
+    "coco_hardneg_image": "valid_neg_clip.tsv",
+    "coco_hardneg_text": "valid_neg_clip.tsv",
+    "flickr30k_image": "val_top10_RN50x64.json",
+    "flickr30k_text": "val_top10_RN50x64_text.json",
+    "imagecode": "valid_data.json",
+    "mmbias": "textual_phrases.txt",
+    "pets": "classes.txt",
+    "svo_subj": "svo.json",
+    "winoground": "examples.jsonl",
+    "sugarcrepe_swap_att": "swap_att.json",
+    "whatsup_a": "controlled_images_dataset.json",
+    "whatsup_b_sets": "controlled_clevr_dataset.json",
+    "coco_spatial_one": "coco_qa_one_obj.json",
+    "meta_geneval": "annotations_if-xl.csv",
+}
+"""Task -> its annotation file. One task for each function that reads."""
+
+
+def written(task: str, folder: pathlib.Path) -> list[Item]:
+    """The examples of a task whose set is written into the folder."""
+    return items_of(task, LAYOUTS[task](folder))
+
+
+def pairs_of(items):
+    return {(image.path, text) for item in items for image in item.images for text in item.texts}

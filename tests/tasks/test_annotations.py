@@ -3,23 +3,32 @@
 import pytest
 
 from tests.expectations import names, raises
-from tests.tasks import newer_layouts
-from tests.tasks.newer_layouts import ANNOTATIONS
+from tests.tasks.published_layouts import ANNOTATIONS, LAYOUTS, items_of
+from winobench import tasks
 from winobench.base.errors import InputError
 from winobench.tasks import TASKS, annotations
 
-WITH_JSON = [name for name, file in ANNOTATIONS.items() if file.endswith((".json", "phrases.txt"))]
+
+def with_json(annotations):
+    """Tasks with annotations in JSON."""
+    return [name for name, file in annotations.items() if file.endswith((".json", "phrases.txt"))]
 
 
 def test_every_task_with_published_data_has_a_layout():
-    assert {name for name, task in TASKS.items() if task.source is not None} == set(newer_layouts.ALL)
+    own = {name for name, module in tasks._modules()["TASKS"].items() if module.startswith(tasks.__name__)}
+    assert {name for name in own if TASKS[name].source is not None} == set(LAYOUTS)
 
 
-@pytest.mark.parametrize("name", newer_layouts.ALL)
+@pytest.mark.parametrize("name", LAYOUTS)
 def test_items_are_as_the_task_declares(name, tmp_path):
+    check_items(name, LAYOUTS[name](tmp_path))
+
+
+def check_items(name, folder):
+    """The items of a task's folder, which it must declare rightly."""
     task = TASKS[name]
-    items = newer_layouts.items_of(name, newer_layouts.ALL[name](tmp_path))
-    assert items == newer_layouts.items_of(name, tmp_path)
+    items = items_of(name, folder)
+    assert items == items_of(name, folder)
     assert len({item.id for item in items}) == len(items) > 0
     for item in items:
         assert all(image.path.is_file() for image in item.images)
@@ -42,23 +51,31 @@ def test_items_are_as_the_task_declares(name, tmp_path):
     assert not task.source.how_to_get.endswith(".")
 
 
-# VisMin has two files, and needs any one.
-@pytest.mark.parametrize("name", sorted(ANNOTATIONS.keys() - {"vismin_object"}))
+@pytest.mark.parametrize("name", ANNOTATIONS)
 def test_missing_annotations_are_named(name, tmp_path):
-    folder = newer_layouts.ALL[name](tmp_path)
-    (folder / ANNOTATIONS[name]).unlink()
+    check_missing(name, LAYOUTS[name](tmp_path) / ANNOTATIONS[name], tmp_path)
+
+
+def check_missing(name, path, folder):
+    path.unlink()
     with raises("no-such-file", str(folder)) as caught:
-        newer_layouts.items_of(name, folder)
+        items_of(name, folder)
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", WITH_JSON)
-@pytest.mark.parametrize("content", ['"text"', "[[1]]", '{"a": 1}'])
+OTHER_JSON = pytest.mark.parametrize("content", ['"text"', "[[1]]", '{"a": 1}'])
+
+
+@pytest.mark.parametrize("name", with_json(ANNOTATIONS))
+@OTHER_JSON
 def test_json_of_another_kind_is_named(name, content, tmp_path):
-    path = newer_layouts.ALL[name](tmp_path) / ANNOTATIONS[name]
+    check_json(name, content, LAYOUTS[name](tmp_path) / ANNOTATIONS[name], tmp_path)
+
+
+def check_json(name, content, path, folder):
     path.write_text(content)
     with pytest.raises(InputError, match=names(str(path))) as caught:
-        newer_layouts.items_of(name, tmp_path)
+        items_of(name, folder)
     expected = ("not-a-list", "not-an-object", "missing-field", "not-a-text", "wrong-number-of-entries")
     assert caught.value.code in expected
 

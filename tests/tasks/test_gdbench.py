@@ -6,10 +6,10 @@ import json
 import numpy as np
 import pytest
 
-from tests.tasks import newer_layouts, published_layouts
+from tests.tasks import published_layouts
 from tests.tasks.damage import put, rows
-from tests.tasks.newer_layouts import items_of as read
-from tests.tasks.newer_layouts import written
+from tests.tasks.published_layouts import items_of as read
+from tests.tasks.published_layouts import written
 from winobench.clevr import captions
 from winobench.data import published_order
 from winobench.data.example import ImageFile
@@ -90,7 +90,7 @@ def test_numbers_up_to_six_of_genderbias_are_men(tmp_path):
     # Images in other formats are left out by name.
     (tmp_path / "suit-images" / "1.jpg").rename(tmp_path / "suit-images" / "1.PNG")
     (tmp_path / "suit-images" / "about.txt").write_text("x")
-    assert newer_layouts.left_out("genderbias", tmp_path) == {"suit/1.PNG": "not a .jpg file"}
+    assert published_layouts.left_out("genderbias", tmp_path) == {"suit/1.PNG": "not a .jpg file"}
     assert len(read("genderbias", tmp_path)) == 6 * 4 - 1
 
 

@@ -13,9 +13,11 @@ from winobench import tasks
 
 def test_the_names_are_up_to_date():
     script = pathlib.Path(__file__).parents[2] / "docs" / "write_task_names.py"
-    lines = list(runpy.run_path(str(script))["lines"]())
-    assert tasks.NAMES.read_text().splitlines() == lines, "run python docs/write_task_names.py"
-    names = [name for line in lines for name in line.split()[2:]]
+    tables = list(runpy.run_path(str(script))["tables"]())
+    assert len(tables) == len(tasks.packages())
+    for path, content in tables:
+        assert path.read_text() == content, "run python docs/write_task_names.py"
+    names = [name for _, content in tables for line in content.splitlines() for name in line.split()[2:]]
     assert len(names) == len(set(names))
 
 

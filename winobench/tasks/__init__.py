@@ -2,8 +2,8 @@
 
 A module declares tasks about images in ``TASKS``, tasks about texts alone in ``TEXT_TASKS``, and in ``SOURCES`` how to
 make tasks of data that the user names, as in ``selfbench:FOLDER``. ``names.txt`` lists these names, so that a task
-imports its own module alone; ``python docs/write_task_names.py`` writes it. An entry point of the group
-``winobench.tasks`` names a `Task`, a `TextTask`, or a sequence of them.
+imports its own module alone. ``python docs/write_task_names.py`` writes it. An entry point of the group
+``winobench.tasks`` names a `Task`, a `TextTask`, a sequence of them, or a package with a ``names.txt``.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import dataclasses
 import functools
 import importlib
 import importlib.metadata
+import importlib.util
 import pathlib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
-from winobench.base import near_names, options, registry
+from winobench.base import extensions, near_names, options, registry
 from winobench.base.errors import InputError
 from winobench.tasks import groups
 from winobench.tasks.base import Task
@@ -25,8 +26,10 @@ from winobench.tasks.questions import TextTask
 
 _Kind = TypeVar("_Kind", Task, TextTask)
 
-NAMES = pathlib.Path(__file__).parent / "names.txt"
-_RENDERED = ("clevr", "clevr_hard", "clevr_image", "clevr_winoground")  # modules of tasks that need no prepared data
+NAMES = "names.txt"
+_GROUP = "winobench.tasks"  # of entry points
+# Modules of tasks that need no prepared data.
+_RENDERED = tuple(f"{__name__}.{name}" for name in ("clevr", "clevr_hard", "clevr_image", "clevr_winoground"))
 
 
 class _Tasks(Mapping[str, _Kind], Generic[_Kind]):
@@ -48,12 +51,12 @@ class _Tasks(Mapping[str, _Kind], Generic[_Kind]):
         return len(self._known())
 
     def _known(self) -> dict[str, str | _Kind]:
-        """Name -> module of this package, or the task of another package."""
+        """Name -> module, or the task of a package without a table of names."""
         return {**_modules()[self._attribute], **_plugged_in()[self._kind]}
 
 
 TASKS: Mapping[str, Task] = _Tasks(Task, "TASKS")
-"""Name -> task about images: this package's, in the order of their modules, then those that other packages plug in."""
+"""Name -> task about images, in the order of their modules. Tasks of packages without a table of names are last."""
 
 TEXT_TASKS: Mapping[str, TextTask] = _Tasks(TextTask, "TEXT_TASKS")
 """Name -> task about texts alone, in the same order."""
@@ -135,18 +138,28 @@ def _get(tasks: Mapping[str, Any], name: str, noun: str) -> Any:
     return tasks[name]
 
 
+def packages() -> list[str]:
+    """The packages of tasks with a table of names: this one, and those of entry points."""
+    added = [value for value in extensions.added(_GROUP).values() if ":" not in value]
+    return [__name__, *(package for package in added if _table(package).is_file())]
+
+
+def _table(package: str) -> pathlib.Path:
+    return pathlib.Path(importlib.util.find_spec(package).origin).parent / NAMES
+
+
 @functools.cache
 def _modules() -> dict[str, dict[str, str]]:
     """Attribute of modules -> a name in it -> module."""
+    lines = [(line.split(), package) for package in packages() for line in _table(package).read_text().splitlines()]
     modules: dict[str, dict[str, str]] = {}
-    for line in NAMES.read_text(encoding="utf-8").splitlines():
-        attribute, module, *names = line.split()
-        modules.setdefault(attribute, {}).update(dict.fromkeys(names, module))
+    for (attribute, module, *names), package in sorted(lines, key=lambda line: line[0][1]):
+        modules.setdefault(attribute, {}).update(dict.fromkeys(names, f"{package}.{module}"))
     return modules
 
 
 def _declared(module: str, attribute: str) -> Any:
-    return getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
+    return getattr(importlib.import_module(module), attribute)
 
 
 @functools.cache
@@ -154,7 +167,9 @@ def _plugged_in() -> dict[type, dict[str, Any]]:
     """Kind -> name -> task of another package."""
     tasks: dict[type, dict[str, Any]] = {Task: {}, TextTask: {}}
     _broken().clear()
-    for entry in sorted(importlib.metadata.entry_points(group="winobench.tasks"), key=lambda entry: entry.name):
+    for entry in sorted(importlib.metadata.entry_points(group=_GROUP), key=lambda entry: entry.name):
+        if entry.value in packages():
+            continue
         where = registry.entry_point(entry)
         # A broken plug-in must not take the others away.
         try:

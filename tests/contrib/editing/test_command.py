@@ -6,7 +6,7 @@ import pytest
 from launch import prepare
 from tests import launching
 from tests.launch.test_help import check_commands, check_teaches, read_help
-from tests.tasks import newer_layouts
+from tests.tasks import published_layouts
 from winobench.contrib import editing
 
 
@@ -46,10 +46,10 @@ def test_edits_from_the_command_line(tiny_pipeline, tmp_path, monkeypatch):
     """By denoising; the refused command would optimise."""
     made = []
     monkeypatch.setattr(editing, "EditDistance", lambda *words, **given: made.append(given) or Editor(*words, **given))
-    source, data = newer_layouts.WRITERS["cola"](tmp_path / "cola"), tmp_path / "data"
-    assert not prepare.prepare_tasks("cola", str(source), str(data), workers=1, allow_partial=True)
+    source, data = published_layouts.write_winoground(tmp_path / "source"), tmp_path / "data"
+    assert not prepare.prepare_tasks("winoground", str(source), str(data), workers=1, allow_partial=True)
     words = [f"--config.model={tiny_pipeline}", "--config.limit=1", "--config.num_steps=2", "--workdir=run"]
-    words += ["--config.tasks=cola", f"--config.data_dir={data}"]
+    words += ["--config.tasks=winoground", f"--config.data_dir={data}"]
     denoise = ["--config=edit:denoise", "--config.strengths=0.5"]
     for _ in range(2):
         status, out, err = launching.launch("launch.edit", *denoise, *words, cwd=tmp_path)

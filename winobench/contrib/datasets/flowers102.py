@@ -8,9 +8,9 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Iterator
 
+from winobench.contrib.datasets import class_prompts, mat_files
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
-from winobench.tasks import class_prompts, mat_files
 from winobench.tasks.annotations import not_as_published
 from winobench.tasks.published import published_task
 

@@ -6,22 +6,21 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from tests.contrib.datasets import layouts
 from tests.expectations import raises
-from tests.tasks import damage, newer_layouts
-from winobench.evaluation import summary
-from winobench.evaluation.plan import Question
-from winobench.metrics import ratings
-from winobench.tasks import (
-    TASKS,
+from tests.tasks import damage, published_layouts
+from winobench.contrib.datasets import (
     meta_evalmuse,
     meta_genai_bench,
-    meta_geneval,
     meta_hpdv2,
     meta_imagereward,
     meta_seetrue,
     meta_tifa160,
-    people,
 )
+from winobench.evaluation import summary
+from winobench.evaluation.plan import Question
+from winobench.metrics import ratings
+from winobench.tasks import TASKS, meta_geneval, people
 from winobench.tasks.annotations import Entry
 
 
@@ -32,24 +31,24 @@ def published(reference_data):
 
 
 def test_ratings_of_tifa160_are_means(tmp_path):
-    items = list(meta_tifa160.read(newer_layouts.write_tifa160(tmp_path, authors=False)))
+    items = list(meta_tifa160.read(layouts.write_tifa160(tmp_path, authors=False)))
     assert [item.id for item in items] == ["coco_1", "drawbench_2", "coco_3"]
     assert [item.groups for item in items] == [("coco",), ("drawbench",), ("coco",)]
     # Of the first prompt: (1, 1), (2, 2), (3, 5), (4, 5), (5, 2).
     assert items[0].ratings == (1.0, 2.0, 4.0, 4.5, 3.5)
     assert items[0].images[0].path == tmp_path / "tifa160" / "coco_1_mini_dalle.jpg"
-    newer_layouts.write_tifa160(tmp_path, authors=True)
+    layouts.write_tifa160(tmp_path, authors=True)
     assert list(meta_tifa160.read_authors(tmp_path)) == items
 
 
 def test_ratings_of_imagereward_are_minus_ranks(tmp_path):
-    items = list(meta_imagereward.read(newer_layouts.write_imagereward(tmp_path)))
+    items = list(meta_imagereward.read(layouts.write_imagereward(tmp_path)))
     assert items[0].ratings == (-1.0, -2.0, -3.0, -4.0)
     assert [len(item.images) for item in items] == [4, 9, 5]
 
 
 def test_ratings_of_geneval_are_shares_of_full_marks(tmp_path):
-    items = list(meta_geneval.read(newer_layouts.write_geneval(tmp_path)))
+    items = list(meta_geneval.read(published_layouts.write_geneval(tmp_path)))
     assert [item.id for item in items] == [
         f"{name}/{prompt}" for name in meta_geneval.SETS for prompt in ("00000", "00094")
     ]
@@ -61,7 +60,7 @@ def test_ratings_of_geneval_are_shares_of_full_marks(tmp_path):
 
 
 def test_texts_of_seetrue_have_all_their_images(tmp_path):
-    items = list(meta_seetrue.read(newer_layouts.write_seetrue(tmp_path)))
+    items = list(meta_seetrue.read(layouts.write_seetrue(tmp_path)))
     assert [item.id for item in items] == ["editbench/000", "editbench/001", "coco_t2i/000", "drawbench/000"]
     assert [item.ratings for item in items] == [(1.0, 1.0), (1.0, 1.0, 0.0, 1.0), (0.0, 1.0, 0.0), (0.0, 1.0, 1.0, 0.0)]
     assert items[2].images[1].path == tmp_path / "images" / "1_1.png"
@@ -70,7 +69,7 @@ def test_texts_of_seetrue_have_all_their_images(tmp_path):
 
 def test_auroc_of_seetrue_is_the_published_codes(tmp_path):
     """Numbers of t2v_metrics' SeeTrue.evaluate_scores for these rows and scores, half of which are ties."""
-    items = newer_layouts.written("meta_seetrue", tmp_path)
+    items = layouts.written("meta_seetrue", tmp_path)
     rows = (tmp_path / "SeeTRUE.csv").read_text().splitlines()[1:]
     scores = {row.partition(",")[0]: (7 * place * place + 3) % 5 for place, row in enumerate(rows)}
     given = [(item.id, [scores[image.path.name] for image in item.images], item.ratings) for item in items]
@@ -95,7 +94,7 @@ def test_every_picture_of_geneval_has_an_address():
 
 
 def test_ratings_of_genai_bench_are_means(tmp_path):
-    items = list(meta_genai_bench.read(newer_layouts.write_genai_bench(tmp_path)))
+    items = list(meta_genai_bench.read(layouts.write_genai_bench(tmp_path)))
     assert [item.id for item in items] == ["00001", "00002", "00003", "00004", "00005"]
     assert items[0].groups == ("attribute", "spatial_relation", "basic")
     assert items[4].groups == ()
@@ -108,7 +107,7 @@ def test_ratings_of_genai_bench_are_means(tmp_path):
 
 
 def test_misprints_of_genai_bench_are_left_out(tmp_path):
-    path = newer_layouts.write_genai_bench(tmp_path) / "genai_image.json"
+    path = layouts.write_genai_bench(tmp_path) / "genai_image.json"
     damage.put("00001", "models", "DALLE_3", [5, 41, 4])(path)
     damage.put("00002", "models", "DeepFloyd_I_XL_v1", [3, 3, 33])(path)
     items = list(meta_genai_bench.read(tmp_path))
@@ -116,14 +115,14 @@ def test_misprints_of_genai_bench_are_left_out(tmp_path):
 
 
 def test_ratings_of_hpdv2_are_minus_ranks(tmp_path):
-    items = list(meta_hpdv2.read(newer_layouts.write_hpdv2(tmp_path)))
+    items = list(meta_hpdv2.read(layouts.write_hpdv2(tmp_path)))
     assert items[0].ratings == (-1.0, -8.0, -6.0, -4.0, -2.0, -9.0, -7.0, -5.0, -3.0)
     assert [(item.id, len(item.images)) for item in items] == [("000", 9), ("001", 10), ("002", 9)]
     assert items[1].images[2].path == tmp_path / "test" / "10000002.jpg"
 
 
 def test_ratings_of_evalmuse_are_means_of_images_and_of_elements(tmp_path):
-    items = list(meta_evalmuse.read(newer_layouts.write_evalmuse(tmp_path)))
+    items = list(meta_evalmuse.read(layouts.write_evalmuse(tmp_path)))
     assert [(item.id, item.groups) for item in items] == [
         *(("00000", ("real",)), ("00001", ("real",)), ("00002", ("synth",)), ("00003", ("synth",)))
     ]
@@ -164,7 +163,7 @@ def numbers_of(task, items, scores):
 )
 def test_agreement_in_genai_bench_is_that_of_the_published_code(tmp_path, step, expected):
     """GenAIBench_Image of t2v_metrics (6ecb74f) read this folder, evaluated these scores, and gave these numbers."""
-    items = list(meta_genai_bench.read(newer_layouts.write_genai_bench(tmp_path)))
+    items = list(meta_genai_bench.read(layouts.write_genai_bench(tmp_path)))
     scores = {}
     for id, path, rating in rated_images(items):
         score = rating + (int(id) * 7 + meta_genai_bench.MODELS.index(path.parent.name) * 11) % 13 / 20
@@ -187,7 +186,7 @@ def test_preferences_in_hpdv2_are_those_of_the_published_code(tmp_path):
     It breaks a tie by the order of the file, which makes it right or wrong. Here it is wrong, as in ImageReward's code,
     by which HPSv2 evaluates ImageReward's test set and which gave 0.670370.
     """
-    items = list(meta_hpdv2.read(newer_layouts.write_hpdv2(tmp_path)))
+    items = list(meta_hpdv2.read(layouts.write_hpdv2(tmp_path)))
     for step, expected in ((None, 0.7481481481481481), (3, 0.6703703703703704)):
         scores = {}
         for id, path, rating in rated_images(items):
@@ -206,7 +205,7 @@ def test_preferences_in_hpdv2_are_those_of_the_published_code(tmp_path):
 )
 def test_agreement_in_evalmuse_is_that_of_the_published_code(tmp_path, has_ties, expected, accuracy):
     """Its process_train.py (0fa141b) read this file. compute_metrics and calculate_accuracy gave these numbers."""
-    items = list(meta_evalmuse.read(newer_layouts.write_evalmuse(tmp_path)))
+    items = list(meta_evalmuse.read(layouts.write_evalmuse(tmp_path)))
     given = enumerate(rated_images(items))
     scores = {(id, path): rating / 2 + place * 7 % 11 / 4 for place, (id, path, rating) in given}
     if has_ties:

@@ -10,32 +10,30 @@ import PIL.Image
 import pytest
 
 import winobench
+from tests.contrib.datasets import layouts
+from tests.contrib.datasets.layouts import written
 from tests.expectations import raises
-from tests.tasks import newer_layouts
+from tests.tasks import published_layouts
 from tests.tasks.damage import put, rows
-from tests.tasks.newer_layouts import items_of as read
-from tests.tasks.newer_layouts import written
+from tests.tasks.published_layouts import items_of as read
+from tests.tasks.published_layouts import pairs_of
+from winobench.contrib.datasets import (
+    eqbench,
+    mmvp,
+    naturalbench,
+    spec,
+    sugarcrepe_pp,
+    sugarcrepe_selfbench,
+    valse,
+    vismin,
+)
 from winobench.data import question_texts
 from winobench.evaluation import evaluate
 from winobench.metrics import METRICS, RATING_METRICS, rating_results
 from winobench.report.sections.gallery import task_gallery
 from winobench.runs.requests import Response
 from winobench.runs.rows import rows_of
-from winobench.tasks import (
-    TASKS,
-    TEXT_TASKS,
-    eqbench,
-    groups,
-    mmvp,
-    naturalbench,
-    spec,
-    sugarcrepe,
-    sugarcrepe_pp,
-    sugarcrepe_selfbench,
-    valse,
-    vismin,
-    whatsup,
-)
+from winobench.tasks import TASKS, TEXT_TASKS, groups, sugarcrepe
 from winobench.tasks.base import SKILLS, Task
 from winobench.tasks.questions import TextQuestion
 
@@ -48,36 +46,15 @@ def task(name, folder):
     return dataclasses.replace(TASKS[name], **fields, data_fingerprint=lambda data_dir, limit: "x")
 
 
-def pairs_of(items):
-    return {(image.path, text) for item in items for image in item.images for text in item.texts}
-
-
 def pixels(image):
     return np.asarray(PIL.Image.open(image.path).convert("RGB"))
-
-
-def test_whatsup_by_image_pair_and_set(tmp_path):
-    ones, pairs, sets = (written(f"whatsup_b{suffix}", tmp_path) for suffix in ("", "_pairs", "_sets"))
-    assert [len(ones), len(pairs), len(sets)] == [8, 4, 2]
-    assert (ones[2].id, ones[2].groups) == ("mug_in-front_of_plate", ("in-front",))
-    assert ones[2].texts[0] == "A mug in front of a plate"
-    assert [pair.id for pair in pairs[:2]] == ["mug and plate/left-right", "mug and plate/in-front-behind"]
-    assert [image.path.name for image in pairs[1].images] == ["mug_in-front_of_plate.jpeg", "mug_behind_plate.jpeg"]
-    assert pairs[1].texts[:2] == ("A mug in front of a plate", "A mug behind a plate")
-    assert pairs_of(ones) == pairs_of(pairs) == pairs_of(sets)
 
 
 def test_numbers_of_examples_are_the_published_ones():
     def counts(*names):
         return [TASKS[name].source.num_examples for name in names]
 
-    # What'sUp's code counts a pair or set where all its images are right, over N / 2 and N / 4.
-    for subset, (_, count, _) in whatsup.SUBSETS.items():
-        names = [f"whatsup_{subset}{kind}" for kind in ("", "_pairs", "_sets")]
-        assert counts(*names) == [count, count / 2, count / 4]
     assert sum(counts(*(f"vismin_{category}" for category in vismin.CATEGORIES))) == 2084
-    # SugarCrepe's set swap_obj lacks the key 108.
-    assert sum(counts(*(f"sugarcrepe_{edit}_{what}" for edit, what in sugarcrepe.SETS))) == 7511
     assert set(counts(*(f"eqbench_{source}" for source in eqbench.SOURCES_OF_FRAMES))) == {20}
     # The numbers of evaluate_eqben_locally.py.
     assert sum(counts(*(f"eqbench_full_{source}" for source in eqbench.SOURCES_OF_FRAMES))) == 251_048
@@ -89,25 +66,17 @@ def test_numbers_of_examples_are_the_published_ones():
     ]
 
 
-def test_numbers_of_photographs(tmp_path):
-    (first, *_) = written("coco_spatial_two", tmp_path)
-    assert first.images[0].path == tmp_path / "val2017" / "000000000139.jpg"
-    put(0, 0, "139")(tmp_path / "coco_qa_two_obj.json")
-    assert read("coco_spatial_two", tmp_path)[0] == first
-    assert written("gqa_spatial_one", tmp_path)[0].images[0].path == tmp_path / "vg_images" / "139.jpg"
-
-
 def test_pictures_of_tables_are_unpacked_once(tmp_path):
     items = written("vismin_relation", tmp_path)
     assert [item.id for item in items] == ["row-00001", "row-00003", "row-00005"]
     assert items[1].images[1].path == tmp_path / "unpacked" / "row-00003-1.png"
     for number, item in enumerate(items):
         for side, image in enumerate(item.images):
-            assert image.path.read_bytes() == newer_layouts.picture(number, side)["bytes"]
+            assert image.path.read_bytes() == published_layouts.picture(number, side)["bytes"]
     times = [image.path.stat().st_mtime_ns for item in items for image in item.images]
     items[0].images[0].path.write_bytes(b"torn")
     assert read("vismin_relation", tmp_path) == items
-    assert items[0].images[0].path.read_bytes() == newer_layouts.picture(0, 0)["bytes"]
+    assert items[0].images[0].path.read_bytes() == published_layouts.picture(0, 0)["bytes"]
     assert [image.path.stat().st_mtime_ns for item in items for image in item.images][1:] == times[1:]
     shutil.rmtree(tmp_path / "unpacked")
     (tmp_path / "unpacked").write_text("in the way")
@@ -121,7 +90,7 @@ def test_countbench_asks_for_each_number(tmp_path):
     assert (three.target, three.groups) == (1, ("three",))
     assert (ten.texts[8], ten.target) == ("set of ten icons", 8)
     assert books.texts[1] == "THREE BOOKS, two pens"
-    assert newer_layouts.left_out("countbench", tmp_path) == {
+    assert published_layouts.left_out("countbench", tmp_path) == {
         "row-002": "no image in the table",
         "row-003": "a caption that does not spell out its number",
     }
@@ -133,7 +102,7 @@ def test_texts_of_cola_have_their_hard_images(tmp_path):
     assert (plate.texts, plate.target) == (("square white plate",), None)
     assert [image.path.name for image in plate.images] == ["0.jpg", "1.jpg", "2.jpg", "3.jpg", "5.jpg"]
     assert [item.ratings for item in (plate, cup, sky)] == [(1, 0, 1, 0, 0), (0, 1, 0, 0, 0, 1), (1, 1, 0)]
-    assert newer_layouts.left_out("cola_single_gqa", tmp_path) == {
+    assert published_layouts.left_out("cola_single_gqa", tmp_path) == {
         "text-003": "none of its hard images is a positive one"
     }
     for source in ("clevr", "paco"):
@@ -202,7 +171,7 @@ def test_whole_eqben_puts_four_rows_together(tmp_path):
     assert [image.path for image in items[0].images] == [tmp_path / f"image/eqbengebc/4/{side}.png" for side in (0, 1)]
     assert pixels(items[2].images[1]).tolist() == [[[1, 100, 250]] * 6] * 4
     # The light version has JPEG files, and no others but arrays.
-    light = newer_layouts.write_eqbench_full(tmp_path / "light", "gebc", images="image_jpg")
+    light = layouts.write_eqbench_full(tmp_path / "light", "gebc", images="image_jpg")
     for item, other in zip(read("eqbench_full_gebc", light), items, strict=True):
         assert (item.id, item.texts) == (other.id, other.texts)
         assert [image.path.stem for image in item.images] == [image.path.stem for image in other.images]
@@ -244,7 +213,7 @@ def test_whole_eqben_scores_as_its_published_code(tmp_path):
 
 
 def test_frames_of_eqben_are_arrays_of_pictures_in_its_folder(tmp_path):
-    newer_layouts.WRITERS["eqbench_gebc"](tmp_path)
+    layouts.LAYOUTS["eqbench_gebc"](tmp_path)
     path = tmp_path / "images" / "eqbengebc" / "2" / "0.npy"
     for damage in (
         lambda: np.save(path, np.zeros((4, 6, 3))),
@@ -316,13 +285,13 @@ def test_imagenet_in_each_layout(tmp_path):
     }
     by_folder = written("imagenet", tmp_path / "folders")
     assert answers(by_folder) == expected
-    assert by_folder[0].images[0].path.parent.name == newer_layouts.TENCH
+    assert by_folder[0].images[0].path.parent.name == layouts.TENCH
     # Classes of one name are one candidate.
     assert len(by_folder[0].texts) == 998
     assert by_folder[0].texts.count("a photo of a sunglasses.") == 1
     assert [by_folder[0].texts[place] for place in (658, -1)] == [f"a photo of a class {n}." for n in (658, 999)]
-    for write in (newer_layouts.write_kaggle, newer_layouts.write_devkit):
-        folder = newer_layouts.WRITERS["imagenet"](tmp_path / write.__name__)
+    for write in (layouts.write_kaggle, layouts.write_devkit):
+        folder = layouts.LAYOUTS["imagenet"](tmp_path / write.__name__)
         write(folder)
         items = read("imagenet", folder)
         assert answers(items) == expected
@@ -344,7 +313,9 @@ def test_flowers_of_the_test_split(tmp_path):
 def test_crepes_rows(tmp_path):
     items = written("crepe_productivity_swap", tmp_path)
     assert len(items) == 2 * 9
-    assert newer_layouts.left_out("crepe_productivity_swap", tmp_path).keys() == {f"{n}/00002" for n in range(4, 13)}
+    assert published_layouts.left_out("crepe_productivity_swap", tmp_path).keys() == {
+        f"{n}/00002" for n in range(4, 13)
+    }
     assert [item.groups for item in items[:3]] == [("4",), ("4",), ("5",)]
     cups = [f"a {color} cup" for color in ("red", "green", "gray", "pink", "black")]
     assert items[0].texts == ("a blue cup, 0", *cups)
@@ -414,7 +385,7 @@ def test_texts_alone_from_the_published_file(place, tmp_path):
     text_task = TEXT_TASKS["sugarcrepe_pp_tot_swap_obj"]
     assert f"put it at {tmp_path / 'sugarcrepe_pp/swap_obj.json'}" in text_task.ready(str(tmp_path))
     assert text_task.count(str(tmp_path)) is None
-    newer_layouts.write_sugarcrepe_pp((tmp_path / place).parent, "swap_obj")
+    layouts.write_sugarcrepe_pp((tmp_path / place).parent, "swap_obj")
     assert (text_task.ready(str(tmp_path)), text_task.count(str(tmp_path))) == (None, 3)
     with pytest.warns(UserWarning, match=r"3 rows .* 245"):
         asked = text_task.load(str(tmp_path), None)
@@ -448,7 +419,7 @@ def test_vlchecklists_objects(tmp_path):
 
 
 def test_naturalbench_asks_each_question_of_each_image(tmp_path):
-    folder = newer_layouts.WRITERS["naturalbench"](tmp_path)
+    folder = layouts.LAYOUTS["naturalbench"](tmp_path)
     single, questions, images, together = (read(f"naturalbench{form}", folder) for form in naturalbench.FORMS)
     assert [len(items) for items in (single, questions, images, together)] == [12, 6, 6, 3]
     yes, no = (f"Is cup 0 red?Please answer Yes or No.\nAnswer: {answer}" for answer in ("Yes", "No"))
@@ -521,7 +492,7 @@ class Decides:
 
 def test_valses_texts_are_judged_alone_where_a_scorer_decides(tmp_path):
     """Captions of 30, 22 and 19 letters, against foils of 30, 21 and 19: by hand."""
-    newer_layouts.WRITERS["valse_existence"](tmp_path / "source")
+    layouts.LAYOUTS["valse_existence"](tmp_path / "source")
     asked = task("valse_existence", tmp_path / "source")
     assert [[len(text) for text in item.texts] for item in asked.load(None, None)] == [[30, 30], [22, 21], [19, 19]]
     plain = evaluate.evaluate(Decides(), [asked], tmp_path / "plain", progress=False)
@@ -553,7 +524,7 @@ class Matches(Answers):
 
 def test_only_scorers_that_answer_are_asked(tmp_path):
     names = [f"naturalbench{form}" for form in naturalbench.FORMS]
-    folder = newer_layouts.WRITERS["naturalbench"](tmp_path / "source")
+    folder = layouts.LAYOUTS["naturalbench"](tmp_path / "source")
 
     asked = [task(name, folder) for name in names]
     with raises("cannot-answer", "'naturalbench'", "Matches"):

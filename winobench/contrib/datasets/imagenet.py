@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 
 from winobench.base import options
 from winobench.base.errors import InputError
+from winobench.contrib.datasets import class_prompts, mat_files
 from winobench.data.example import ImageFile, Item
-from winobench.tasks import class_prompts, mat_files
 from winobench.tasks.annotations import not_as_published, read_json, read_lines, read_table
 from winobench.tasks.published import published_task
 

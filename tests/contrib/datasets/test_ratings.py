@@ -9,8 +9,9 @@ import rich.console
 
 import winobench
 from launch import prepare
+from tests.contrib.datasets import layouts
 from tests.evaluation import fakes
-from tests.tasks import newer_layouts
+from tests.tasks import published_layouts
 from tests.tiny_vision_language import write_vision_language
 from winobench.data.images import open_image
 from winobench.evaluation import evaluate
@@ -29,7 +30,7 @@ NAMES = (
 def data_dir(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     for name in NAMES:
-        source = newer_layouts.WRITERS[name](tmp_path_factory.mktemp(name))
+        source = layouts.ALL[name](tmp_path_factory.mktemp(name))
         assert not prepare.prepare_tasks(name, str(source), str(folder), workers=1, allow_partial=True)
     return folder
 
@@ -72,7 +73,7 @@ def ratings_of(name, data_dir):
 
 
 def test_ratings_survive_the_way_into_a_prepared_set(data_dir, tmp_path):
-    items = list(TASKS["meta_geneval"].source.read(newer_layouts.write_geneval(tmp_path)))
+    items = list(TASKS["meta_geneval"].source.read(published_layouts.write_geneval(tmp_path)))
     assert [one.ratings for one in TASKS["meta_geneval"].load(str(data_dir), None)] == [one.ratings for one in items]
 
 

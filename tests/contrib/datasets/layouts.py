@@ -1,60 +1,46 @@
-"""Tiny sets in the published layouts of newer data sets, as `tests.tasks.published_layouts` has those of GDBench."""
+"""Tiny sets in the published layouts of the data sets of the contrib package, as in `tests.tasks.published_layouts`."""
 
 import csv
-import io
 import json
 import pathlib
 from functools import partial
 
 import numpy as np
-import PIL.Image
-import pyarrow as pa
-import pyarrow.parquet as pq
 import scipy.io
 
 from tests.tasks import published_layouts
-from tests.tasks.published_layouts import write_image, write_json
-from winobench.data.example import Item
-from winobench.data.sources import LeftOut
-from winobench.tasks import (
-    TASKS,
+from tests.tasks.published_layouts import (
+    CAPTIONS,
+    COCO,
+    items_of,
+    picture,
+    write_image,
+    write_json,
+    write_pair_table,
+    write_sugarcrepe,
+    write_table,
+)
+from winobench.contrib.datasets import (
     cola,
     conme,
     crepe,
     eqbench,
     meta_genai_bench,
-    meta_geneval,
     meta_tifa160,
     mmvp,
     naturalbench,
     spec,
-    sugarcrepe,
     sugarcrepe_pp,
     sugarcrepe_selfbench,
     valse,
     vismin,
     vlchecklist,
-    whatsup,
 )
+from winobench.data.example import Item
 
-_COCO = ["000000000139.jpg", "000000000285.jpg", "000000000632.jpg"]
-_CAPTIONS = [
-    ("A red cup beside a blue plate.", "A cup in red beside a plate in blue.", "A blue cup beside a red plate."),
-    ("A dog chases two cats.", "Two cats are chased by a dog.", "Two cats chase a dog."),
-    ("A man under a tree.", "Below a tree there is a man.", "A man above a tree."),
-]
 TENCH, GOLDFISH, MISSILE, PROJECTILE = "n01440764", "n01443537", "n03773504", "n04008634"
 
 _IMAGENET = {0: "tench", 1: "goldfish", 657: "missile", 744: "missile", 836: "sunglasses", 837: "sunglasses"}
-
-
-def write_sugarcrepe(folder: pathlib.Path, name: str) -> pathlib.Path:
-    rows = {}
-    for key, file, (caption, _, negative) in zip("013", _COCO, _CAPTIONS, strict=True):
-        write_image(folder / "val2017" / file)
-        rows[key] = {"filename": file, "caption": caption, "negative_caption": negative}
-    write_json(folder / f"{name}.json", rows)
-    return folder
 
 
 def write_sugarcrepe_merged(folder: pathlib.Path, what: str) -> pathlib.Path:
@@ -69,7 +55,7 @@ def write_sugarcrepe_merged(folder: pathlib.Path, what: str) -> pathlib.Path:
 
 def write_sugarcrepe_pp(folder: pathlib.Path, name: str) -> pathlib.Path:
     rows = []
-    for number, (file, (caption, other, negative)) in enumerate(zip(_COCO, _CAPTIONS, strict=True)):
+    for number, (file, (caption, other, negative)) in enumerate(zip(COCO, CAPTIONS, strict=True)):
         write_image(folder / "val2017" / file)
         row = {"id": number, "filename": file, "caption": caption, "caption2": other, "negative_caption": negative}
         rows.append(row)
@@ -81,7 +67,7 @@ def write_valse(folder: pathlib.Path, file: str, images: str) -> pathlib.Path:
     """Three rows that annotators found valid, and a fourth one."""
     rows = {}
     for number, votes in enumerate((3, 2, 2, 1)):
-        caption, _, foil = _CAPTIONS[number % 3]
+        caption, _, foil = CAPTIONS[number % 3]
         row = {"image_file": f"{number}.jpg", "caption": caption, "foil": foil}
         rows[f"{file}_{number}"] = row | {"mturk": {"caption": votes, "foil": 3 - votes, "other": 0}}
         write_image(folder / "images" / images / f"{number}.jpg")
@@ -91,7 +77,7 @@ def write_valse(folder: pathlib.Path, file: str, images: str) -> pathlib.Path:
 
 def write_cola(folder: pathlib.Path) -> pathlib.Path:
     rows = []
-    for number, (caption, _, other) in enumerate(_CAPTIONS):
+    for number, (caption, _, other) in enumerate(CAPTIONS):
         addresses = [f"https://cs.stanford.edu/people/rak248/VG_100K/{number}{side}.jpg" for side in (0, 1)]
         for address in addresses:
             write_image(folder / "images" / address.rsplit("/", 1)[1])
@@ -125,60 +111,6 @@ def write_cola_single(folder: pathlib.Path, source: str) -> pathlib.Path:
     labels = [[one.split(), thing] for one, thing in words] if source == "clevr" else list(COLA_SINGLE)
     content = [labels, data] if source == "paco" else {"labels": labels, "data": data}
     write_json(folder / cola.single_file(source), content)
-    return folder
-
-
-def write_whatsup(folder: pathlib.Path, subset: str) -> pathlib.Path:
-    name, _, arrangements = whatsup.SUBSETS[subset]
-    words = {"left": "to the left of", "right": "to the right of", "in-front": "in front of"}
-    rows = []
-    for one, other in (("mug", "plate"), ("beer-bottle", "armchair")):
-        captions = {each: f"A {one} {words.get(each, each)} a {other}" for each in arrangements}
-        for each in arrangements:
-            file = f"{one}_{each}{'_of' if each in words else ''}_{other}.jpeg"
-            write_image(folder / name / file)
-            options = [captions[each], *(text for key, text in captions.items() if key != each)]
-            rows.append({"image_path": f"data/{name}/{file}", "caption_options": options})
-    write_json(folder / f"{name}_dataset.json", rows)
-    return folder
-
-
-def write_whatsup_spatial(folder: pathlib.Path, task: str) -> pathlib.Path:
-    file, _, images, name, _ = whatsup.SPATIAL[task]
-    rows = []
-    for number in (139, 285, 632):
-        write_image(folder / images / name.format(number))
-        rows.append([number, f"A cup {number} on the left", f"A cup {number} on the right"])
-    write_json(folder / file, rows)
-    return folder
-
-
-def picture(*key: int, size: tuple[int, int] = (6, 4)) -> dict:
-    pixels = np.random.default_rng(key).integers(0, 256, (size[1], size[0], 3), np.uint8)
-    content = io.BytesIO()
-    PIL.Image.fromarray(pixels).save(content, "png")
-    return {"bytes": content.getvalue(), "path": None}
-
-
-def write_table(path: pathlib.Path, rows: list[dict]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(rows), path)
-
-
-def write_pair_table(folder: pathlib.Path, task: str) -> pathlib.Path:
-    """Three rows that the task asks, in two files, and rows of other categories."""
-    table = TASKS[task].source.read.keywords["table"]
-    rows = []
-    for number, (caption, _, other) in enumerate(_CAPTIONS):
-        row = {column: picture(number, side) for side, column in enumerate(table.images)}
-        row |= dict(zip(table.texts, (caption, other), strict=True))
-        row |= dict.fromkeys(table.groups, "swap")
-        if table.only is not None:
-            rows.append({**row, table.only[0]: "another"})
-            row[table.only[0]] = table.only[1]
-        rows.append(row)
-    write_table(folder / "data" / "test-00000-of-00002.parquet", rows[:2])
-    write_table(folder / "data" / "test-00001-of-00002.parquet", rows[2:])
     return folder
 
 
@@ -219,7 +151,7 @@ def write_eqbench(folder: pathlib.Path, source: str) -> pathlib.Path:
                 np.save(path, np.full((4, 6, 3), (250, 100, side), np.uint8))
             else:
                 write_image(path)
-        texts = _CAPTIONS[number % 3]
+        texts = CAPTIONS[number % 3]
         rows.append({"image0": names[0], "image1": names[1], "caption0": texts[0], "caption1": texts[2]})
     write_json(folder / "all_select.json", rows)
     return folder
@@ -237,7 +169,7 @@ def write_eqbench_full(folder: pathlib.Path, source: str, images: str = "image")
                 np.save(path, np.full((4, 6, 3), (250, 100, side), np.uint8))
             else:
                 write_image(path.with_suffix(".jpg" if images == "image_jpg" else ".png"))
-        texts = _CAPTIONS[number % 3]
+        texts = CAPTIONS[number % 3]
         for caption, image in np.ndindex(2, 2):
             about = {"dataset": f"eqben{kind}", "name": f"c{caption}i{image}", "sample_cnt": number}
             rows.append({"image": names[image], "caption": (texts[0], texts[2])[caption], "private_info": about})
@@ -391,7 +323,7 @@ def write_fgvc_aircraft(folder: pathlib.Path) -> pathlib.Path:
 
 def write_tifa160(folder: pathlib.Path, authors: bool) -> pathlib.Path:
     pictures, lines = {}, ["data_type,model_type,item_id,source_id,worker_id,question,answer"]
-    for number, (prompt, (text, _, _)) in enumerate(zip(("coco_1", "drawbench_2", "coco_3"), _CAPTIONS, strict=True)):
+    for number, (prompt, (text, _, _)) in enumerate(zip(("coco_1", "drawbench_2", "coco_3"), CAPTIONS, strict=True)):
         for place, (model, name) in enumerate(meta_tifa160._MODELS.items()):
             key = f"{prompt}_{name}"
             write_image(folder / "tifa160" / f"{key}.jpg")
@@ -414,38 +346,16 @@ def write_imagereward(folder: pathlib.Path) -> pathlib.Path:
         for name in names:
             write_image(folder / "test_images" / name)
         ranking = [1 + (index * (number + 1)) % 4 for index in range(size)]
-        prompt = _CAPTIONS[number % 2][0]
+        prompt = CAPTIONS[number % 2][0]
         rows.append({"id": f"{number:06d}-0040", "prompt": prompt, "generations": names, "ranking": ranking})
     write_json(folder / "test.json", rows)
-    return folder
-
-
-def write_geneval(folder: pathlib.Path) -> pathlib.Path:
-    """Three sets of two prompts with four pictures and five answers each; as published, one answer is cut in two."""
-    heading = "HITId,Input.index,Input.prompt_id,Input.image_id,Input.image_url,Input.caption,Input.object_0_name,"
-    heading += "Input.object_1_name,Input.object_0_name_plural,Input.object_1_name_plural,Input.exclude,Answer.ee,"
-    heading += "Answer.task-color-0,Answer.task-color-1,Answer.task-count-0,Answer.task-count-1,Answer.task-objects,"
-    heading += "Answer.task-position-x,Answer.task-position-y,Answer.task-quality,Answer.task-real-0,Answer.task-real-1"
-    for place, name in enumerate(meta_geneval.SETS):
-        lines = [heading]
-        for prompt, caption in ((0, "a photo of a bench"), (94, "a photo of a frisbee and a vase")):
-            for picture in range(4):
-                write_image(folder / "images" / name / f"{prompt:05d}" / "samples" / f"{picture:05d}.png")
-                begin = f"HIT,{prompt}_{picture},{prompt},{picture},https://example.org/{picture}.png,{caption}"
-                begin += ",bench,,benches,,,9.5,red|green,,1,,"
-                for worker in range(5):
-                    is_cut = (name, prompt, picture, worker) == ("if-xl", 94, 1, 0)
-                    listed = "1.Frisbees\n2.Vase" if is_cut else '"bench, tree"'
-                    quality = 4 if is_cut else min(4, 1 + (place + prompt + picture + worker) % 6)
-                    lines.append(f"{begin}{listed},right,neither_y,{quality},3.0,")
-        (folder / f"annotations_{name}.csv").write_text("\n".join(lines) + "\n")
     return folder
 
 
 def write_coco_counterfactuals(folder: pathlib.Path) -> pathlib.Path:
     """Three pairs, whose images are named without an ending."""
     lines = []
-    for number, (caption, _, other) in enumerate(_CAPTIONS):
+    for number, (caption, _, other) in enumerate(CAPTIONS):
         names = [f"{number}_0_img_{side}" for side in (0, 1)]
         for name in names:
             write_image(folder / "data" / "images" / f"{name}.jpg")
@@ -463,7 +373,7 @@ def write_conme(folder: pathlib.Path, part: str) -> pathlib.Path:
     with open(path, "w", newline="") as file:
         table = csv.writer(file)
         table.writerow(columns)
-        for number, (name, options) in enumerate(zip(_COCO, ("red", "two\ncats", "under it"), strict=True)):
+        for number, (name, options) in enumerate(zip(COCO, ("red", "two\ncats", "under it"), strict=True)):
             write_image(folder / "val2017" / name)
             base, wrong = f"What is there, {number}?", f"not {options}"
             listed = (wrong, options) if number == 1 else (options, wrong)
@@ -497,7 +407,7 @@ def write_genai_bench(folder: pathlib.Path) -> pathlib.Path:
                 continue
             write_image(folder / model / f"{id}.jpeg")
             models[model] = [1 + (number * (place + 1) + person * person) % 5 for person in range(3)]
-        text = _CAPTIONS[number % 3][number % 2]
+        text = CAPTIONS[number % 3][number % 2]
         prompts[id] = {"id": id, "prompt": text, "prompt in Chinese": "\u4e00", "models": models}
     write_json(folder / "genai_image.json", prompts)
     skills = {"attribute": [1, 3], "spatial relation": [1], "basic": [1, 3], "counting": [2, 4], "advanced": [2, 4]}
@@ -513,7 +423,7 @@ def write_hpdv2(folder: pathlib.Path) -> pathlib.Path:
         for name in names:
             write_image(folder / "test" / name)
         rank = [1 + (index * 7 + number * 3) % size for index in range(size)]
-        row = {"prompt": _CAPTIONS[number % 2][0], "image_path": names, "rank": rank}
+        row = {"prompt": CAPTIONS[number % 2][0], "image_path": names, "rank": rank}
         rows.append(row | {"raw_annotations": [{"rank": rank[::-1], "user_hash": "a1"}]})
     write_json(folder / "test.json", rows)
     return folder
@@ -534,7 +444,7 @@ def write_evalmuse(folder: pathlib.Path) -> pathlib.Path:
                 name: [(number + place * (which + 1) + person) % 5 % 2 for person in people]
                 for which, name in enumerate(elements[number % 2])
             }
-            row = {"prompt_id": f"{number:05d}", "prompt": _CAPTIONS[number % 2][number // 2], "img_path": path}
+            row = {"prompt_id": f"{number:05d}", "prompt": CAPTIONS[number % 2][number // 2], "img_path": path}
             row |= {"type": ("real", "synth")[number // 2], "element_score": answers, "fidelity_label": []}
             row["total_score"] = [1 + (2 * number + 3 * place + person * person) % 5 for person in people]
             rows.append(row | {f"{what}_confidence": [0 for _ in people] for what in ("split", "attribute")})
@@ -560,7 +470,7 @@ def write_naturalbench(folder: pathlib.Path) -> pathlib.Path:
 
 def write_naturalbench_retrieval(folder: pathlib.Path) -> pathlib.Path:
     root, rows = folder / "NaturalBench-Retrieval", []
-    for number, (caption, _, other) in enumerate(_CAPTIONS):
+    for number, (caption, _, other) in enumerate(CAPTIONS):
         names = [f"{number}_{side}.jpg" for side in (0, 1)]
         for name in names:
             write_image(root / "images" / name)
@@ -570,8 +480,7 @@ def write_naturalbench_retrieval(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
-WRITERS = {
-    **{f"sugarcrepe_{edit}_{what}": partial(write_sugarcrepe, name=f"{edit}_{what}") for edit, what in sugarcrepe.SETS},
+LAYOUTS = {
     **{
         f"sugarcrepe_selfbench_{what}": partial(write_sugarcrepe_merged, what=what)
         for what in sugarcrepe_selfbench.MERGED
@@ -584,16 +493,9 @@ WRITERS = {
     "cola": write_cola,
     **{f"cola_single_{source}": partial(write_cola_single, source=source) for source in cola.SINGLES},
     **{
-        f"whatsup_{subset}{suffix}": partial(write_whatsup, subset=subset)
-        for subset in whatsup.SUBSETS
-        for suffix in ("", "_pairs", "_sets")
-    },
-    **{task: partial(write_whatsup_spatial, task=task) for task in whatsup.SPATIAL},
-    **{
         task: partial(write_pair_table, task=task)
-        for task in (*(f"vismin_{category}" for category in vismin.CATEGORIES), "colorswap", "bivlc")
+        for task in (*(f"vismin_{category}" for category in vismin.CATEGORIES), "bivlc")
     },
-    "clevr_spatial_selfbench": published_layouts.write_clevr,
     "countbench": write_countbench,
     **{f"mmvp_{name}": partial(write_mmvp, kind=kind) for name, (kind, _, _) in mmvp.PATTERNS.items()},
     **{f"eqbench_{name}": partial(write_eqbench, source=name) for name in eqbench.SOURCES_OF_FRAMES},
@@ -615,7 +517,6 @@ WRITERS = {
     "meta_tifa160": partial(write_tifa160, authors=False),
     "meta_tifa160_authors": partial(write_tifa160, authors=True),
     "meta_imagereward": write_imagereward,
-    "meta_geneval": write_geneval,
     "meta_seetrue": write_seetrue,
     "coco_counterfactuals": write_coco_counterfactuals,
     **{
@@ -631,25 +532,10 @@ WRITERS = {
 }
 """Task -> its writer."""
 
-ALL = {**published_layouts.GDBENCH, **WRITERS}
-"""The same with those of GDBench: every task that reads published data."""
+ALL = {**published_layouts.LAYOUTS, **LAYOUTS}
+"""The same with the tasks of the core."""
 
 ANNOTATIONS = {
-    "aro_coco_order": "coco_karpathy_test.json",
-    "aro_flickr_order": "flickr30k_val.json",
-    "aro_vg_attribution": "visual_genome_attribution.json",
-    "aro_vg_relation": "visual_genome_relation.json",
-    "clevr": "captions/spatial.json",
-    "coco_hardneg_image": "valid_neg_clip.tsv",
-    "coco_hardneg_text": "valid_neg_clip.tsv",
-    "flickr30k_image": "val_top10_RN50x64.json",
-    "flickr30k_text": "val_top10_RN50x64_text.json",
-    "imagecode": "valid_data.json",
-    "mmbias": "textual_phrases.txt",
-    "pets": "classes.txt",
-    "svo_subj": "svo.json",
-    "winoground": "examples.jsonl",
-    "sugarcrepe_swap_att": "swap_att.json",
     "sugarcrepe_selfbench_att": "add_att.json",
     "sugarcrepe_pp_swap_obj": "sugarcrepe_pp/swap_obj.json",
     "valse_existence": "existence.json",
@@ -657,9 +543,6 @@ ANNOTATIONS = {
     "conme_replace_att": "replace-att.csv",
     "conme_replace_rel_options": "replace-rel.csv",
     "cola_single_gqa": "COLA_singleobjects_benchmark_GQA.json",
-    "whatsup_a": "controlled_images_dataset.json",
-    "whatsup_b_sets": "controlled_clevr_dataset.json",
-    "coco_spatial_one": "coco_qa_one_obj.json",
     "vismin_object": "data/test-00001-of-00002.parquet",
     "countbench": "data/train-00000-of-00001-cf54c241ba947306.parquet",
     "mmvp_color": "Questions.csv",
@@ -679,7 +562,6 @@ ANNOTATIONS = {
     "meta_tifa160": "tifa160.json",
     "meta_tifa160_authors": "human_annotations.json",
     "meta_imagereward": "test.json",
-    "meta_geneval": "annotations_if-xl.csv",
     "meta_seetrue": "SeeTRUE.csv",
     "coco_counterfactuals": "data/examples.jsonl",
     "meta_genai_bench": "genai_image.json",
@@ -687,15 +569,6 @@ ANNOTATIONS = {
     "meta_evalmuse": "train_list.json",
 }
 """Task -> its annotation file; of tasks that one function reads, one task."""
-
-
-def items_of(task: str, folder: pathlib.Path) -> list[Item]:
-    """The examples in a folder, without the rows that are left out."""
-    return [item for item in TASKS[task].source.read(folder) if not isinstance(item, LeftOut)]
-
-
-def left_out(task: str, folder: pathlib.Path) -> dict[str, str]:
-    return {row.id: row.reason for row in TASKS[task].source.read(folder) if isinstance(row, LeftOut)}
 
 
 def written(task: str, folder: pathlib.Path) -> list[Item]:

@@ -1,0 +1,31 @@
+"""Every task reads its published layout, and names what is wrong with its annotation file."""
+
+import pytest
+
+from tests.contrib.datasets.layouts import ANNOTATIONS, LAYOUTS
+from tests.tasks.test_annotations import OTHER_JSON, check_items, check_json, check_missing, with_json
+from winobench import tasks
+from winobench.contrib import datasets
+from winobench.tasks import TASKS
+
+
+def test_every_task_with_published_data_has_a_layout():
+    own = {name for name, module in tasks._modules()["TASKS"].items() if module.startswith(datasets.__name__)}
+    assert {name for name in own if TASKS[name].source is not None} == set(LAYOUTS)
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_items_are_as_the_task_declares(name, tmp_path):
+    check_items(name, LAYOUTS[name](tmp_path))
+
+
+# VisMin has two files, and needs any one.
+@pytest.mark.parametrize("name", sorted(ANNOTATIONS.keys() - {"vismin_object"}))
+def test_missing_annotations_are_named(name, tmp_path):
+    check_missing(name, LAYOUTS[name](tmp_path) / ANNOTATIONS[name], tmp_path)
+
+
+@pytest.mark.parametrize("name", with_json(ANNOTATIONS))
+@OTHER_JSON
+def test_json_of_another_kind_is_named(name, content, tmp_path):
+    check_json(name, content, LAYOUTS[name](tmp_path) / ANNOTATIONS[name], tmp_path)
