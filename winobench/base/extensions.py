@@ -1,4 +1,4 @@
-"""Commands, configs, recipes and families of diffusers that other packages add to winobench, by entry points.
+"""Commands, configs, recipes, tasks and families of diffusers that other packages add to winobench, by entry points.
 
 A package that adds a command or a recipe may have the folders ``launch`` and ``configs``. Their modules become part of
 winobench's packages of these names.
@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from typing import Any
 
 COMMANDS, RECIPES, JUDGEMENTS = "winobench.commands", "winobench.recipes", "winobench.image_judgements"
-TORCH_FAMILIES = "winobench.torch_families"
+TASKS, TORCH_FAMILIES = "winobench.tasks", "winobench.torch_families"
 """Groups of entry points. A command's value is its package, a recipe's its module.
 
-The value of a judgement is a function: folder of a run of images -> image's path in it -> judge -> words. The name of a
+`winobench.tasks` describes the values of tasks. The value of a judgement is a function: folder of a run of images -> image's path in it -> judge -> words. The name of a
 torch family is a class of diffusers. Its value is a `winobench.torch_pipelines.families.Family`.
 """
 

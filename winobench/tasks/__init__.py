@@ -27,7 +27,6 @@ from winobench.tasks.questions import TextTask
 _Kind = TypeVar("_Kind", Task, TextTask)
 
 NAMES = "names.txt"
-_GROUP = "winobench.tasks"  # of entry points
 # Modules of tasks that need no prepared data.
 _RENDERED = tuple(f"{__name__}.{name}" for name in ("clevr", "clevr_hard", "clevr_image", "clevr_winoground"))
 
@@ -140,12 +139,12 @@ def _get(tasks: Mapping[str, Any], name: str, noun: str) -> Any:
 
 def packages() -> list[str]:
     """The packages of tasks with a table of names: this one, and those of entry points."""
-    added = [value for value in extensions.added(_GROUP).values() if ":" not in value]
-    return [__name__, *(package for package in added if _table(package).is_file())]
+    added = extensions.added(extensions.TASKS).values()
+    return [__name__, *(value for value in added if ":" not in value and _table(value).is_file())]
 
 
 def _table(package: str) -> pathlib.Path:
-    return pathlib.Path(importlib.util.find_spec(package).origin).parent / NAMES
+    return pathlib.Path(importlib.util.find_spec(package).origin or package).parent / NAMES
 
 
 @functools.cache
@@ -167,7 +166,7 @@ def _plugged_in() -> dict[type, dict[str, Any]]:
     """Kind -> name -> task of another package."""
     tasks: dict[type, dict[str, Any]] = {Task: {}, TextTask: {}}
     _broken().clear()
-    for entry in sorted(importlib.metadata.entry_points(group=_GROUP), key=lambda entry: entry.name):
+    for entry in sorted(importlib.metadata.entry_points(group=extensions.TASKS), key=lambda entry: entry.name):
         if entry.value in packages():
             continue
         where = registry.entry_point(entry)
