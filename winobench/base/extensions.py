@@ -18,8 +18,9 @@ COMMANDS, RECIPES, JUDGEMENTS = "winobench.commands", "winobench.recipes", "wino
 TASKS, TORCH_FAMILIES = "winobench.tasks", "winobench.torch_families"
 """Groups of entry points. A command's value is its package, a recipe's its module.
 
-`winobench.tasks` describes the values of tasks. The value of a judgement is a function: folder of a run of images -> image's path in it -> judge -> words. The name of a
-torch family is a class of diffusers. Its value is a `winobench.torch_pipelines.families.Family`.
+`winobench.tasks` describes the values of tasks. The value of a judgement is a function: folder of a run of images ->
+image's path in it -> judge -> words. The name of a torch family is a class of diffusers. Its value is a
+`winobench.torch_pipelines.families.Family`.
 """
 
 
