@@ -52,7 +52,11 @@ _FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimat
 
 # A radio group is reached at one of its buttons.
 _FIND_CONTROLS = """() => {
-  const all = document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex]");
+  const everything = (root) =>
+    [...root.querySelectorAll("*")].flatMap((element) =>
+      element.shadowRoot ? [element, ...everything(element.shadowRoot)] : [element]);
+  const all = everything(document).filter((element) =>
+    element.matches("a[href], button, input, select, textarea, summary, [tabindex]"));
   const groups = new Set();
   const isReached = (element) => {
     if (element.tabIndex < 0 || element.disabled || element.closest("[inert]") !== null) return false;
@@ -74,7 +78,8 @@ _FIND_CONTROLS = """() => {
 
 _FOCUSED = """() => {
   const { controls, before, look } = window.checked;
-  const focused = document.activeElement;
+  let focused = document.activeElement;
+  while (focused.shadowRoot?.activeElement) focused = focused.shadowRoot.activeElement;
   const isSame = (control) =>
     control === focused || (control.type === "radio" && focused.type === "radio" && control.name === focused.name);
   const number = controls.findIndex(isSame);

@@ -77,7 +77,7 @@ def test_csv_is_that_of_python(called):
 @pytest.mark.parametrize("left", [1, 2])
 def test_latex_is_that_of_python(called, left):
     labels = ["task & metric", "value", "-1 %"]
-    rows = [["All_tasks"], *([text, text, "-0.5 to −0.25"] for text in TEXTS), ["Others"], ["x", "1", "2"]]
+    rows = [[text, text, "-0.5 to −0.25"] for text in TEXTS]
     [found] = called("saving", "latex", [labels, rows, left, "A  title\nof a table"])
     expected = text_tables.comment("latex", "A  title\nof a table")
     assert found == expected + text_tables.write_table("latex", labels, rows, texts=left)

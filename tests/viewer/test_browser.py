@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import shutil
 
 import pytest
 
@@ -98,3 +99,33 @@ def test_strangers_are_kept_out(address, chromium):
         assert context.request.get(f"{base}data/runs.json").status == 403
         assert context.request.get(f"{address[:-1]}x").status == 403
         assert context.request.get(address, headers={"Host": "example.org"}).status == 403
+
+
+def test_the_contents_of_a_report_lead_to_its_sections(address, chromium):
+    with browser.Visit(chromium, address) as visit:
+        visit.open("#/run/weak/report")
+        sections = visit.page.locator("main section")
+        links = visit.page.locator("main nav[aria-label=Contents] a")
+        assert sections.evaluate_all("all => all.map(({ id }) => `#/run/weak/report?section=${id}`)") == (
+            links.evaluate_all("all => all.map(({ hash }) => hash)")
+        )
+        for _ in range(2):  # the second click changes no address
+            visit.page.evaluate("scrollTo(0, 0)")
+            links.filter(has_text="Bias").click()
+            visit.page.wait_for_function("scrollY > 100")
+        assert abs(visit.page.locator("main section#bias").bounding_box()["y"]) < 100
+        visit.open("#/run/weak/report?section=samples")
+        assert abs(visit.page.locator("main section#samples").bounding_box()["y"]) < 100
+
+
+def test_a_report_that_a_bundle_lacks_is_a_sentence(site, chromium, tmp_path):
+    folder = shutil.copytree(site, tmp_path / "site")
+    with browser.hosting(folder, ranges=True) as address, browser.Visit(chromium, address) as visit:
+        for content, sentence in (
+            ('<p role="alert">It took too long.</p>', "It took too long."),
+            ("", "not a report."),
+        ):
+            (folder / "data" / "report" / "weak.html").write_text(content)
+            visit.open("#/run/weak/report")
+            assert visit.page.locator("main [role=alert]").inner_text().endswith(sentence)
+        assert visit.problems == []

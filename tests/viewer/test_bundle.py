@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 
 import pyarrow.parquet as pq
@@ -70,9 +71,13 @@ def test_a_bundle_is_what_the_server_answers(viewed, tmp_path):
     assert load(data / "leaderboard.json") == found.find("leaderboard.json").value
     names = {name for name in files_of(data) if not name.startswith("runs/")}
     together = "~".join(slug for slug in runs if slug in ("weak", "direct"))
-    reports = {f"report/{slugs}.json" for slugs in ("weak", "direct", "text-first", together)}
+    reports = {f"report/{slugs}.html" for slugs in ("weak", "direct", "text-first", together)}
     assert names == {"site.json", "runs.json", "leaderboard.json", "pairs/direct~weak.json"} | reports
     labels = [runs[slug]["label"] for slug in ("direct", "weak")]
+    assert (data / "report" / f"{together}.html").read_text() == documents.report_page(
+        [next(path for path in chosen if path.name == slug) for slug in together.split("~")],
+        [runs[slug]["label"] for slug in together.split("~")],
+    )
     assert load(data / "pairs" / "direct~weak.json") == documents.pair_document(viewed[2], viewed[0], labels)
     weak, run = data / "runs" / "weak", found.find("runs/weak/run.json").value
     assert load(weak / "run.json") == run | {
@@ -158,9 +163,9 @@ def test_runs_that_cannot_be_read(viewed, tmp_path, capsys):
         "lost": "unreadable",
     }
     assert runs["lost"]["reason"]
-    for name in ("report/broken.json", "pairs/broken~good.json"):
-        assert "clevr.parquet" in load(data / name)["error"]
-    assert len(load(data / "report" / "good.json")["sections"]) > 3
+    assert "clevr.parquet" in load(data / "pairs" / "broken~good.json")["error"]
+    assert re.search(r'<p role="alert">clevr\.parquet.*\.</p>', (data / "report" / "broken.html").read_text())
+    assert (data / "report" / "good.html").read_text().count("<section") > 3
     assert "clevr.parquet" in capsys.readouterr().err
     broken = load(data / "runs" / "broken" / "run.json")
     assert broken["tasks"]["clevr"]["rows"] is None
@@ -205,7 +210,7 @@ def command_of(run):
 def test_what_takes_too_long_has_a_sentence(viewed, tmp_path, monkeypatch):
     monkeypatch.setattr(InThisProcess, "find", lambda *_, **named: None)
     bundle.write([viewed[0]], tmp_path / "site")
-    assert load(tmp_path / "site" / "data" / "report" / "weak.json") == {"error": "It took too long."}
+    assert '<p role="alert">It took too long.</p>' in (tmp_path / "site/data/report/weak.html").read_text()
     with pytest.raises(InputError):
         bundle.write([tmp_path / "nothing"], tmp_path / "another")
 
@@ -247,7 +252,7 @@ def test_an_odd_date_keeps_no_run_from_the_bundle(viewed, tmp_path, started):
         _copied(viewed, tmp_path / "runs", name, **settings)
     bundle.write([tmp_path / "runs"], tmp_path / "site")
     for name in ("good", "odd"):
-        assert "error" not in load(tmp_path / f"site/data/report/{name}.json")
+        assert "<section" in (tmp_path / f"site/data/report/{name}.html").read_text()
 
 
 def test_what_fails_has_a_sentence_and_the_others_are_there(viewed, tmp_path, monkeypatch):

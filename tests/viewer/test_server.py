@@ -32,13 +32,16 @@ class Reader:
         connection.close()
         return answer.status, content, answer.headers
 
+    def made(self, address, wanted=200):
+        """The content and the headers of an address, for which it is asked until it is made."""
+        status = 202
+        while status == 202:
+            status, content, headers = self.ask(f"/data/{address}")
+        assert status == wanted, content
+        return content, headers
+
     def document(self, address, status=200):
-        """The value of a document, for which it is asked until it is made."""
-        found = 202
-        while found == 202:
-            found, content, _ = self.ask(f"/data/{address}")
-        assert found == status, content
-        return json.loads(content)
+        return json.loads(self.made(address, status)[0])
 
 
 @pytest.fixture(scope="module")
@@ -95,9 +98,10 @@ def test_every_file_of_the_application_has_its_kind(reader):
         "/data/runs/weak/errors/absent/0.json",
         "/data/runs/drawn/pictures/one/0/..%2f..%2f..%2f..%2fconfig.png",
         "/data/runs/weak/export/absent.md",
-        "/data/report/weak~absent.json",
-        "/data/report/weak~weak.json",
-        "/data/report/a~b~c~d~e~f~g.json",
+        "/data/report/weak~absent.html",
+        "/data/report/weak~weak.html",
+        "/data/report/a~b~c~d~e~f~g.html",
+        "/data/report/weak.json",
         "/data/pairs/weak.json",
     ],
 )
@@ -159,13 +163,15 @@ def test_the_errors_of_a_row_are_those_of_the_run(reader, viewed, slug):
 
 
 def test_what_takes_long_is_computed_once(reader):
-    report = reader.document("report/weak.json")
-    assert report["sections"]
-    assert reader.document("report/weak~strong.json")["sections"]
+    report, headers = reader.made("report/weak.html")
+    assert b'<section id="tasks">' in report
+    assert headers["Content-Type"] == "text/html; charset=utf-8"
+    assert headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert b'<section id="overlap">' in reader.made("report/weak~strong.html")[0]
     assert reader.document("pairs/weak~strong.json")["rows"]
     assert len(reader.document("runs/drawn/drawn.json")["images"]) > 3
     began = time.monotonic()
-    assert reader.document("report/weak.json") == report
+    assert reader.made("report/weak.html")[0] == report
     assert time.monotonic() - began < 1
 
 
@@ -176,7 +182,7 @@ def test_a_file_to_save_says_its_name(reader):
 
 
 def test_a_run_of_another_kind_is_a_sentence(reader):
-    assert "kind" in reader.document("report/weak~text-first.json", 404)["error"]
+    assert "kind" in reader.document("report/weak~text-first.html", 404)["error"]
 
 
 def test_a_run_is_followed_while_it_is_written_and_deleted(viewed, tmp_path):
@@ -236,5 +242,5 @@ def test_a_crash_of_the_worker_is_a_sentence(viewed, monkeypatch):
     monkeypatch.setattr(viewer.site.Site, "_work", lambda self, *_, **__: viewer.site.Work("die", {}, 0))
     with viewer.serve(viewed[:1], 0) as server:
         reader = Reader(server)
-        assert "without a result" in reader.document("report/weak.json", 500)["error"]
+        assert "without a result" in reader.document("report/weak.html", 500)["error"]
         assert reader.document("runs.json")["runs"]

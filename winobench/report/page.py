@@ -6,8 +6,8 @@ import os
 import pathlib
 import re
 import shlex
+import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import jinja2
 import markupsafe
@@ -138,8 +138,8 @@ def write_report(
             files[section.key] = section.files
             if table_format != text_tables.FILE_FORMATS[0]:
                 files[section.key] += section.write_tables(folder, table_format, labels)
-        content = contents(report_data, sections, galleries, reproduce)
-        page = render(content, files, drawings, command=remover(paths)(list(command)))
+        shown_command = remover(paths)(list(command))
+        page = render(report_data, sections, galleries, reproduce, files, drawings, shown_command)
         path = folder / PAGE
         temporary = folder / f".{PAGE}.tmp"
         temporary.write_text(page, encoding="utf-8")
@@ -167,36 +167,16 @@ def make_sections(report_data: ReportData) -> tuple[list[Section], list[Gallery]
     return sections, galleries, files
 
 
-def contents(
+def render(
     report_data: ReportData,
     sections: Sequence[Section],
     galleries: Sequence[Gallery],
     reproduce: Callable[[Run], str | None],
-) -> dict[str, Any]:
-    """What a page on runs holds, by name, before it becomes HTML or JSON."""
-    labels = [run.label for run in report_data.runs]
-    by_task: dict[str, list[Gallery]] = {}
-    for one in galleries:
-        by_task.setdefault(one.task, []).append(one)
-    return {
-        "title": labels[0] if len(labels) == 1 else f"{len(labels)} runs compared",
-        "marks": report_data.marks,
-        "facts": [what_was_run.run_facts(run) for run in report_data.runs],
-        "commands": [reproduce(run) for run in report_data.runs],
-        "summary": what_was_run.summary_sentences(report_data),
-        "sections": sections,
-        "galleries": by_task,
-        "papers": published.sources(report_data.runs),
-    }
-
-
-def render(
-    content: Mapping[str, Any],
-    files: Mapping[str, Sequence[str]],
-    drawn: Mapping[figures.Panel, str],
-    *,
-    command: Sequence[str],
+    files: Mapping[str, Sequence[str]] = types.MappingProxyType({}),
+    drawn: Mapping[figures.Panel, str] = types.MappingProxyType({}),
+    command: Sequence[str] = (),
 ) -> str:
+    """The page as HTML. ``files`` are the names of files next to it, by section."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("winobench.report", "templates"),
         autoescape=True,
@@ -219,8 +199,19 @@ def render(
         return markupsafe.Markup(to_svg(panel, f"{key}{figure_numbers[key]}", drawn.get(panel)))
 
     environment.globals["svg"] = svg
+    runs = report_data.runs
+    by_task: dict[str, list[Gallery]] = {}
+    for task_gallery in galleries:
+        by_task.setdefault(task_gallery.task, []).append(task_gallery)
     html = environment.get_template("page.html.jinja").render(
-        **content,
+        title=runs[0].label if len(runs) == 1 else f"{len(runs)} runs compared",
+        marks=report_data.marks,
+        facts=[what_was_run.run_facts(run) for run in runs],
+        commands=[reproduce(run) for run in runs],
+        summary=what_was_run.summary_sentences(report_data),
+        sections=sections,
+        galleries=by_task,
+        papers=published.sources(runs),
         files=files,
         colours=figures.COLOURS,
         version=__version__,

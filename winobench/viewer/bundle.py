@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import itertools
 import json
 import os
@@ -21,6 +22,7 @@ from winobench.viewer.worker import Crash, Worker
 
 _DATA, _SITE = "data", "site.json"
 _SECONDS = 900.0  # that a document may take
+_PROBLEM = '<!DOCTYPE html>\n<meta charset="utf-8">\n<title>winobench</title>\n<p role="alert">{}</p>\n'
 
 
 def write(
@@ -136,9 +138,9 @@ class _Bundle:
         return bool(content)
 
     def _document(self, address: str) -> Any:
-        """Writes the content of an address. Returns the value of JSON, or a sentence if it cannot be made.
+        """Writes the content of an address. Returns the value of JSON; otherwise, whether the content could be made.
 
-        Otherwise, whether it is there.
+        If it could not, a sentence takes the place of JSON and of a report.
         """
         is_json = address.endswith(".json")
         try:
@@ -155,11 +157,12 @@ class _Bundle:
             return value
         except Exception as error:  # one run that cannot be shown keeps no other from it
             said = self._say(address, error)
-            if not is_json:
-                return False
             with contextlib.suppress(OSError):
-                self._json(address, {"error": said})
-            return {"error": said}
+                if is_json:
+                    self._json(address, {"error": said})
+                elif address.startswith("report/"):
+                    self._file(address, _PROBLEM.format(html.escape(self._without_paths(said))).encode())
+            return {"error": said} if is_json else False
 
     def _made(self, function: str, arguments: Any, version: Any) -> bytes:
         path = self._worker.find(function, arguments, version, wait=_SECONDS)
@@ -235,11 +238,11 @@ def _copy_app(folder: pathlib.Path) -> None:
 def _reports(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
     """The addresses of the reports: each run alone, and all of a kind together."""
     for run in runs:
-        yield f"report/{run['slug']}.json"
+        yield f"report/{run['slug']}.html"
     for kind in (library.IMAGES, library.TEXT):
         slugs = [run["slug"] for run in runs if run["kind"] == kind]
         if 2 <= len(slugs) <= library.MOST_RUNS:
-            yield f"report/{'~'.join(slugs)}.json"
+            yield f"report/{'~'.join(slugs)}.html"
 
 
 def _pairs(runs: Sequence[dict[str, Any]]) -> Iterator[str]:

@@ -9,7 +9,7 @@ import dataclasses
 import os
 import pathlib
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,14 +18,10 @@ import pyarrow.parquet as pq
 
 from winobench.base import extensions
 from winobench.base.errors import InputError
-from winobench.base.version import __version__
 from winobench.metrics.agreement import NUM_RESAMPLES
-from winobench.report import analysis, exports, figures, inspect_logs, page, published
-from winobench.report.cells import Table
-from winobench.report.figures import Mark, Panel
-from winobench.report.panels import to_svg
+from winobench.report import analysis, exports, inspect_logs, page, published
 from winobench.report.sections import differences, what_was_run
-from winobench.report.sections.shared import Details, ReportData, Section
+from winobench.report.sections.shared import ReportData
 from winobench.runs import image_records
 from winobench.runs.examples import TERM_COLUMNS, terms_of
 from winobench.runs.image_runs import read_pictures
@@ -36,9 +32,6 @@ from winobench.runs.reading import read_numbers, read_run, read_runs
 from winobench.runs.run import OTHER_METRIC, Run, TaskRun
 from winobench.runs.verdicts import KIND, judgement_of, read_verdicts
 from winobench.viewer import library
-
-# Records with a row a question: the application reads these from the tables of examples.
-_LONG_RECORDS = ("flips.csv", "gallery.csv", "pictures.csv", "questions.csv")
 
 Reproduce = Callable[[Run], str | None]
 
@@ -64,21 +57,16 @@ def run_document(
     }
 
 
-def report_document(
+def report_page(
     paths: Sequence[str | os.PathLike],
     labels: Sequence[str] | None = None,
     reproduce: Reproduce = lambda run: None,
     examples: int = page.GALLERY_EXAMPLES,
-) -> dict[str, Any]:
-    """The report page on runs as data. The first run is the baseline."""
-    if len(paths) > library.MOST_RUNS:
-        raise InputError(
-            f"{len(paths)} runs are too many for one report: choose at most {library.MOST_RUNS}.", code="too-many"
-        )
+) -> str:
+    """The report on runs as HTML. The first run is the baseline."""
     report_data = _report_data(paths, labels, examples)
     sections, galleries, _ = page.make_sections(report_data)
-    found = _Plain(report_data.marks).content(page.contents(report_data, sections, galleries, reproduce))
-    return {"winobench": __version__, "is_text": report_data.is_text, **found}
+    return page.render(report_data, sections, galleries, reproduce)
 
 
 def pair_document(
@@ -155,6 +143,8 @@ def drawn_document(path: str | os.PathLike, slug: str) -> dict[str, Any]:
 
 def export(path: str | os.PathLike, name: str, reproduce: Reproduce = lambda run: None) -> str | bytes:
     """A run as a file for others, by the file's name, one of `winobench.viewer.library.EXPORTS`."""
+    if name == "report.html":
+        return report_page([path], reproduce=reproduce)
     run = without_paths(read_run(path))
     match name:
         case "results.csv":
@@ -165,10 +155,6 @@ def export(path: str | os.PathLike, name: str, reproduce: Reproduce = lambda run
             return exports.model_card(run, reproduce(run))
         case "eval_results.yaml":
             return exports.eval_results(run)
-        case "report.html":
-            report_data = ReportData([run], resamples=NUM_RESAMPLES, seed=0, examples=page.GALLERY_EXAMPLES)
-            sections, galleries, _ = page.make_sections(report_data)
-            return page.render(page.contents(report_data, sections, galleries, reproduce), {}, {}, command=())
         case "inspect.zip":
             with tempfile.TemporaryDirectory() as folder:
                 (archive,) = inspect_logs.inspect_log(run, pathlib.Path(folder) / name)
@@ -206,7 +192,7 @@ def _report_data(paths: Sequence[str | os.PathLike], labels: Sequence[str] | Non
     runs = read_runs(paths)
     for run, label in zip(runs, labels or [run.label for run in runs], strict=True):
         run.label = label
-    return ReportData(runs, resamples=NUM_RESAMPLES, seed=0, examples=examples)
+    return ReportData([without_paths(run) for run in runs], resamples=NUM_RESAMPLES, seed=0, examples=examples)
 
 
 def _task(run: Run, record: TaskRun, notes: list[str]) -> dict[str, Any]:
@@ -303,60 +289,3 @@ def _difference(one: analysis.Difference) -> dict[str, Any]:
         "clusters": one.clusters_apart,
         "lacks_noise": one.lacks_noise,
     }
-
-
-class _Plain:
-    """Sections as JSON values. Marks are collected in one list and named by their number in it."""
-
-    def __init__(self, marks: Sequence[Mark]):
-        self._marks = list(dict.fromkeys(marks))
-        self._key, self._panels = "", 0
-
-    def content(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        sections = [self._section(section) for section in content["sections"]]
-        galleries = {task: self.value(some) for task, some in content["galleries"].items()}
-        others = {name: self.value(content[name]) for name in ("title", "summary", "facts", "commands", "papers")}
-        return {**others, "marks": [_mark(mark) for mark in self._marks], "sections": sections, "galleries": galleries}
-
-    def _section(self, section: Section) -> dict[str, Any]:
-        self._key, self._panels = section.key, 0
-        found = {field.name: getattr(section, field.name) for field in dataclasses.fields(section)}
-        del found["pictures"]  # files of the same panels
-        found["records"] = {name: rows for name, rows in section.records.items() if name not in _LONG_RECORDS}
-        return {name: self.value(value) for name, value in found.items()}
-
-    def value(self, value: Any) -> Any:
-        match value:
-            case Mark():
-                if value not in self._marks:
-                    self._marks.append(value)
-                return self._marks.index(value)
-            case Panel():
-                self._panels += 1
-                svg = to_svg(value, f"{self._key}{self._panels}")
-                return {"title": value.title, "description": value.description, "width": value.width, "svg": svg}
-            case Table():
-                most = page.MOST_CELLS // max(1, len(value.columns))
-                shown = {"caption": value.caption, "columns": value.columns, "rows": value.rows[:most]}
-                return {**self.value(shown), "more": max(0, len(value.rows) - most)}
-            case Mapping():
-                return {str(key): self.value(one) for key, one in value.items()}
-            case str() | bool() | None | int():
-                return value
-            case float():
-                return value if np.isfinite(value) else None
-            case np.generic():
-                return self.value(value.item())
-            case np.ndarray():
-                return self.value(value.tolist())
-            case list() | tuple():
-                return [self.value(one) for one in value]
-        found = {field.name: self.value(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        if isinstance(value, Details):
-            found["open"] = found.pop("is_open")
-        return found
-
-
-def _mark(mark: Mark) -> dict[str, Any]:
-    colour = figures.page_colour(mark.colour)
-    return {"label": mark.label, "colour": colour, "marker": page.OUTLINES[mark.marker], "dash": page.dashes(mark)}

@@ -20,7 +20,7 @@ from winobench.viewer import errors, library
 VERSION = 1
 """Of the addresses and their contents."""
 
-JSON, PARQUET = "application/json", "application/vnd.apache.parquet"
+HTML, JSON, PARQUET = "text/html", "application/json", "application/vnd.apache.parquet"
 _SLUGS = re.compile(r"[A-Za-z0-9._-]+(?:~[A-Za-z0-9._-]+)*")
 _MOST_LETTERS = 80  # of a name in a sentence
 
@@ -80,8 +80,9 @@ class Site:
                 return Document({"runs": self._library.runs()})
             case ["leaderboard.json"]:
                 return Document({"runs": self._leaderboard()})
-            case ["report", name] if name.endswith(".json"):
-                return self._work("report", self._places(name.removesuffix(".json"), 1, library.MOST_RUNS))
+            case ["report", name] if name.endswith(".html"):
+                places = self._places(name.removesuffix(".html"), 1, library.MOST_RUNS)
+                return dataclasses.replace(self._work("report", places), media_type=HTML)
             case ["pairs", name] if name.endswith(".json"):
                 return self._work("pair", self._places(name.removesuffix(".json"), 2, 2))
             case ["runs", slug, *rest]:

@@ -18,8 +18,8 @@ def run(path: str, slug: str, label: str, reproduce: str | None) -> dict[str, An
     return documents.run_document(path, slug, label, reproduce=_function(reproduce))
 
 
-def report(paths: Sequence[str], slugs: Sequence[str], labels: Sequence[str], reproduce: str | None) -> dict[str, Any]:
-    return documents.report_document(paths, labels, reproduce=_function(reproduce))
+def report(paths: Sequence[str], slugs: Sequence[str], labels: Sequence[str], reproduce: str | None) -> str:
+    return documents.report_page(paths, labels, reproduce=_function(reproduce))
 
 
 def pair(paths: Sequence[str], slugs: Sequence[str], labels: Sequence[str], reproduce: str | None) -> dict[str, Any]:

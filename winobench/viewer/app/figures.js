@@ -1,31 +1,9 @@
-// Figures: SVG of documents, plots made here, and buttons that save both.
+// Figures that are made here, and buttons that save them.
 
 import { scored, signed } from './answers.js'
 import { html, number, useEffect, useRef, useState } from './base.js'
 import { saveFigure } from './saving.js'
 import { Table } from './tables.js'
-
-const ELEMENTS = new Set(['svg', 'g', 'path', 'rect', 'dot', 'line', 'polyline', 'polygon', 'ellipse', 'text', 'tspan', 'title', 'desc', 'defs', 'clipPath', 'use', 'style'])
-const ATTRIBUTES = /^(?:d|id|class|x|y|x1|x2|y1|y2|cx|cy|r|rx|ry|dx|dy|width|height|viewBox|points|transform|style|fill|fill-opacity|fill-rule|stroke|stroke-width|stroke-opacity|stroke-dasharray|stroke-dashoffset|stroke-linecap|stroke-linejoin|stroke-miterlimit|opacity|clip-path|clip-rule|font-family|font-size|font-weight|font-style|text-anchor|dominant-baseline|role|aria-label|aria-labelledby|aria-hidden|preserveAspectRatio)$/
-
-// An SVG text of a document as elements: only those that draw.
-function imported(text) {
-  const parsed = new DOMParser().parseFromString(text.includes('xmlns=') ? text : text.replace('<svg', '<svg xmlns="http://www.w3.org/2000/svg"'), 'image/svg+xml')
-  return parsed.documentElement.localName === 'svg' ? copied(parsed.documentElement) : null
-}
-
-function copied(element) {
-  if (!ELEMENTS.has(element.localName)) return null
-  const copy = document.createElementNS('http://www.w3.org/2000/svg', element.localName)
-  for (const { localName, value } of element.attributes) {
-    if (localName === 'href' ? value.startsWith('#') : ATTRIBUTES.test(localName) && !/url\((?!["']?#)/i.test(value)) copy.setAttribute(localName, value)
-  }
-  for (const child of element.childNodes) {
-    const made = child.nodeType === Node.ELEMENT_NODE ? copied(child) : child.nodeType === Node.TEXT_NODE ? document.createTextNode(child.data) : null
-    if (made) copy.append(made)
-  }
-  return copy
-}
 
 // Shows an element in a box, which the keyboard reaches where it scrolls.
 function shownIn(box, element) {
@@ -71,11 +49,6 @@ function Numbers({ title, name, columns, rows }) {
   return html`<details onToggle=${event => setOpen(event.currentTarget.open)}><summary>Numbers<span class="unseen"> of ${title}</span></summary>
     ${isOpen && html`<${Table} caption=${`${title}: numbers`} name=${name} columns=${columns} rows=${rows} />`}
   </details>`
-}
-
-// A panel of a report document.
-export function Panel({ panel, name }) {
-  return html`<${Figure} title=${panel.title} name=${name} width=${panel.width * 96 * 1.18} keys=${[panel.svg]} make=${() => imported(panel.svg)} />`
 }
 
 let library

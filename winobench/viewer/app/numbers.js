@@ -25,15 +25,6 @@ export function rowName(name) {
   return place < 0 ? { group: '', metric: name } : { group: name.slice(0, place), metric: name.slice(place + 1) }
 }
 
-// A mark of a report document.
-export function Marker({ mark }) {
-  const outline = html`<path d=${mark.marker} fill=${mark.colour} />`
-  if (mark.dash === null) return html`<svg class="swatch" viewBox="-5 -5 10 10" width="14" height="14" aria-hidden="true">${outline}</svg>`
-  return html`<svg class="swatch" viewBox="-15 -7 30 14" width="30" height="14" aria-hidden="true">
-    <path d="M-15 0h30" fill="none" stroke=${mark.colour} stroke-width="2" stroke-dasharray=${mark.dash || undefined} />${outline}
-  </svg>`
-}
-
 // A run's colour in tables and plots that are made here.
 export function Swatch({ run }) {
   return html`<svg class=${`swatch run-${run % 7}`} viewBox="-5 -5 10 10" width="12" height="12" aria-hidden="true"><circle r="4" /></svg>`

@@ -10,7 +10,7 @@ export function download(name, content, type) {
 }
 
 // A content as three files. keys and data (a list a row) become CSV and Parquet, labels and texts LaTeX.
-// A row of texts with one text is a heading. left is the number of columns that LaTeX aligns to the left.
+// left is the number of columns that LaTeX aligns to the left.
 export async function save(format, name, { keys, data, labels, texts, left, caption }) {
   if (format === 'csv') download(`${name}.csv`, csv(keys, data), 'text/csv;charset=utf-8')
   else if (format === 'tex') download(`${name}.tex`, latex(labels, texts, left, caption), 'application/x-tex')
@@ -28,13 +28,6 @@ export function contentOf(columns, rows, caption) {
     left: columns.findIndex(({ isNumber }) => isNumber),
     caption,
   }
-}
-
-// The content of records: objects with the same keys.
-export function contentOfRecords(records) {
-  const keys = Object.keys(records[0] ?? {})
-  const data = records.map(record => keys.map(key => record[key]))
-  return { keys, data, labels: keys, texts: data.map(row => row.map(textOfValue)), left: 1 }
 }
 
 export const valueOf = (column, row) => (column.value ? column.value(row) : row[column.key])
@@ -66,24 +59,18 @@ const inOneLine = text => text.replace(/[\p{C}\p{Z}]+/gu, ' ').trim()
 
 // As winobench.base.text_tables: a tabular that needs the package booktabs.
 export function latex(labels, texts, left = 1, caption = '') {
-  const width = labels.length
-  const first = left < 0 ? width : left
+  const first = left < 0 ? labels.length : left
   const cell = (text, isNumber) => {
     const safe = [...inOneLine(text)].map(letter => LATEX[letter] ?? letter).join('')
     const said = isNumber ? safe.replace(/(?<![\p{L}\p{N}_.])-(?=\p{Nd})/gu, '$$-$$') : safe
     return /^[[*]/.test(said) ? `{}${said}` : said
   }
-  const isHeading = row => row.length === 1 && width > 1
-  const line = row => {
-    if (isHeading(row)) return `\\multicolumn{${width}}{l}{\\textbf{${cell(row[0], false)}}} \\\\`
-    return `${row.map((text, place) => cell(text, place >= first)).join(' & ')} \\\\`
-  }
-  const body = texts.flatMap((row, place) => (isHeading(row) && place ? ['\\addlinespace', line(row)] : [line(row)]))
+  const line = row => `${row.map((text, place) => cell(text, place >= first)).join(' & ')} \\\\`
   const places = labels.map((_, place) => (place < first ? 'l' : 'r')).join('')
   const title = inOneLine(caption ?? '')
   return [
     ...(title ? [`% ${title}`] : []),
-    `\\begin{tabular}{${places}}`, '\\toprule', line(labels), '\\midrule', ...body, '\\bottomrule', '\\end{tabular}', '',
+    `\\begin{tabular}{${places}}`, '\\toprule', line(labels), '\\midrule', ...texts.map(line), '\\bottomrule', '\\end{tabular}', '',
   ].join('\n')
 }
 

@@ -70,7 +70,8 @@ async function request(address, options) {
   }
 }
 
-async function readJson(address) {
+// The content of an answer, which the server may make only now.
+async function read(address, kind) {
   for (;;) {
     const response = await request(address)
     if (response.status === 202) {
@@ -79,16 +80,26 @@ async function readJson(address) {
       continue
     }
     if (!response.ok) throw await failure(response, address)
-    let found
     try {
-      found = await response.json()
+      return await response[kind]()
     } catch {
-      throw new Error(`${decodeURIComponent(address)} is not valid JSON.`)
+      throw new Error(`${decodeURIComponent(address)} is not valid ${kind === 'json' ? 'JSON' : 'text'}.`)
     }
-    // A bundle has a sentence in place of what could not be made.
-    if (typeof found?.error === 'string') throw new Error(found.error)
-    return found
   }
+}
+
+// A bundle has a sentence in place of what could not be made.
+async function readJson(address) {
+  const value = await read(address, 'json')
+  if (typeof value?.error === 'string') throw new Error(value.error)
+  return value
+}
+
+async function readPage(address) {
+  const page = new DOMParser().parseFromString(await read(address, 'text'), 'text/html')
+  const sentence = page.querySelector('[role="alert"]')?.textContent
+  if (sentence || !page.querySelector('main')) throw new Error(sentence ?? `${decodeURIComponent(address)} is not a report.`)
+  return page
 }
 
 const document_ = (...parts) => documents.get(at(...parts), () => readJson(at(...parts)))
@@ -98,10 +109,11 @@ export const run = slug => document_('runs', slug, 'run.json')
 export const results = slug => document_('runs', slug, 'results.json')
 export const config = slug => document_('runs', slug, 'config.json')
 export const drawn = slug => document_('runs', slug, 'drawn.json')
-// The report on some runs. A bundle has one on each run, and one on all runs of a kind, in the order of its list.
+// The report on some runs as a page. A bundle has one on each run, and one on all runs of a kind, in the order of its list.
 export async function report(slugs) {
   if (slugs.length > 1 && (await site()).bundle) slugs = await togetherInBundle(slugs)
-  return document_('report', `${slugs.join('~')}.json`)
+  const address = at('report', `${slugs.join('~')}.html`)
+  return documents.get(address, () => readPage(address))
 }
 
 async function togetherInBundle(slugs) {

@@ -76,17 +76,12 @@ function compared(one, other, falls) {
 
 const NAMES = { csv: 'CSV', parquet: 'Parquet', tex: 'LaTeX' }
 
-// Buttons that save a content of saving.js.
-export function Save({ make, name = 'table', caption, said = 'Save the table:', formats = Object.keys(NAMES) }) {
-  return html`<p class="saves"><span>${said}</span> ${formats.map(format => html`
-    <button type="button" class="quiet" onClick=${async () => save(format, name, await make())} aria-label=${`Save ${caption || name} as ${NAMES[format]}`}>${NAMES[format]}</button>`)}</p>`
-}
-
-// rows: an array, or a function that returns (a promise of) one.
-export function SaveTable({ columns, rows, caption, name }) {
+// Buttons that save a table. rows: an array, or a function that returns (a promise of) one.
+export function SaveTable({ columns, rows, caption, name = 'table' }) {
   const written = columns.filter(({ isFixed }) => !isFixed)
   const make = async () => contentOf(written, typeof rows === 'function' ? await rows() : rows, caption)
-  return html`<${Save} make=${make} caption=${caption} name=${name} />`
+  return html`<p class="saves"><span>Save the table:</span> ${Object.entries(NAMES).map(([format, said]) => html`
+    <button type="button" class="quiet" onClick=${async () => save(format, name, await make())} aria-label=${`Save ${caption || name} as ${said}`}>${said}</button>`)}</p>`
 }
 
 const COLOURS = 7

@@ -1,13 +1,13 @@
 // Up to six runs: paired differences of the others from a baseline.
 
-import { count, html, link, Loaded, percent, probability, useData, useMemo, useQuery, useState, useTitle, words } from '../base.js'
+import { count, html, link, Loaded, percent, probability, useData, useMemo, useQuery, useTitle, words } from '../base.js'
 import { Figure } from '../figures.js'
 import { Swatch } from '../numbers.js'
 import { forest } from '../plots.js'
 import * as source from '../source.js'
 import { falseDiscoveryRates } from '../statistics.js'
 import { Bar, Table } from '../tables.js'
-import { Report } from './report.js'
+import { Fold, Report } from './report.js'
 import { MOST_COMPARED } from './runs.js'
 
 const MOST_PLOTTED = 60
@@ -160,10 +160,6 @@ function Forest({ rows, baseline }) {
 }
 
 function WholeReport({ slugs, parameters }) {
-  const [isOpen, setOpen] = useState(Boolean(parameters.section))
   const address = section => link(['compare', slugs[0], slugs.slice(1).join(',')], { ...parameters, section })
-  return html`<details class="whole" open=${isOpen} onToggle=${event => event.currentTarget.open && setOpen(true)}>
-    <summary>The whole report on these runs <span>radar, overlap, samples, timesteps, gallery</span></summary>
-    ${isOpen && html`<${Report} slugs=${slugs} contents=${address} section=${parameters.section} />`}
-  </details>`
+  return html`<${Fold} title="The whole report on these runs" names="radar, overlap, samples, timesteps, gallery" isOpen=${Boolean(parameters.section)}>${() => html`<${Report} slugs=${slugs} contents=${address} section=${parameters.section} />`}<//>`
 }

@@ -5,7 +5,7 @@ import { intervalText, isShare, numberText, rowName } from '../numbers.js'
 import { download } from '../saving.js'
 import * as source from '../source.js'
 import { Bar, Table } from '../tables.js'
-import { Command, Facts, Report } from './report.js'
+import { Report } from './report.js'
 import { Status } from './runs.js'
 
 const WHILE_RUNNING = 2_000
@@ -51,6 +51,19 @@ function Overview({ entry, parameters }) {
         <${Numbers} run=${run} results=${results} parameters=${parameters} />
         <div class="two"><section><h2>Settings</h2><${Facts} facts=${run.facts} /><${Command} command=${run.command} /></section>
         <${Files} run=${run} /></div>`)(found)}<//>`}`
+}
+
+function Facts({ facts }) {
+  return html`<dl class="facts">${facts.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>`
+}
+
+// A command with a button that copies it.
+function Command({ command }) {
+  const [said, setSaid] = useState('Copy')
+  if (!command) return null
+  const copy = () => navigator.clipboard.writeText(command).then(() => setSaid('Copied'), () => setSaid('Select it and copy'))
+  return html`<p class="how">To run it again: <button type="button" class="quiet" onClick=${copy}>${said}</button></p>
+    <pre tabindex="0" aria-label="Command"><code>${command}</code></pre>`
 }
 
 function Unfinished({ entry }) {
