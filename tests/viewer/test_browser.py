@@ -121,11 +121,11 @@ def test_the_contents_of_a_report_lead_to_its_sections(address, chromium):
 def test_a_report_that_a_bundle_lacks_is_a_sentence(site, chromium, tmp_path):
     folder = shutil.copytree(site, tmp_path / "site")
     with browser.hosting(folder, ranges=True) as address, browser.Visit(chromium, address) as visit:
-        for content, sentence in (
-            ('<p role="alert">It took too long.</p>', "It took too long."),
-            ("", "not a report."),
+        for slug, content, sentence in (
+            ("weak", '<p role="alert">It took too long.</p>', "It took too long."),
+            ("strong", "", "strong.html is not a report."),
         ):
-            (folder / "data" / "report" / "weak.html").write_text(content)
-            visit.open("#/run/weak/report")
+            (folder / "data" / "report" / f"{slug}.html").write_text(content)
+            visit.open(f"#/run/{slug}/report")
             assert visit.page.locator("main [role=alert]").inner_text().endswith(sentence)
         assert visit.problems == []

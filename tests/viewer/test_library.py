@@ -170,12 +170,12 @@ def test_slugs_and_labels_tell_runs_apart(tmp_path):
     for name in names:
         make(tmp_path / name)
     found = library.Library([tmp_path / name for name in (*names, "a b")])
-    places = found.places()
-    assert [place.slug for place in places] == ["a-b", "a-b-2", "a-b-3", ".hidden", "run"]
+    folders = found.run_folders()
+    assert [folder.slug for folder in folders] == ["a-b", "a-b-2", "a-b-3", ".hidden", "run"]
     labels = {run["label"] for run in found.runs()}
     assert labels == {"tiny (a-b)", "tiny (a-b-2)", "tiny (a-b-3)", "tiny (hidden)", "tiny (run)"}
     shutil.rmtree(tmp_path / "a b")
-    assert [place.slug for place in found.places()] == ["a-b-2", "a-b-3", ".hidden", "run"]
+    assert [folder.slug for folder in found.run_folders()] == ["a-b-2", "a-b-3", ".hidden", "run"]
 
 
 HOSTILE = {

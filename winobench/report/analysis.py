@@ -104,30 +104,30 @@ def paired_differences(first: Sequence[Row], second: Sequence[Row], dependence: 
     Difficulty that both runs share cancels, and examples that depend on each other count as such. Where a row is
     redrawn, the intervals include the noise of its samples.
     """
-    found = []
-    for one, other in zip(first, second, strict=True):
-        if one.name != other.name or not np.array_equal(one.members, other.members):
-            raise ValueError(f"the rows {one.name} and {other.name} are not over the same examples.")
+    differences = []
+    for row, other_row in zip(first, second, strict=True):
+        if row.name != other_row.name or not np.array_equal(row.members, other_row.members):
+            raise ValueError(f"the rows {row.name} and {other_row.name} are not over the same examples.")
         difference = metrics.paired_difference(
-            one.correct, other.correct, dependence.take(one.members), strata=one.strata, **_noise(one, other)
+            row.correct, other_row.correct, dependence.take(row.members), strata=row.strata, **_noise(row, other_row)
         )
-        found.append(
+        differences.append(
             Difference(
-                one.name,
-                one.value,
-                other.value,
+                row.name,
+                row.value,
+                other_row.value,
                 difference.value,
                 difference.low,
                 difference.high,
                 difference.p_value,
                 difference.p_value,
-                num_examples=len(one.members),
-                only_first=int(np.sum(one.correct & ~other.correct)),
-                only_second=int(np.sum(other.correct & ~one.correct)),
+                num_examples=len(row.members),
+                only_first=int(np.sum(row.correct & ~other_row.correct)),
+                only_second=int(np.sum(other_row.correct & ~row.correct)),
                 clusters_apart=difference.num_apart,
             )
         )
-    return found
+    return differences
 
 
 def _noise(first: Row, second: Row) -> dict[str, Any]:
@@ -192,9 +192,9 @@ def overlap(first: np.ndarray, second: np.ndarray) -> Overlap:
     Source of kappa: J. Cohen, Educational and Psychological Measurement 20 (1960).
     """
     first, second = np.asarray(first, bool), np.asarray(second, bool)
-    one, other = first.mean(), second.mean()
+    share, other_share = first.mean(), second.mean()
     both, neither = (first & second).mean(), (~first & ~second).mean()
-    by_chance = one * other + (1 - one) * (1 - other)
+    by_chance = share * other_share + (1 - share) * (1 - other_share)
     kappa = None if by_chance == 1 else float((both + neither - by_chance) / (1 - by_chance))
     return Overlap(
         num_examples=len(first),
@@ -202,7 +202,7 @@ def overlap(first: np.ndarray, second: np.ndarray) -> Overlap:
         only_first=float((first & ~second).mean()),
         only_second=float((second & ~first).mean()),
         neither=float(neither),
-        expected_both=float(one * other),
+        expected_both=float(share * other_share),
         kappa=kappa,
     )
 
@@ -229,16 +229,18 @@ def redrawn(
     """
     num_samples = batches[0].own.shape[-1]
     places = np.zeros(num_samples) if timesteps is None else np.asarray(timesteps, np.float64)
-    generators = (np.random.default_rng([place, bits]) for place, bits in enumerate(places.view(np.uint64).tolist()))
+    generators = (
+        np.random.default_rng([bin_number, bits]) for bin_number, bits in enumerate(places.view(np.uint64).tolist())
+    )
     drawn = np.stack([generator.standard_normal(DRAWS) for generator in generators])
     # Of deviations from their mean, whose variance is that of samples without a known mean.
     weights = (1 + _STEP * np.sqrt(num_samples / (num_samples - 1)) * (drawn - drawn.mean(axis=0))) / num_samples
-    found: dict[str, np.ndarray] = {}
+    outcomes: dict[str, np.ndarray] = {}
     for chunk in _chunks(batches, DRAWS):
         right = _right(_scores_under(chunk, weights), [targets[row] for row in chunk.rows], metric)
         for name, correct in right.items():
-            found.setdefault(name, np.zeros((len(targets), DRAWS), bool))[chunk.rows] = correct
-    return found
+            outcomes.setdefault(name, np.zeros((len(targets), DRAWS), bool))[chunk.rows] = correct
+    return outcomes
 
 
 def pearson(first: Sequence[float], second: Sequence[float]) -> metrics.Interval | None:
@@ -283,9 +285,9 @@ def accuracy_by_samples(
     generator = np.random.default_rng(seed)
     orders = [generator.permutation(num_samples) for _ in range(subsets)]
     weights = np.zeros((num_samples, len(sizes) - 1, subsets))
-    for place, size in enumerate(sizes[:-1]):
+    for size_number, size in enumerate(sizes[:-1]):
         for subset, order in enumerate(orders):
-            weights[order[:size], place, subset] = 1 / size
+            weights[order[:size], size_number, subset] = 1 / size
     weights = weights.reshape(num_samples, -1)
     total: dict[str, np.ndarray] = {}
     exact: dict[str, float] = {}
@@ -329,8 +331,8 @@ def timestep_profile(
     """
     bins = timestep_bins(timesteps)
     weights = np.zeros((len(timesteps), len(bins)))
-    for place, members in enumerate(bins):
-        weights[members, place] = 1 / len(members)
+    for number, members in enumerate(bins):
+        weights[members, number] = 1 / len(members)
     rows = np.concatenate([batch.rows for batch in batches])
     unconditional = normalization.UNCONDITIONAL.name
     relative = all(unconditional in batch.errors for batch in batches)
@@ -380,7 +382,7 @@ def image_pair(
     then examples with kept images (``shown``), then the largest smaller one of both margins. None if missing.
     """
     unconditional = normalization.UNCONDITIONAL.name
-    best, found = (), None
+    best, pair_data = (), None
     for batch in batches:
         if batch.own.shape[1] < 2 or batch.own.shape[2] != 1 or unconditional not in batch.errors:
             continue
@@ -388,29 +390,29 @@ def image_pair(
         empty = np.broadcast_to(batch.errors[unconditional], batch.own.shape)[:, :, 0].astype(np.float64)
         means = np.stack([own.mean(-1), empty.mean(-1)], -1)  # [n, images, 2]
         relative = means[..., 0] - means[..., 1]
-        for place, row in enumerate(batch.rows):
+        for position, row in enumerate(batch.rows):
             target = targets[row]
-            if target is None or not np.isfinite(means[place]).all():
+            if target is None or not np.isfinite(means[position]).all():
                 continue
             others = np.delete(np.arange(own.shape[1]), target)
-            wrong = int(others[np.argmin(means[place, others, 0])])
-            margin = relative[place, others].min() - relative[place, target]
-            misled = means[place, target, 0] - means[place, wrong, 0]
+            wrong = int(others[np.argmin(means[position, others, 0])])
+            margin = relative[position, others].min() - relative[position, target]
+            misled = means[position, target, 0] - means[position, wrong, 0]
             if margin <= 0:
                 continue
             rank = (misled > 0, row in shown, min(margin, misled) if misled > 0 else margin)
             if rank > best:
                 best = rank
                 pair = [target, wrong]
-                found = (
+                pair_data = (
                     int(row),
                     (target, wrong),
-                    np.stack([own[place, pair], empty[place, pair]], 1),
-                    means[place, pair],
+                    np.stack([own[position, pair], empty[position, pair]], 1),
+                    means[position, pair],
                 )
-    if found is None:
+    if pair_data is None:
         return None
-    row, images, errors, means = found
+    row, images, errors, means = pair_data
     bins = timestep_bins(timesteps)
     return ImagePair(
         row,

@@ -117,21 +117,21 @@ def _candidates(
     best, worst = float(flat.max()), float(flat.min())
     unique_best = int(np.sum(flat == best)) == 1
     texts_compete = len(texts) > 1
-    kept = [int(place) for place in np.argsort(-flat, kind="stable")[:_MOST_CANDIDATES]]
+    kept = [int(position) for position in np.argsort(-flat, kind="stable")[:_MOST_CANDIDATES]]
     if target not in kept:
         kept[-1] = target
     return [
         Candidate(
-            picture=None if texts_compete else shown[place],
-            text=texts[place] if texts_compete else None,
-            number=place + 1,
-            score=_relative(float(flat[place]), best),
-            share=1.0 if best == worst else (float(flat[place]) - worst) / (best - worst),
-            is_right=place == target,
-            is_chosen=unique_best and flat[place] == best,
-            **_edited(edits.get((images[place // len(texts)], texts[place % len(texts)])), side),
+            picture=None if texts_compete else shown[position],
+            text=texts[position] if texts_compete else None,
+            number=position + 1,
+            score=_relative(float(flat[position]), best),
+            share=1.0 if best == worst else (float(flat[position]) - worst) / (best - worst),
+            is_right=position == target,
+            is_chosen=unique_best and flat[position] == best,
+            **_edited(edits.get((images[position // len(texts)], texts[position % len(texts)])), side),
         )
-        for place in kept
+        for position in kept
     ]
 
 

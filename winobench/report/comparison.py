@@ -68,7 +68,7 @@ class Flip:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """What two runs differ by, over questions that both have answered. `compare` makes it.
+    """Differences of two runs over the questions that both have answered. `compare` makes it.
 
     Printing it gives a few lines, and a notebook shows the table.
 
@@ -164,7 +164,7 @@ class Comparison:
                 flip.id,
                 shortened(" / ".join(flip.texts), _TEXT_LETTERS),
                 shortened(flip.right_answer or "", _TEXT_LETTERS),
-                *(shortened(said, _TEXT_LETTERS) for said in said_answers(flip)),
+                *(shortened(answer, _TEXT_LETTERS) for answer in said_answers(flip)),
             ]
             for flip in self.flips
         ]
@@ -223,8 +223,8 @@ def compare(
             code="runs-of-two-kinds",
         )
     make_labels_unique(runs)
-    one, other = runs
-    chosen, notes = _comparable(one, other, tasks)
+    first_run, second_run = runs
+    chosen, notes = _comparable(first_run, second_run, tasks)
     paired = []
     lacking: dict[str, list[str]] = {}
     for task in chosen:
@@ -232,23 +232,23 @@ def compare(
         for run, (_, reason) in zip(runs, draws, strict=True):
             if reason:
                 lacking.setdefault(reason, []).append(f"{task} of {run.label}")
-        if (pair := pair_task(one, other, task, draws)) is not None:
+        if (pair := pair_task(first_run, second_run, task, draws)) is not None:
             paired.append(pair)
     notes += [f"{analysis.NO_NOISE} {reason}: {'; '.join(whose)}." for reason, whose in lacking.items()]
     differences = [difference for pair in paired for difference in pair.differences]
     return Comparison(
-        first=one.label,
-        second=other.label,
+        first=first_run.label,
+        second=second_run.label,
         differences=tuple(analysis.adjusted([*differences, *skill_differences(paired)])),
         flips=tuple(flip for pair in paired for flip in flips(pair)),
         notes=tuple(notes),
-        is_text=one.is_text,
+        is_text=first_run.is_text,
     )
 
 
-def _comparable(one: Run, other: Run, names: Sequence[str] | None) -> tuple[list[str], list[str]]:
+def _comparable(first_run: Run, second_run: Run, names: Sequence[str] | None) -> tuple[list[str], list[str]]:
     """The tasks to compare, and notes. Refuses tasks that are not the same in both runs."""
-    shared = [task for task in one.tasks if task in other.tasks]
+    shared = [task for task in first_run.tasks if task in second_run.tasks]
     names = options.names().or_none().check("tasks", names)
     for name in names or ():
         if name not in shared:
@@ -258,33 +258,34 @@ def _comparable(one: Run, other: Run, names: Sequence[str] | None) -> tuple[list
             )
     chosen, notes = [], []
     for task in shared if names is None else dict.fromkeys(names):
-        first, second = one.tasks[task], other.tasks[task]
+        first, second = first_run.tasks[task], second_run.tasks[task]
         if not (first.has_answers and second.has_answers):
             notes.append(f"{task} is not compared: its numbers are not shares of right answers.")
         elif first.examples is None or second.examples is None or None in (first.metric, second.metric):
             notes.append(f"{task} is not compared: a run has no table of its examples.")
         else:
-            notes += _check_same(one, other, task)
+            notes += _check_same(first_run, second_run, task)
             chosen.append(task)
     if not chosen:
         raise InputError(
-            f"{one.path} and {other.path} have no task with answers in common: compare runs of the same tasks.",
+            f"{first_run.path} and {second_run.path} have no task with answers in common: compare runs"
+            " of the same tasks.",
             code="nothing-to-compare",
         )
-    only = [task for task in dict.fromkeys([*one.tasks, *other.tasks]) if task not in shared]
+    only = [task for task in dict.fromkeys([*first_run.tasks, *second_run.tasks]) if task not in shared]
     if only and names is None:
         notes.append(f"In one run alone, and not compared: {', '.join(only)}.")
     return chosen, notes
 
 
-def _check_same(one: Run, other: Run, task: str) -> list[str]:
+def _check_same(first_run: Run, second_run: Run, task: str) -> list[str]:
     """Refuses a task of another version, metric or other questions. Returns notes on failed calls."""
-    first, second = one.tasks[task], other.tasks[task]
+    first, second = first_run.tasks[task], second_run.tasks[task]
     versions = [record.identity.get("version") for record in (first, second)]
     if None not in versions and versions[0] != versions[1]:
         raise InputError(
-            f"the task {task} has version {versions[0]} in {one.path} and {versions[1]} in {other.path}: evaluate both "
-            "with one version of winobench, or choose other tasks in tasks.",
+            f"the task {task} has version {versions[0]} in {first_run.path} and {versions[1]} in {second_run.path}:"
+            " evaluate both with one version of winobench, or choose other tasks in tasks.",
             code="another-version",
         )
     keys = [{record.examples.key(row) for row in range(len(record.examples.ids))} for record in (first, second)]
@@ -295,8 +296,9 @@ def _check_same(one: Run, other: Run, task: str) -> list[str]:
     if first.metric != second.metric or keys[0] != keys[1]:
         sizes = [len(record.examples.ids) for record in (first, second)]
         raise InputError(
-            f"{one.path} and {other.path} have different questions of {task} ({sizes[0]:,} and {sizes[1]:,}) or "
-            "different metrics: evaluate both with the same data, limit and metric, or choose other tasks in tasks.",
+            f"{first_run.path} and {second_run.path} have different questions of {task} ({sizes[0]:,} and"
+            f" {sizes[1]:,}) or different metrics:"
+            " evaluate both with the same data, limit and metric, or choose other tasks in tasks.",
             code="different-questions",
         )
     return [f"{task}: questions whose calls failed in a run are left out ({failed:,})."] if failed else []
@@ -335,9 +337,9 @@ class PairedTask:
         return len(self.first.examples.ids)
 
 
-def pair_task(one: Run, other: Run, task: str, draws: Sequence[Draws]) -> PairedTask | None:
+def pair_task(first_run: Run, second_run: Run, task: str, draws: Sequence[Draws]) -> PairedTask | None:
     """The paired differences of a task, without adjustment. None where no example is the same."""
-    first, second = one.tasks[task], other.tasks[task]
+    first, second = first_run.tasks[task], second_run.tasks[task]
     shared = analysis.shared_rows(first, second)
     if not len(shared[0]) or first.metric != second.metric or first.metric is None:
         return None
@@ -353,11 +355,11 @@ def pair_task(one: Run, other: Run, task: str, draws: Sequence[Draws]) -> Paired
     if not names:
         return None
     pairs = ([rows[name] for name in names], [others[name] for name in names])
-    found = analysis.paired_differences(*pairs, first.examples.dependence)
-    found = [dataclasses.replace(difference, task=task, lacks_noise=lacks_noise) for difference in found]
+    differences = analysis.paired_differences(*pairs, first.examples.dependence)
+    differences = [dataclasses.replace(difference, task=task, lacks_noise=lacks_noise) for difference in differences]
     headline = None if first.judge is None else first.judge.headline
     headlines = (rows[headline], others[headline]) if headline in names else None
-    return PairedTask(task, first, second, found, headlines, lacks_noise)
+    return PairedTask(task, first, second, differences, headlines, lacks_noise)
 
 
 def _taken(redrawn: Mapping[str, np.ndarray] | None, rows: np.ndarray) -> dict[str, np.ndarray] | None:
@@ -366,7 +368,7 @@ def _taken(redrawn: Mapping[str, np.ndarray] | None, rows: np.ndarray) -> dict[s
 
 def skill_differences(paired: Sequence[PairedTask]) -> list[Difference]:
     """Paired differences of the mean over the tasks of a skill, for skills of at least two tasks."""
-    found = []
+    differences = []
     for skill in SKILLS:
         of_skill = [
             (pair, pair.headlines)
@@ -376,11 +378,11 @@ def skill_differences(paired: Sequence[PairedTask]) -> list[Difference]:
         if len(of_skill) < _FEWEST_TASKS:
             continue
         lacks_noise = any(pair.lacks_noise for pair, _ in of_skill)
-        first, second = ([_joined([rows[place] for _, rows in of_skill], lacks_noise)] for place in (0, 1))
+        first, second = ([_joined([rows[side] for _, rows in of_skill], lacks_noise)] for side in (0, 1))
         dependence = Dependence.from_sets([images for pair, _ in of_skill for images in pair.first.examples.images])
         (difference,) = analysis.paired_differences(first, second, dependence)
-        found.append(dataclasses.replace(difference, task=f"@{skill}", lacks_noise=lacks_noise))
-    return found
+        differences.append(dataclasses.replace(difference, task=f"@{skill}", lacks_noise=lacks_noise))
+    return differences
 
 
 def _joined(rows: Sequence[Row], lacks_noise: bool) -> Row:
@@ -473,8 +475,8 @@ def difference_record(difference: Difference, first: str, second: str, is_text: 
 def flip_record(flip: Flip, first: str, second: str) -> dict[str, Any]:
     """A flip as a row of a CSV file. Texts and scores are JSON, scores [images][texts]."""
     scores = [
-        [[float(f"{score:.6g}") if np.isfinite(score) else None for score in row] for row in each.tolist()]
-        for each in flip.scores
+        [[float(f"{score:.6g}") if np.isfinite(score) else None for score in row] for row in matrix.tolist()]
+        for matrix in flip.scores
     ]
     return {
         "first": first,

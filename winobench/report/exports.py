@@ -155,8 +155,8 @@ def eval_results(run: Run, dataset: str | None = None) -> str:
     run = _public(run)
     date = str(run.config.get("started") or "")
     if dataset is None:
-        found = [result for task in run.tasks for result in _of_task(run, task)]
-        return huggingface_hub.ModelCardData(model_name=run.label, eval_results=found).to_yaml() + "\n"
+        results = [result for task in run.tasks for result in _of_task(run, task)]
+        return huggingface_hub.ModelCardData(model_name=run.label, eval_results=results).to_yaml() + "\n"
     if not isinstance(dataset, str) or not _DATASET.fullmatch(dataset):
         raise InputError(
             f"the data set {options.quote(dataset)} is not OWNER/NAME: name one of the hub.", code="bad-name"

@@ -203,19 +203,19 @@ def picture_row(axes: Axes, pictures: Sequence[tuple[str, np.ndarray]]) -> None:
 
 def overlap_bars(axes: Axes, pairs: Sequence[tuple[Mark, Mark, Sequence[float], float]]) -> None:
     """A stacked bar a pair of runs, whose markers come before it: both right, only the one, only the other, neither."""
-    for place, (first, second, shares, expected) in enumerate(pairs):
+    for row, (first, second, shares, expected) in enumerate(pairs):
         left = 0.0
         for share, colour in zip(shares, (BOTH, first.colour, second.colour, GRID), strict=True):
-            axes.barh(-place, 100 * share, left=100 * left, height=0.6, color=colour)
+            axes.barh(-row, 100 * share, left=100 * left, height=0.6, color=colour)
             if share >= 0.12:
                 look = {"ha": "center", "va": "center", "color": INK if colour == GRID else ON_COLOUR}
-                axes.text(100 * (left + share / 2), -place, f"{100 * share:.0f}", fontsize=8, **look)
+                axes.text(100 * (left + share / 2), -row, f"{100 * share:.0f}", fontsize=8, **look)
             left += share
-        axes.plot([100 * expected] * 2, [-place - 0.4, -place + 0.4], color=INK, linewidth=1.6)
+        axes.plot([100 * expected] * 2, [-row - 0.4, -row + 0.4], color=INK, linewidth=1.6)
         for mark, before in ((first, -0.13), (second, -0.06)):
             beyond = blended_transform_factory(axes.transAxes, axes.transData)
             look = {"color": mark.colour, "marker": mark.marker, "markersize": 6.5, "linestyle": "none"}
-            axes.plot(before, -place, transform=beyond, clip_on=False, **look)
+            axes.plot(before, -row, transform=beyond, clip_on=False, **look)
     axes.set_xlim(0, 100)
     axes.set_ylim(-len(pairs) + 0.45, 0.55)
     axes.set_yticks([])
@@ -228,14 +228,14 @@ def set_bars(axes: Axes, marks: Sequence[Mark], sets: Sequence[tuple[Sequence[bo
     """The number of examples that exactly these runs have right: a bar each, with dots for the runs."""
     longest = max(count for _, count in sets)
     step = 0.09 * longest
-    for place, (pattern, count) in enumerate(sets):
-        axes.barh(-place, count, height=0.6, color=BOTH)
+    for row, (pattern, count) in enumerate(sets):
+        axes.barh(-row, count, height=0.6, color=BOTH)
         share = f"{count:,} ({100 * count / total:.1f}%)"
-        axes.text(count + 0.02 * longest, -place, share, va="center", ha="left", fontsize=8)
+        axes.text(count + 0.02 * longest, -row, share, va="center", ha="left", fontsize=8)
         for number, (mark, is_right) in enumerate(zip(marks, pattern, strict=True)):
             marker, colour, size = (mark.marker, mark.colour, 6.5) if is_right else ("o", GRID, 4)
             x = -step * (len(marks) - number)
-            axes.plot(x, -place, marker=marker, color=colour, markersize=size, linestyle="none")
+            axes.plot(x, -row, marker=marker, color=colour, markersize=size, linestyle="none")
     axes.set_xlim(-step * (len(marks) + 0.7), longest * 1.42)
     axes.set_ylim(-len(sets) + 0.4, 0.6)
     axes.set_axis_off()
@@ -260,10 +260,10 @@ def grouped_bars(
     if chance is not None:
         axes.axhline(scale * chance, color=MUTED, linestyle=(0, (3, 2)), linewidth=1, zorder=3)
     for number, (mark, (values, lows, highs)) in enumerate(series):
-        for place, (value, low, high) in enumerate(zip(values, lows, highs, strict=True)):
+        for group, (value, low, high) in enumerate(zip(values, lows, highs, strict=True)):
             if not np.isfinite(value):
                 continue
-            x = place + (number - (len(series) - 1) / 2) * width
+            x = group + (number - (len(series) - 1) / 2) * width
             axes.bar(x, scale * value, width=0.88 * width, color=mark.colour, linewidth=0)
             top = scale * value
             if np.isfinite(low):
@@ -316,8 +316,8 @@ def count_map(axes: Axes, rows: Sequence[str], columns: Sequence[str], counts: n
     totals = counts.sum(axis=0)
     for (row, column), count in np.ndenumerate(counts):
         share = count / totals[column] if totals[column] else 0.0
-        place = (column - 0.48, -row - 0.46)
-        axes.add_patch(Rectangle(place, 0.96, 0.92, facecolor=RIGHT, alpha=0.05 + 0.55 * share, linewidth=0))
+        corner = (column - 0.48, -row - 0.46)
+        axes.add_patch(Rectangle(corner, 0.96, 0.92, facecolor=RIGHT, alpha=0.05 + 0.55 * share, linewidth=0))
         axes.text(column, -row + 0.12, f"{count:,}", ha="center", va="center", fontsize=9)
         axes.text(column, -row - 0.24, f"{100 * share:.1f}%", ha="center", va="center", fontsize=7, color=INK)
     axes.set_xticks(range(len(columns)), [textwrap.fill(label, _BAR_LETTERS) for label in columns])
@@ -353,12 +353,12 @@ def forest(
         for row, (value, low, high) in enumerate(zip(values, lows, highs, strict=True)):
             if not np.isfinite(value):
                 continue
-            place = -row - (number - (len(series) - 1) / 2) * spread
-            axes.plot([low, high], [place, place], color=mark.colour, linewidth=1.6, solid_capstyle="butt")
-            axes.plot(value, place, color=mark.colour, marker=mark.marker, markersize=5.5, linestyle="none")
+            height = -row - (number - (len(series) - 1) / 2) * spread
+            axes.plot([low, high], [height, height], color=mark.colour, linewidth=1.6, solid_capstyle="butt")
+            axes.plot(value, height, color=mark.colour, marker=mark.marker, markersize=5.5, linestyle="none")
             if stars[number][row]:
                 axes.annotate(
-                    "★", (high, place), (4, 0), textcoords="offset points", va="center", fontsize=7, color=mark.colour
+                    "★", (high, height), (4, 0), textcoords="offset points", va="center", fontsize=7, color=mark.colour
                 )
     axes.set_yticks(-np.arange(len(labels)), [shortened(label, _FOREST_LETTERS) for label in labels])
     axes.tick_params(axis="y", length=0)

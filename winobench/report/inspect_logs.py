@@ -189,11 +189,11 @@ def _question(run: Run, record: TaskRun, questions: Questions, row: int, name: s
     from inspect_ai.model import ChatMessageAssistant, ChatMessageUser, ModelOutput
 
     options, choice = questions.options[row], questions.choices[row]
-    said = [_text(text) for text in questions.responses[row] if text is not None]
-    asked = "\n".join(f"{_text(name)}: {_text(text)}" for name, text in questions.named[row].items())
+    responses = [_text(text) for text in questions.responses[row] if text is not None]
+    prompt = "\n".join(f"{_text(name)}: {_text(text)}" for name, text in questions.named[row].items())
     output = ModelOutput(model=run.model)
-    if said:
-        output = ModelOutput.from_content(run.model, "\n\n".join(said))
+    if responses:
+        output = ModelOutput.from_content(run.model, "\n\n".join(responses))
     metadata = {
         "groups": questions.groups[row],
         "pair": questions.pairs[row],
@@ -205,10 +205,10 @@ def _question(run: Run, record: TaskRun, questions: Questions, row: int, name: s
     return EvalSample(
         id=name,
         epoch=1,
-        input=asked,
+        input=prompt,
         choices=[_text(option) for option in options] or None,
         target=_letter(questions.targets[row]),
-        messages=[ChatMessageUser(content=asked), *(ChatMessageAssistant(content=text) for text in said)],
+        messages=[ChatMessageUser(content=prompt), *(ChatMessageAssistant(content=text) for text in responses)],
         output=output,
         scores={record.shown[0] if record.shown else "correct": _score(questions.correct[row], _letter(choice))},
         metadata={key: value for key, value in metadata.items() if value is not None},
@@ -229,25 +229,25 @@ def _example(record: TaskRun, examples: Examples, row: int, name: str, pictures:
         answer = _letter(int(flat.argmax())) if is_sure else None
         outcomes = {metric: outcome.correct for metric, outcome in record.judged.items()}
         outcomes = outcomes or {"correct": examples.correct}
-        found = {metric: _score(right[row], answer) for metric, right in outcomes.items()}
+        marks = {metric: _score(right[row], answer) for metric, right in outcomes.items()}
     else:
-        found = {"score": Score(value=scores.ravel().tolist() if scores.size > 1 else float(scores.ravel()[0]))}
+        marks = {"score": Score(value=scores.ravel().tolist() if scores.size > 1 else float(scores.ravel()[0]))}
     compete = texts if len(texts) > 1 else labels
-    asked = _asked(labels, texts, record, [pictures.get(image) for image in images])
+    prompt = _asked(labels, texts, record, [pictures.get(image) for image in images])
     return EvalSample(
         id=name,
         epoch=1,
-        input=asked,
+        input=prompt,
         choices=compete if target is not None else None,
         target=_letter(target) if target is not None else (texts if record.has_answers else ""),
-        messages=asked if isinstance(asked, list) else [],
-        scores=found,
+        messages=prompt if isinstance(prompt, list) else [],
+        scores=marks,
         metadata={"groups": examples.groups[row], "images": images, "texts": texts, "scores": scores.tolist()},
     )
 
 
 def _asked(labels: list[str], texts: list[str], record: TaskRun, jpegs: list[bytes | None]) -> Any:
-    """What an example asks, with its images where the run has kept all of them."""
+    """The question of an example, with its images where the run has kept all of them."""
     from inspect_ai.model import ChatMessageUser, ContentImage, ContentText
 
     if not record.has_answers:
@@ -261,7 +261,9 @@ def _asked(labels: list[str], texts: list[str], record: TaskRun, jpegs: list[byt
     if None in jpegs:
         return question
     addresses = [f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode('ascii')}" for jpeg in jpegs]
-    return [ChatMessageUser(content=[ContentText(text=question), *(ContentImage(image=one) for one in addresses)])]
+    return [
+        ChatMessageUser(content=[ContentText(text=question), *(ContentImage(image=address) for address in addresses)])
+    ]
 
 
 def _score(right: Any, answer: str | None) -> Any:

@@ -82,18 +82,18 @@ def write(run: Run, learned: Learned) -> pathlib.Path:
 
 def _questions(record: TaskRun, batch: Batch, kept: np.ndarray) -> list[tuple[np.ndarray, int]]:
     """The choices that examples of the kept half ask for: scores [candidates, samples], and the right one."""
-    found = []
+    questions = []
     # [n, images, texts, samples] float64, whose mean is a score.
     for row, matrix in zip(batch.rows, normalization.scores(batch.terms, batch.errors), strict=True):
         if not kept[row]:
             continue
         target = record.examples.targets[row]
         if target is not None:
-            found.append((matrix.reshape(-1, matrix.shape[-1]), target))
+            questions.append((matrix.reshape(-1, matrix.shape[-1]), target))
         else:
-            found += [(matrix[:, number], number) for number in range(matrix.shape[1]) if matrix.shape[0] > 1]
-            found += [(matrix[number], number) for number in range(matrix.shape[0]) if matrix.shape[1] > 1]
-    return found
+            questions += [(matrix[:, number], number) for number in range(matrix.shape[1]) if matrix.shape[0] > 1]
+            questions += [(matrix[number], number) for number in range(matrix.shape[0]) if matrix.shape[1] > 1]
+    return questions
 
 
 def _judge(
@@ -115,6 +115,6 @@ def _judge(
     dependence = metrics.Dependence.from_sets([record.examples.images[row] for row in rows])
     differences = analysis.paired_differences(*under, dependence)
     return [
-        Judged(name, one.value, other.value, difference)
-        for one, other, difference in zip(*under, differences, strict=True)
+        Judged(name, first.value, second.value, difference)
+        for first, second, difference in zip(*under, differences, strict=True)
     ]

@@ -43,18 +43,18 @@ def to_png(
     lines = math.ceil(len(handles) / a_line)
     heights = [max(panel.height for panel in row) + _TITLE_HEIGHT for row in rows]
     height = sum(heights) + _GAP * (len(rows) + 1) + (lines * _LEGEND_LINE + _GAP if handles else 0)
-    drawn, places = {}, []
+    drawn, corners = {}, []
     with style():
         whole = Figure(figsize=(width, height), dpi=_DPI, facecolor="white")
         top = _GAP
         for row, row_height in zip(rows, heights, strict=True):
-            for place, panel in enumerate(row):
-                left = (width - panel.width) / 2 if columns == 1 else _GAP + place * (column + _GAP)
+            for number, panel in enumerate(row):
+                left = (width - panel.width) / 2 if columns == 1 else _GAP + number * (column + _GAP)
                 size = min(10, max(8, 10 * panel.width / text_width(panel.title or " ", 10)))
                 title = fitted(panel.title, panel.width, size)
                 at = (left / width, 1 - (top + 0.04) / height)
                 whole.text(*at, title, va="top", fontsize=size, fontweight="bold")
-                places.append((round(left * _DPI), round((top + _TITLE_HEIGHT) * _DPI)))
+                corners.append((round(left * _DPI), round((top + _TITLE_HEIGHT) * _DPI)))
             top += row_height + _GAP
         if handles:
             anchor = (0.5, _GAP / 2 / height)
@@ -62,10 +62,10 @@ def to_png(
                 handles=handles, loc="lower center", ncols=a_line, bbox_to_anchor=anchor, borderpad=0, borderaxespad=0
             )
         picture = _pixels(whole)
-        for panel, place in zip(panels, places, strict=True):
+        for panel, corner in zip(panels, corners, strict=True):
             figure = _figure(panel)
             pixels = _pixels(figure)
-            picture.paste(pixels, place, pixels)
+            picture.paste(pixels, corner, pixels)
             drawn[panel] = _vectors(figure)
     picture.convert("RGB").save(path, compress_level=4, dpi=(_DPI, _DPI))
     return drawn

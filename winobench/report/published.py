@@ -100,8 +100,8 @@ def reference(
             return 0.0
         return abs(math.log(number.num_samples / num_samples)) if num_samples else -number.num_samples
 
-    found = min(same, key=distance, default=None)
-    return dataclasses.replace(found, task=task, note="") if found and task in _PUBLISHED_SHUFFLES else found
+    nearest = min(same, key=distance, default=None)
+    return dataclasses.replace(nearest, task=task, note="") if nearest and task in _PUBLISHED_SHUFFLES else nearest
 
 
 def text_reference(
@@ -130,13 +130,13 @@ def references(results: Mapping[str, Any]) -> dict[tuple[str, str], PublishedNum
     """
     config = results.get("config") or {}
     model = str(config.get("model") or "")
-    found: dict[tuple[str, str], PublishedNumber | None] = {}
+    numbers: dict[tuple[str, str], PublishedNumber | None] = {}
     if "protocols" in results:
         protocols = results["protocols"] or {}
         for task, entries in results["tasks"].items():
             settings = {"model": model, "protocol": protocols.get(task) or "", "limit": config.get("limit")}
             if benchmark_of(task) is not None:
-                found |= {(task, metric): text_reference(task, metric, **settings) for metric in entries}
+                numbers |= {(task, metric): text_reference(task, metric, **settings) for metric in entries}
     else:
         scorer = (results.get("versions") or {}).get("scorer") or {}
         settings = {
@@ -147,13 +147,13 @@ def references(results: Mapping[str, Any]) -> dict[tuple[str, str], PublishedNum
             "normalize": config.get("normalize") or "auto",
             "num_samples": (config.get("sampling") or {}).get("num_samples"),
         }
-        found = {
+        numbers = {
             (task, metric): reference(task, metric, **settings)
             for task, entries in results["tasks"].items()
             for metric, entry in entries.items()
             if not entry.get("left_out")  # an average over other pairs of groups
         }
-    return {key: number for key, number in found.items() if number is not None}
+    return {key: number for key, number in numbers.items() if number is not None}
 
 
 _REFERENCES: weakref.WeakKeyDictionary[Run, Mapping[tuple[str, str], PublishedNumber]] = weakref.WeakKeyDictionary()

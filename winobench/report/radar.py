@@ -37,8 +37,8 @@ def radar_labels(labels: Sequence[str]) -> RadarLabels:
         members = sorted((index for index in range(count) if sides[index] == side), key=lambda index: places[index][1])
         upper = [index for index in members if places[index][1] >= 0]
         lower = [index for index in reversed(members) if places[index][1] < 0]
-        for sign, some in ((1, upper), (-1, [*upper[:1], *lower])):
-            for before, index in itertools.pairwise(some):
+        for sign, half_circle in ((1, upper), (-1, [*upper[:1], *lower])):
+            for before, index in itertools.pairwise(half_circle):
                 least = sign * places[before][1] + halves[before][1] + halves[index][1] + 0.04
                 places[index] = (places[index][0], sign * max(sign * places[index][1], least))
         for index in members:
@@ -100,9 +100,9 @@ def radar(axes: Axes, labels: RadarLabels, series: Sequence[tuple[Mark, np.ndarr
         if level == 0:
             look = {"color": MUTED, "linewidth": 1.2, "linestyle": (0, (3, 2))}
         axes.plot(*(radius(level) * around), zorder=1, **look)
-        place = (radius(level) * np.cos(between), radius(level) * np.sin(between))
+        position = (radius(level) * np.cos(between), radius(level) * np.sin(between))
         name = "chance" if level == 0 else f"{level:g}"
-        axes.text(*place, name, fontsize=9, color=MUTED, ha="center", va="center", zorder=5)
+        axes.text(*position, name, fontsize=9, color=MUTED, ha="center", va="center", zorder=5)
     for direction, text, (x, y), side in zip(directions, labels.texts, labels.places, labels.sides, strict=True):
         tip = labels.radius * direction
         axes.plot([0, tip[0]], [0, tip[1]], color=GRID, linewidth=0.8, zorder=1)

@@ -269,7 +269,7 @@ def _text_reference_notes(references: Iterable[PublishedNumber]) -> list[str]:
         cited = published_numbers.source(benchmark)
         where = f", arXiv:{cited['arxiv']}" if "arxiv" in cited else ""
         notes.append(f"paper: {cited['short']}{where}, on the published data")
-        notes += [f"  {method}: {'; '.join(sorted(found))}" for method, found in methods.items()]
+        notes += [f"  {method}: {'; '.join(sorted(metrics))}" for method, metrics in methods.items()]
     return notes
 
 

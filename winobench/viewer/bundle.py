@@ -41,8 +41,8 @@ def write(
       InputError: the folder holds other files (``not-empty``), it cannot be written, or no run was found.
     """
     target = pathlib.Path(os.path.abspath(files.user_path(folder)))
-    found = library.Library(paths)
-    if not found.places():
+    runs = library.Library(paths)
+    if not runs.run_folders():
         raise InputError("these folders hold no run: name others", code="nothing-named")
     with files.writing(target):
         _check(target)
@@ -50,7 +50,7 @@ def write(
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as temporary:
             new = pathlib.Path(temporary) / "new"
             with Worker("winobench.viewer.tasks") as worker:
-                _Bundle(new, found, site.Site(found, reproduce), worker).write()
+                _Bundle(new, runs, site.Site(runs, reproduce), worker).write()
             _check(target)  # again: it took a while
             old = pathlib.Path(temporary) / "old"
             with contextlib.suppress(FileNotFoundError):
@@ -76,8 +76,8 @@ def _check(target: pathlib.Path) -> None:
 class _Bundle:
     """The files of a bundle, while they are written."""
 
-    def __init__(self, folder: pathlib.Path, found: library.Library, addresses: site.Site, worker: Worker):
-        self._folder, self._library, self._site, self._worker = folder, found, addresses, worker
+    def __init__(self, folder: pathlib.Path, runs: library.Library, addresses: site.Site, worker: Worker):
+        self._folder, self._library, self._site, self._worker = folder, runs, addresses, worker
         self._said: set[str] = set()
 
     def write(self) -> None:
@@ -85,16 +85,16 @@ class _Bundle:
         for folder, *_ in os.walk(self._folder):  # the installed application may be its owner's alone
             os.chmod(folder, 0o777 & ~files.umask())
         (self._folder / ".nojekyll").touch()  # GitHub's pages would leave out names that begin with _
-        places = {place.slug: place for place in self._library.places()}
-        runs = [run for run in self._library.runs() if run["slug"] in places]
-        settings = [_settings(place) for place in places.values()]
-        self._without_paths = private_paths.remover([place.folder for place in places.values()], settings)
+        run_folders = {run_folder.slug: run_folder for run_folder in self._library.run_folders()}
+        runs = [run for run in self._library.runs() if run["slug"] in run_folders]
+        settings = [_settings(run_folder) for run_folder in run_folders.values()]
+        self._without_paths = private_paths.remover([run_folder.path for run_folder in run_folders.values()], settings)
         finished = [run for run in runs if run["status"] == library.FINISHED and run["kind"] != library.GENERATED]
         documents = [*_reports(finished), *_pairs(finished)]
         with progress.counting(len(runs) + len(documents), label="writing", unit="runs and comparisons") as advance:
             for run in runs:
-                run["folder"] = places[run["slug"]].folder.name  # where it was is nobody's business
-                self._write_run(run, places[run["slug"]])
+                run["folder"] = run_folders[run["slug"]].path.name  # where it was is nobody's business
+                self._write_run(run, run_folders[run["slug"]])
                 advance(1)
             for address in documents:
                 self._document(address)
@@ -103,7 +103,7 @@ class _Bundle:
         self._document("leaderboard.json")
         self._json(_SITE, self._site.find(_SITE).value | {"bundle": True})
 
-    def _write_run(self, run: dict[str, Any], place: library.Place) -> None:
+    def _write_run(self, run: dict[str, Any], run_folder: library.RunFolder) -> None:
         at = f"runs/{run['slug']}"
         self._copy(f"{at}/config.json")
         if run["kind"] == library.GENERATED:
@@ -121,15 +121,17 @@ class _Bundle:
         for task, entry in document["tasks"].items():
             for folder in ("examples", "gallery"):
                 self._copy(f"{at}/{folder}/{task}.parquet")
-            entry["has_errors"] = entry["has_errors"] and self._write_errors(f"{at}/errors/{task}.parquet", place, task)
+            entry["has_errors"] = entry["has_errors"] and self._write_errors(
+                f"{at}/errors/{task}.parquet", run_folder, task
+            )
         document["facts"] = [fact for fact in document["facts"] if fact[0] != "folder"]
         document["exports"] = [name for name in document["exports"] if self._document(f"{at}/export/{name}")]
         self._json(f"{at}/run.json", document)
 
-    def _write_errors(self, address: str, place: library.Place, task: str) -> bool:
+    def _write_errors(self, address: str, run_folder: library.RunFolder, task: str) -> bool:
         """Whether a task's errors are there."""
         try:
-            content = self._made("errors", {"path": place.root, "task": task}, library.stamps(place.root))
+            content = self._made("errors", {"path": run_folder.root, "task": task}, library.stamps(run_folder.root))
         except Exception as error:
             self._say(address, error)
             return False
@@ -144,11 +146,11 @@ class _Bundle:
         """
         is_json = address.endswith(".json")
         try:
-            found = self._site.find(address)
-            if isinstance(found, site.Document):
-                value = found.value
+            target = self._site.find(address)
+            if isinstance(target, site.Document):
+                value = target.value
             else:
-                content = self._made(found.function, found.arguments, found.version)
+                content = self._made(target.function, target.arguments, target.version)
                 value = json_files.parse(content, largest=len(content)) if is_json else None
             if not is_json:
                 self._file(address, content)
@@ -156,13 +158,13 @@ class _Bundle:
             self._json(address, value)
             return value
         except Exception as error:  # one run that cannot be shown keeps no other from it
-            said = self._say(address, error)
+            sentence = self._say(address, error)
             with contextlib.suppress(OSError):
                 if is_json:
-                    self._json(address, {"error": said})
+                    self._json(address, {"error": sentence})
                 elif address.startswith("report/"):
-                    self._file(address, _PROBLEM.format(html.escape(self._without_paths(said))).encode())
-            return {"error": said} if is_json else False
+                    self._file(address, _PROBLEM.format(html.escape(self._without_paths(sentence))).encode())
+            return {"error": sentence} if is_json else False
 
     def _made(self, function: str, arguments: Any, version: Any) -> bytes:
         path = self._worker.find(function, arguments, version, wait=_SECONDS)
@@ -179,7 +181,7 @@ class _Bundle:
         with open(descriptor, "rb") as source:
             if address.endswith(".json"):
                 return self._copy_json(address, source.read())
-            with self._place(address).open("wb") as file:
+            with self._path(address).open("wb") as file:
                 shutil.copyfileobj(source, file, 2**20)
         return True
 
@@ -197,7 +199,7 @@ class _Bundle:
         self._file(address, json.dumps(self._without_paths(value), ensure_ascii=False, allow_nan=False).encode())
 
     def _file(self, address: str, content: bytes) -> None:
-        self._place(address).write_bytes(content)
+        self._path(address).write_bytes(content)
 
     def _say(self, address: str, error: Exception) -> str:
         """Prints why something was not made, each reason once, and returns the sentence."""
@@ -208,16 +210,16 @@ class _Bundle:
         self._said.add(said)
         return said
 
-    def _place(self, address: str) -> pathlib.Path:
+    def _path(self, address: str) -> pathlib.Path:
         path = self._folder / _DATA / address
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
 
-def _settings(place: library.Place) -> Any:
+def _settings(run_folder: library.RunFolder) -> Any:
     """The content of a run's config.json, where it can be read."""
     try:
-        with open(library.opened(place.root, "config.json"), "rb") as file:
+        with open(library.opened(run_folder.root, "config.json"), "rb") as file:
             return json_files.parse(file.read(library.LARGEST["config.json"]), constants=True)
     except (OSError, ValueError):
         return None
@@ -228,8 +230,8 @@ def _copy_app(folder: pathlib.Path) -> None:
     shutil.copytree(
         APP,
         folder,
-        ignore=lambda place, names: {
-            name for name in names if name == _DATA or os.path.islink(os.path.join(place, name))
+        ignore=lambda folder, names: {
+            name for name in names if name == _DATA or os.path.islink(os.path.join(folder, name))
         },
         copy_function=shutil.copyfile,
     )

@@ -1,6 +1,6 @@
-"""What the application reads of runs: JSON documents, and tables of errors.
+"""Contents that the application reads: JSON documents, the report as a page, and tables of errors.
 
-Values are plain: every text is as the run has it, and nothing is markup but the drawings of panels.
+Texts in JSON are as the run has them. The report's page has them as HTML.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def pair_document(
 ) -> dict[str, Any]:
     """Paired differences of the second run less the first one, by task, group and skill."""
     report_data = _report_data([first, second], labels, 0)
-    found, _, notes = differences.find_differences(report_data, [(0, 1)])
-    rows = [_difference(one) for by_pair in found.values() for one in by_pair.values()]
+    by_row, _, notes = differences.find_differences(report_data, [(0, 1)])
+    rows = [_difference(difference) for by_pair in by_row.values() for difference in by_pair.values()]
     names = [run.label for run in report_data.runs]
     return {
         "first": names[0],
@@ -196,7 +196,7 @@ def _report_data(paths: Sequence[str | os.PathLike], labels: Sequence[str] | Non
 
 
 def _task(run: Run, record: TaskRun, notes: list[str]) -> dict[str, Any]:
-    """What a task's numbers and its table are. Adds a sentence to the notes where the table cannot be read."""
+    """A task's numbers and its table. Adds a sentence to the notes where the table cannot be read."""
     rows, terms = None, None
     path = run.path / "examples" / f"{record.name}.parquet"
     if path.is_file():
@@ -272,20 +272,20 @@ def _in_one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
 
-def _difference(one: analysis.Difference) -> dict[str, Any]:
+def _difference(difference: analysis.Difference) -> dict[str, Any]:
     return {
-        "task": one.task,
-        "metric": one.metric,
-        "group": one.group,
-        "first": one.first,
-        "second": one.second,
-        "difference": one.value,
-        "low": one.low,
-        "high": one.high,
-        "p": one.p_value,
-        "only_first": one.only_first,
-        "only_second": one.only_second,
-        "n": one.num_examples,
-        "clusters": one.clusters_apart,
-        "lacks_noise": one.lacks_noise,
+        "task": difference.task,
+        "metric": difference.metric,
+        "group": difference.group,
+        "first": difference.first,
+        "second": difference.second,
+        "difference": difference.value,
+        "low": difference.low,
+        "high": difference.high,
+        "p": difference.p_value,
+        "only_first": difference.only_first,
+        "only_second": difference.only_second,
+        "n": difference.num_examples,
+        "clusters": difference.clusters_apart,
+        "lacks_noise": difference.lacks_noise,
     }

@@ -107,8 +107,8 @@ class Errors:
             names = [name for name in wanted if name in table.schema_arrow.names]
             key = (root, task, group, version)
             read = functools.partial(table.read_row_group, group, names, use_threads=False)
-            found = self._tables.get(key, read).slice(row - start, 1)
-        (values,) = found.to_pylist()
+            row_table = self._tables.get(key, read).slice(row - start, 1)
+        (values,) = row_table.to_pylist()
         return Examples(
             ids=[values["id"]],
             groups=[()],
@@ -117,7 +117,7 @@ class Errors:
             targets=[None],
             scores=[np.array(values["scores"], np.float64)],
             correct=np.array([False]),
-            terms=terms_of(found, pathlib.Path(root) / path),
+            terms=terms_of(row_table, pathlib.Path(root) / path),
         )
 
 
@@ -154,8 +154,8 @@ class _Index:
         places = np.unique(np.concatenate([self.places[a:b] for a, b in zip(first, last, strict=True)]), axis=0)
         if not len(places):
             return None
-        found = [self._group(number).take(places[places[:, 0] == number, 1]) for number in np.unique(places[:, 0])]
-        return pa.concat_tables(found)
+        parts = [self._group(number).take(places[places[:, 0] == number, 1]) for number in np.unique(places[:, 0])]
+        return pa.concat_tables(parts)
 
     def _group(self, number: int) -> pa.Table:
         return self.tables.get(int(number), lambda: self._read(*self.groups[number]))
@@ -175,19 +175,19 @@ def _opened(root: str, name: str) -> Iterator[tuple[pq.ParquetFile, tuple[int, i
 
 def _indexes(root: str) -> Iterator[_Index]:
     """The index of each way in which a run's pairs were scored."""
-    found: dict[tuple[bytes, ...], tuple[list[tuple[str, int]], list[np.ndarray], list[np.ndarray]]] = {}
+    indexes: dict[tuple[bytes, ...], tuple[list[tuple[str, int]], list[np.ndarray], list[np.ndarray]]] = {}
     for name in library.parts(root, library.IMAGES):
         with _opened(root, name) as (part, _):
             metadata = part.schema_arrow.metadata or {}
             scoring = tuple(metadata.get(key, b"") for key in SAME_SCORING)
-            groups, keys, places = found.setdefault(scoring, ([], [], []))
+            groups, keys, places = indexes.setdefault(scoring, ([], [], []))
             for group in range(part.metadata.num_row_groups):
                 table = part.read_row_group(group, _COLUMNS[:2], use_threads=False)
                 keys.append(_keys(table["image"], table["text"]))
                 rows = np.arange(table.num_rows, dtype=np.uint32)
                 places.append(np.stack([np.full_like(rows, len(groups)), rows], axis=1))
                 groups.append((name, group))
-    for scoring, (groups, keys, places) in found.items():
+    for scoring, (groups, keys, places) in indexes.items():
         joined = np.concatenate(keys)
         order = np.argsort(joined, kind="stable")
         yield _Index(root, scoring, groups, joined[order], np.concatenate(places)[order], _Recent(_MOST_GROUPS))

@@ -30,7 +30,7 @@ from winobench.runs.reading import recorded_metric
 from winobench.runs.run import BIAS_METRIC
 
 RUNNING, FINISHED, INTERRUPTED, FAILED, UNREADABLE = "running", "finished", "interrupted", "failed", "unreadable"
-"""What the status of a run can be."""
+"""Values of a run's status."""
 
 IMAGES, TEXT, GENERATED = "images", "text", "generated"
 """Kinds of runs."""
@@ -52,7 +52,7 @@ EXPORTS = {
 """Files of a run for other programs, with their media types."""
 
 MOST_RUNS = 6
-"""Of a report."""
+"""The largest number of runs in a report."""
 
 _FOLDERS = {
     IMAGES: (records.ERRORS, "examples", "gallery"),
@@ -68,11 +68,11 @@ Stamp = tuple[int, int, int]  # inode, size and time of a file
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class RunFolder:
     """A run's folder, and its name in addresses."""
 
     slug: str
-    folder: pathlib.Path  # as it was named, for people
+    path: pathlib.Path  # as it was named, for people
     root: str  # without links
 
 
@@ -90,43 +90,43 @@ class Library:
 
     def __init__(self, paths: Sequence[str | os.PathLike[str]]):
         self._paths = [pathlib.Path(files.user_path(path)) for path in paths]
-        self._places: dict[str, Place] = {}  # by the slug, as they were last seen
+        self._run_folders: dict[str, RunFolder] = {}  # by the slug, as they were last seen
         self._slugs: dict[str, str] = {}  # by the folder without links (a slug keeps its folder)
         self._read: dict[str, _Kept] = {}  # by the file's path
         self._seen: dict[str, _Kept] = {}  # of the files that are still there
         self._lock = threading.RLock()
 
-    def places(self) -> list[Place]:
+    def run_folders(self) -> list[RunFolder]:
         """The runs that are there now, in the order of the paths and then of the names."""
         with self._lock:
-            found: dict[str, Place] = {}
+            by_root: dict[str, RunFolder] = {}
             for folder in self._folders():
                 root = os.path.realpath(folder)
-                found.setdefault(root, Place(self._slug(root), folder, root))
-            self._places = {place.slug: place for place in found.values()}
-            return list(found.values())
+                by_root.setdefault(root, RunFolder(self._slug(root), folder, root))
+            self._run_folders = {run_folder.slug: run_folder for run_folder in by_root.values()}
+            return list(by_root.values())
 
-    def find(self, slug: str) -> Place:
+    def find(self, slug: str) -> RunFolder:
         """The run of a slug. Raises InputError where it is gone, or its files are too large."""
-        place = self._places.get(slug)
-        if place is None or not _is_run(pathlib.Path(place.root)):
-            place = next((place for place in self.places() if place.slug == slug), None)
-        if place is None:
-            said = _text(slug, 80)
-            raise InputError(f"the run {said!r} is not there: it was moved or deleted", code="no-such-folder")
+        run_folder = self._run_folders.get(slug)
+        if run_folder is None or not _is_run(pathlib.Path(run_folder.root)):
+            run_folder = next((run_folder for run_folder in self.run_folders() if run_folder.slug == slug), None)
+        if run_folder is None:
+            shown = _text(slug, 80)
+            raise InputError(f"the run {shown!r} is not there: it was moved or deleted", code="no-such-folder")
         for name in LARGEST:
             with contextlib.suppress(OSError):
-                _check_size(name, os.stat(os.path.join(place.root, name)).st_size)
-        return place
+                _check_size(name, os.stat(os.path.join(run_folder.root, name)).st_size)
+        return run_folder
 
     def runs(self) -> list[dict[str, Any]]:
-        """What a table of runs shows, the newest first. A run that cannot be read has a reason."""
+        """Entries of the table of runs, the newest first. A run that cannot be read has a reason."""
         with self._lock:
-            places, self._seen = self.places(), {}
-            found = [self._described(place) for place in places]
+            run_folders, self._seen = self.run_folders(), {}
+            entries = [self._described(run_folder) for run_folder in run_folders]
             self._read = self._seen
-        _tell_apart(found)
-        return sorted(found, key=lambda run: run["started"] or "", reverse=True)
+        _tell_apart(entries)
+        return sorted(entries, key=lambda run: run["started"] or "", reverse=True)
 
     def _folders(self) -> Iterator[pathlib.Path]:
         for path in self._paths:
@@ -149,12 +149,12 @@ class Library:
             self._slugs[root] = slug
         return self._slugs[root]
 
-    def _described(self, place: Place) -> dict[str, Any]:
+    def _described(self, run_folder: RunFolder) -> dict[str, Any]:
         """The entry of a run. No content of a folder makes it fail."""
         entry: dict[str, Any] = {
-            "slug": place.slug,
-            "folder": _text(str(place.folder)),
-            "label": _text(place.folder.name),
+            "slug": run_folder.slug,
+            "folder": _text(str(run_folder.path)),
+            "label": _text(run_folder.path.name),
             "model": None,
             "kind": IMAGES,
             "status": UNREADABLE,
@@ -166,28 +166,28 @@ class Library:
             "progress": None,
         }
         try:
-            self._fill(entry, place)
+            self._fill(entry, run_folder)
         except (InputError, OSError) as error:
-            entry |= {"status": UNREADABLE, "reason": _reason(error, place)}
+            entry |= {"status": UNREADABLE, "reason": _reason(error, run_folder)}
         except Exception as error:  # such as a text where a number should be
             what = f"its files do not fit together ({type(error).__name__}: {error}): restore them, or evaluate again"
             entry |= {"status": UNREADABLE, "reason": _text(what, _MOST_LETTERS_OF_REASONS)}
         return entry
 
-    def _fill(self, entry: dict[str, Any], place: Place) -> None:
-        config = self._object(place, _CONFIG, _facts_of_config)
+    def _fill(self, entry: dict[str, Any], run_folder: RunFolder) -> None:
+        config = self._object(run_folder, _CONFIG, _facts_of_config)
         kind = config["kind"]
         entry |= {name: config[name] for name in ("kind", "model", "started", "tasks")}
         entry["label"] = shortened(model_label(config["model"]), _MOST_LETTERS) if config["model"] else entry["label"]
-        entry["updated"] = _newest(place.root, kind)
+        entry["updated"] = _newest(run_folder.root, kind)
         status, _, reason = config["status"].partition(": ")
-        if status == RUNNING and not _is_locked(place.root, kind):
+        if status == RUNNING and not _is_locked(run_folder.root, kind):
             status = INTERRUPTED
         known = (RUNNING, FINISHED, INTERRUPTED, FAILED)
         entry |= {"status": status if status in known else UNREADABLE, "reason": reason or None}
         if kind != GENERATED:
             try:
-                entry |= self._object(place, _RESULTS, lambda content: _facts_of_results(content, config))
+                entry |= self._object(run_folder, _RESULTS, lambda content: _facts_of_results(content, config))
             except FileNotFoundError:
                 if status == FINISHED:
                     raise InputError("it has no results.json: evaluate again, which reads the records") from None
@@ -195,35 +195,35 @@ class Library:
             entry["reason"] = f"config.json has the unknown status {_text(config['status'])!r}: evaluate again"
         if config["total"] and (kind == GENERATED or entry["status"] in (RUNNING, INTERRUPTED, FAILED)):
             count = _errors_in if kind == IMAGES else _lines_in
-            done = sum(self._kept(place, name, count)[0] for name in parts(place.root, kind))
+            done = sum(self._kept(run_folder, name, count)[0] for name in parts(run_folder.root, kind))
             entry["progress"] = {"done": min(done, config["total"]), "total": config["total"], "unit": _UNITS[kind]}
 
-    def _object(self, place: Place, name: str, read: Callable[[dict[str, Any]], T]) -> T:
-        """What a function reads out of a JSON file, again only after the file has changed."""
+    def _object(self, run_folder: RunFolder, name: str, read: Callable[[dict[str, Any]], T]) -> T:
+        """The value that a function reads out of a JSON file, again only after the file has changed."""
 
         def parse(descriptor: int, _: T | None) -> T:
             _check_size(name, os.fstat(descriptor).st_size)
             with open(descriptor, "rb", closefd=False) as file:
-                found = json_files.parse(file.read(LARGEST[name] + 1), constants=True)
-            if not isinstance(found, dict):
+                value = json_files.parse(file.read(LARGEST[name] + 1), constants=True)
+            if not isinstance(value, dict):
                 raise InputError(f"{name} does not hold an object: restore it, or evaluate again", code="not-an-object")
-            return read(found)
+            return read(value)
 
         try:
-            return self._kept(place, name, parse)
+            return self._kept(run_folder, name, parse)
         except json_files.NotJSON as error:
             raise InputError(f"{name} cannot be read as JSON ({error}): restore it, or evaluate again") from None
 
-    def _kept(self, place: Place, name: str, read: Callable[[int, T | None], T]) -> T:
+    def _kept(self, run_folder: RunFolder, name: str, read: Callable[[int, T | None], T]) -> T:
         """Reads an open file by a function, again only after a change. The function gets its former result."""
-        path = os.path.join(place.root, *name.split("/"))
+        path = os.path.join(run_folder.root, *name.split("/"))
         about = os.stat(path)
         stamp = about.st_ino, about.st_size, about.st_mtime_ns
         known = self._read.get(path)
         if known is None or known.stamp != stamp:
             before = known.value if known is not None and known.stamp[0] == stamp[0] else None
             try:
-                with _open(place.root, name) as descriptor:
+                with _open(run_folder.root, name) as descriptor:
                     known = _Kept(stamp, read(descriptor, before))
             except Exception as error:
                 known = _Kept(stamp, error=error)
@@ -253,15 +253,15 @@ def opened(root: str, name: str) -> int:
     *folders, last = os.path.relpath(real, root).split(os.sep)
     # Step by step, so that no link that appears in the meantime is followed.
     how = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-    place = os.open(root, how | os.O_DIRECTORY)
+    directory = os.open(root, how | os.O_DIRECTORY)
     try:
         for folder in folders:
-            inner = os.open(folder, how | os.O_DIRECTORY, dir_fd=place)
-            os.close(place)
-            place = inner
-        descriptor = os.open(last, how, dir_fd=place)
+            inner = os.open(folder, how | os.O_DIRECTORY, dir_fd=directory)
+            os.close(directory)
+            directory = inner
+        descriptor = os.open(last, how, dir_fd=directory)
     finally:
-        os.close(place)
+        os.close(directory)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is not a regular file", name)
@@ -340,12 +340,12 @@ def _tell_apart(runs: Sequence[dict[str, Any]]) -> None:
     alike = collections.defaultdict(list)
     for run in runs:
         alike[run["label"]].append(run)
-    for label, some in alike.items():
-        if len(some) > 1:
-            more = {run["slug"]: run["slug"].removeprefix(label).lstrip("-_. ") for run in some}
-            if len(set(more.values())) < len(some):
+    for label, same_label in alike.items():
+        if len(same_label) > 1:
+            more = {run["slug"]: run["slug"].removeprefix(label).lstrip("-_. ") for run in same_label}
+            if len(set(more.values())) < len(same_label):
                 more = {slug: slug for slug in more}
-            for run in some:
+            for run in same_label:
                 run["label"] = f"{label} ({more[run['slug']]})" if more[run["slug"]] else label
     seen: set[str] = set()
     for run in runs:  # a model may be named as another run's label is now
@@ -416,7 +416,7 @@ def _moment(value: Any) -> str | None:
         return None
 
 
-def _reason(error: Exception, place: Place) -> str:
+def _reason(error: Exception, run_folder: RunFolder) -> str:
     said = error.strerror or str(error) if isinstance(error, OSError) else str(error)
     if isinstance(error, OSError) and error.filename:
         said = f"{os.path.basename(str(error.filename))} cannot be read ({said}): restore it, or evaluate again"

@@ -93,18 +93,18 @@ class _Pages:
         except Crash as error:
             return web.json_answer({"error": _sentence(error)}, 500)
 
-    def _data(self, found: site.File | site.Document | site.Work) -> Response:
-        if isinstance(found, site.Document):
-            content = json.dumps(found.value, ensure_ascii=False, allow_nan=False)
+    def _data(self, target: site.File | site.Document | site.Work) -> Response:
+        if isinstance(target, site.Document):
+            content = json.dumps(target.value, ensure_ascii=False, allow_nan=False)
             return web.content_answer(content.encode(), site.JSON)
-        if isinstance(found, site.File):
-            return web.file_answer(site.open_file(found), found.media_type)
-        wait = _SECONDS_TO_WAIT_LONG if found.waits else _SECONDS_TO_WAIT
-        path = self._worker.find(found.function, found.arguments, found.version, wait)
+        if isinstance(target, site.File):
+            return web.file_answer(site.open_file(target), target.media_type)
+        wait = _SECONDS_TO_WAIT_LONG if target.waits else _SECONDS_TO_WAIT
+        path = self._worker.find(target.function, target.arguments, target.version, wait)
         if path is None:
             return web.json_answer({"state": "computing"}, 202)
-        headers = {"Content-Disposition": f'attachment; filename="{found.file_name}"'} if found.file_name else None
-        return web.file_answer(os.open(path, os.O_RDONLY), found.media_type, headers)
+        headers = {"Content-Disposition": f'attachment; filename="{target.file_name}"'} if target.file_name else None
+        return web.file_answer(os.open(path, os.O_RDONLY), target.media_type, headers)
 
 
 def _policy() -> str:

@@ -18,7 +18,7 @@ from winobench.runs.labels import shortened
 from winobench.viewer import errors, library
 
 VERSION = 1
-"""Of the addresses and their contents."""
+"""Version of the addresses and their contents."""
 
 HTML, JSON, PARQUET = "text/html", "application/json", "application/vnd.apache.parquet"
 _SLUGS = re.compile(r"[A-Za-z0-9._-]+(?:~[A-Za-z0-9._-]+)*")
@@ -60,9 +60,9 @@ class Missing(Exception):
 class Site:
     """The addresses of a library."""
 
-    def __init__(self, found: library.Library, reproduce: str | None = None):
+    def __init__(self, runs: library.Library, reproduce: str | None = None):
         """``reproduce`` is a function, as ``module:name``, that gives the command by which a run is made again."""
-        self._library = found
+        self._library = runs
         self._reproduce = reproduce
         self._errors = errors.Errors()
         self._documents: dict[tuple[str, str], tuple[Any, Any]] = {}  # (function, root) -> version, document
@@ -81,103 +81,107 @@ class Site:
             case ["leaderboard.json"]:
                 return Document({"runs": self._leaderboard()})
             case ["report", name] if name.endswith(".html"):
-                places = self._places(name.removesuffix(".html"), 1, library.MOST_RUNS)
-                return dataclasses.replace(self._work("report", places), media_type=HTML)
+                run_folders = self._run_folders(name.removesuffix(".html"), 1, library.MOST_RUNS)
+                return dataclasses.replace(self._work("report", run_folders), media_type=HTML)
             case ["pairs", name] if name.endswith(".json"):
-                return self._work("pair", self._places(name.removesuffix(".json"), 2, 2))
+                return self._work("pair", self._run_folders(name.removesuffix(".json"), 2, 2))
             case ["runs", slug, *rest]:
                 return self._of_run(self._library.find(slug), rest)
         raise Missing("this address does not exist")
 
-    def _of_run(self, place: library.Place, rest: Sequence[str]) -> File | Document | Work:
+    def _of_run(self, run_folder: library.RunFolder, rest: Sequence[str]) -> File | Document | Work:
         match rest:
             case ["results.json" | "config.json" as name]:
-                return File(place.root, name, JSON)
+                return File(run_folder.root, name, JSON)
             case ["run.json"]:
-                threading.Thread(target=self._errors.prepare, args=(place.root,), daemon=True).start()
-                label, tasks = self._label(place), _tasks()
+                threading.Thread(target=self._errors.prepare, args=(run_folder.root,), daemon=True).start()
+                label, tasks = self._label(run_folder), _tasks()
                 return Document(
-                    self._kept("run", place, lambda: tasks.run(place.root, place.slug, label, self._reproduce))
+                    self._kept(
+                        "run", run_folder, lambda: tasks.run(run_folder.root, run_folder.slug, label, self._reproduce)
+                    )
                     | {"label": label}
                 )
             case ["examples" | "gallery" as folder, name] if name.endswith(".parquet"):
-                return File(place.root, f"{folder}/{name}", PARQUET)
+                return File(run_folder.root, f"{folder}/{name}", PARQUET)
             case ["errors", task, name] if re.fullmatch(r"\d{1,9}\.json", name, re.ASCII):
-                return Document(self._errors_of(place, task, int(name.removesuffix(".json"))))
+                return Document(self._errors_of(run_folder, task, int(name.removesuffix(".json"))))
             case ["drawn.json"]:
-                return self._work("drawn", [place])
+                return self._work("drawn", [run_folder])
             case ["pictures", model, seed, name] if name.endswith(".png"):
-                return File(place.root, f"pictures/{model}/{seed}/{name}", "image/png")
+                return File(run_folder.root, f"pictures/{model}/{seed}/{name}", "image/png")
             case ["thumbnails", name] if name.endswith(".jpg"):
-                return File(place.root, f"thumbnails/{name}", "image/jpeg")
+                return File(run_folder.root, f"thumbnails/{name}", "image/jpeg")
             case ["export", name] if name in library.EXPORTS:
                 kind = library.EXPORTS[name]
-                saved = f"{place.slug}-{name}"
+                saved = f"{run_folder.slug}-{name}"
                 return dataclasses.replace(
-                    self._work("export", [place], name=name), media_type=kind, file_name=saved, waits=True
+                    self._work("export", [run_folder], name=name), media_type=kind, file_name=saved, waits=True
                 )
         raise Missing("this address does not exist")
 
-    def _places(self, names: str, least: int, most: int) -> list[library.Place]:
+    def _run_folders(self, names: str, least: int, most: int) -> list[library.RunFolder]:
         slugs = names.split("~")
         if not _SLUGS.fullmatch(names) or not least <= len(slugs) <= most or len(set(slugs)) < len(slugs):
             raise Missing(f"an address has {least} to {most} different runs here")
         return [self._library.find(slug) for slug in slugs]
 
-    def _work(self, function: str, places: Sequence[library.Place], **more: Any) -> Work:
+    def _work(self, function: str, run_folders: Sequence[library.RunFolder], **more: Any) -> Work:
         arguments = {
-            "paths": [place.root for place in places],
-            "slugs": [place.slug for place in places],
-            "labels": [self._label(place) for place in places],
+            "paths": [run_folder.root for run_folder in run_folders],
+            "slugs": [run_folder.slug for run_folder in run_folders],
+            "labels": [self._label(run_folder) for run_folder in run_folders],
             "reproduce": self._reproduce,
             **more,
         }
-        return Work(function, arguments, [library.stamps(place.root) for place in places])
+        return Work(function, arguments, [library.stamps(run_folder.root) for run_folder in run_folders])
 
-    def _label(self, place: library.Place) -> str:
+    def _label(self, run_folder: library.RunFolder) -> str:
         labels = {run["slug"]: run["label"] for run in self._library.runs()}
-        return labels.get(place.slug, place.slug)
+        return labels.get(run_folder.slug, run_folder.slug)
 
-    def _kept(self, function: str, place: library.Place, make: Any) -> Any:
+    def _kept(self, function: str, run_folder: library.RunFolder, make: Any) -> Any:
         """A document of one run, made again only after the run has changed."""
-        version = library.stamps(place.root)
+        version = library.stamps(run_folder.root)
         with self._lock:
-            known = self._documents.get((function, place.root))
+            known = self._documents.get((function, run_folder.root))
         if known is None or known[0] != version:
             known = version, make()
             with self._lock:
-                self._documents[function, place.root] = known
+                self._documents[function, run_folder.root] = known
         return known[1]
 
     def _leaderboard(self) -> list[dict[str, Any]]:
-        found = []
+        entries = []
         tasks = _tasks()
         for run in self._library.runs():
             if run["status"] != library.FINISHED or run["kind"] == library.GENERATED:
                 continue
             try:
-                place = self._library.find(run["slug"])
-                entry = self._kept("leaderboard", place, lambda place=place: tasks.leaderboard(place.root))
+                run_folder = self._library.find(run["slug"])
+                entry = self._kept(
+                    "leaderboard", run_folder, lambda run_folder=run_folder: tasks.leaderboard(run_folder.root)
+                )
             except (InputError, OSError):  # the reason is in the table of runs
                 continue
-            found.append({"slug": run["slug"], "label": run["label"], **entry})
-        return found
+            entries.append({"slug": run["slug"], "label": run["label"], **entry})
+        return entries
 
-    def _errors_of(self, place: library.Place, task: str, row: int) -> dict[str, Any]:
+    def _errors_of(self, run_folder: library.RunFolder, task: str, row: int) -> dict[str, Any]:
         try:
-            found = self._errors.row(place.root, task, row)
+            errors_of_row = self._errors.row(run_folder.root, task, row)
         except FileNotFoundError:
-            found = None
+            errors_of_row = None
         except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
             if isinstance(error, InputError):
                 raise
-            said = " ".join(str(error).split())[:200]
+            reason = " ".join(str(error).split())[:200]
             raise InputError(
-                f"the errors of {task} cannot be read ({said}): restore them, or evaluate again"
+                f"the errors of {task} cannot be read ({reason}): restore them, or evaluate again"
             ) from error
-        if found is None:
+        if errors_of_row is None:
             raise Missing(f"the run has no errors behind the scores of {shortened(task, _MOST_LETTERS)}")
-        return found
+        return errors_of_row
 
 
 def _tasks() -> Any:

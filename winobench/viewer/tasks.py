@@ -44,16 +44,16 @@ def errors(path: str, task: str) -> bytes:
 
 def leaderboard(path: str) -> dict[str, Any]:
     """A run's numbers of whole tasks, without its slug and label. ``data`` is equal where the questions are equal."""
-    found = read_numbers(path)
-    identity = found.config["identity"]
+    run = read_numbers(path)
+    identity = run.config["identity"]
     return {
-        "model": found.model,
-        "kind": "text" if found.is_text else "images",
-        "started": found.config.get("started"),
+        "model": run.model,
+        "kind": "text" if run.is_text else "images",
+        "started": run.config.get("started"),
         "tasks": {
             name: {
                 "label": task_label(name),
-                "kind": documents.task_kind(found, task),
+                "kind": documents.task_kind(run, task),
                 "metric": task.metric,
                 "best": task.best,
                 "shown": list(task.shown),
@@ -65,7 +65,7 @@ def leaderboard(path: str) -> dict[str, Any]:
                     if "/" not in row
                 },
             }
-            for name, task in found.tasks.items()
+            for name, task in run.tasks.items()
         },
     }
 

@@ -1,1 +1,1 @@
-"""What a report says, a module a section; ``shared`` has what they are made of, `winobench.report.page` their order."""
+"""Sections of a report, a module each. ``shared`` has their parts, and `winobench.report.page` their order."""

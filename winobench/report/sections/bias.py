@@ -102,9 +102,9 @@ def _effect_rows(report_data: ReportData, task: str, names: Sequence[str]) -> li
         for run, entry, family in zip(report_data.runs, report_data.entries(task, name), families, strict=True):
             if entry:
                 p_values = {key: entry.get(key) for key in ("p_one_sided", "p_two_sided", "permutations")}
-                found = {"run": run.label, "task": task, "pair": name, **{key: entry.get(key) for key in _COLUMNS}}
-                found |= {**p_values, "star": is_starred(entry), "p_one_sided_holm": family.get(name), "paper": printed}
-                rows.append(found)
+                row = {"run": run.label, "task": task, "pair": name, **{key: entry.get(key) for key in _COLUMNS}}
+                row |= {**p_values, "star": is_starred(entry), "p_one_sided_holm": family.get(name), "paper": printed}
+                rows.append(row)
     return rows
 
 
@@ -119,10 +119,10 @@ def _notes(report_data: ReportData, task: str, totals: Sequence[str]) -> list[st
             for pair, reason in (entry.get("left_out") or {}).items():
                 notes.append(f"{task_label(task)}, {run.label}: {pair} is left out, {reason}.")
     shown = set(report_data.names(task))
-    for said, metrics_of in published.notes(_TABLES, task).items():
+    for note, metrics_of in published.notes(_TABLES, task).items():
         if names := [readable(name) for name in metrics_of if name in shown]:
             whose = "The paper's numbers of" if len(names) > 1 else "The paper's number of"
-            notes.append(f"{task_label(task)}: {whose} {' and '.join(names)}: {said}. Ours follow Eq. 8.")
+            notes.append(f"{task_label(task)}: {whose} {' and '.join(names)}: {note}. Ours follow Eq. 8.")
     for value, labels in unbiased.items():
         whose = f" ({', '.join(labels)})" if len(unbiased) > 1 else ""
         notes.append(

@@ -16,7 +16,7 @@ from winobench.runs.labels import shortened, task_label
 
 _FLIP_LETTERS = 200  # of a text
 
-Found = dict[tuple[str, str], dict[int, analysis.Difference]]
+Differences = dict[tuple[str, str], dict[int, analysis.Difference]]
 """Task and row of its results -> place of a pair of runs -> their difference."""
 
 
@@ -25,10 +25,10 @@ def difference_section(report_data: ReportData) -> Section | None:
     if len(report_data.runs) < 2:
         return None
     pairs = report_data.compared()
-    found, paired, notes = find_differences(report_data, pairs)
+    differences, paired, notes = find_differences(report_data, pairs)
     is_few = len(report_data.runs) <= FEW_RUNS
-    flips = [[flip for pair in some if is_few for flip in comparison.flips(pair)] for some in paired]
-    main, parts = _rows(found, len(pairs))
+    flips = [[flip for pair in task_pairs if is_few for flip in comparison.flips(pair)] for task_pairs in paired]
+    main, parts = _rows(differences, len(pairs))
     if not main and not notes:
         return None
     clusters, a_cluster = ("pairs", "a pair") if report_data.is_text else ("images", "an image")
@@ -48,8 +48,8 @@ def difference_section(report_data: ReportData) -> Section | None:
         "In small print: the interval, and below it on how many examples only the second run and only the first "
         "run is right."
     )
-    if found:
-        count = sum(map(len, found.values()))
+    if differences:
+        count = sum(map(len, differences.values()))
         section.intro.append(
             f"● clear: the p-value, adjusted for the {count:,} differences below (Benjamini and Hochberg), is "
             f"at most {100 * analysis.CLEAR_BELOW:g}%, so that at most one mark in {1 / analysis.CLEAR_BELOW:g} is "
@@ -57,15 +57,16 @@ def difference_section(report_data: ReportData) -> Section | None:
             "○ the interval excludes 0, but the difference is not clear."
         )
         section.intro.append(
-            f"Intervals and marks know that other examples would give other numbers.{_of_samples(report_data, found)}"
+            "Intervals and marks know that other examples would give other numbers."
+            + _of_samples(report_data, differences)
         )
     titles = [f"{report_data.runs[second].label} {MINUS} {report_data.runs[first].label}" for first, second in pairs]
     columns = ["task and metric", *titles, "examples"]
     if main:
         section.tables.append(Table(columns, main))
     section.folds = sub_task_folds(columns, parts)
-    if found:
-        section.records["differences.csv"] = _records(report_data, pairs, found)
+    if differences:
+        section.records["differences.csv"] = _records(report_data, pairs, differences)
     if any(flips):
         section.folds += _flip_folds(report_data, pairs, flips)
         section.records["flips.csv"] = _flip_records(report_data, pairs, flips)
@@ -74,9 +75,9 @@ def difference_section(report_data: ReportData) -> Section | None:
 
 def find_differences(
     report_data: ReportData, pairs: Sequence[tuple[int, int]]
-) -> tuple[Found, list[list[comparison.PairedTask]], list[str]]:
+) -> tuple[Differences, list[list[comparison.PairedTask]], list[str]]:
     """The differences, the tasks of each pair, and sentences on missing or partial comparisons."""
-    found: Found = {}
+    differences: Differences = {}
     paired: list[list[comparison.PairedTask]] = [[] for _ in pairs]
     notes = []
     lacking: dict[str, list[str]] = {}
@@ -84,64 +85,65 @@ def find_differences(
         if not report_data.has_answers(task):
             continue
         draws: dict[int, comparison.Draws] = {}
-        for place, numbers in enumerate(pairs):
-            one, other = (report_data.runs[number] for number in numbers)
-            if task not in one.tasks or task not in other.tasks:
+        for column, numbers in enumerate(pairs):
+            first_run, second_run = (report_data.runs[number] for number in numbers)
+            if task not in first_run.tasks or task not in second_run.tasks:
                 continue
             for number in numbers:
                 if number not in draws:
                     draws[number] = comparison.resampled(report_data.runs[number], task)
-            pair = comparison.pair_task(one, other, task, [draws[number] for number in numbers])
+            pair = comparison.pair_task(first_run, second_run, task, [draws[number] for number in numbers])
             if pair is None:
                 notes.append(
-                    f"{one.label} and {other.label} have no example of {task_label(task)} in common: not compared."
+                    f"{first_run.label} and {second_run.label} have no example of {task_label(task)} in common:"
+                    " not compared."
                 )
                 continue
-            paired[place].append(pair)
-            asked = [len(run.tasks[task].examples.ids) for run in (one, other)]
-            if pair.num_shared < max(asked):
+            paired[column].append(pair)
+            sizes = [len(run.tasks[task].examples.ids) for run in (first_run, second_run)]
+            if pair.num_shared < max(sizes):
                 notes.append(
-                    f"{one.label} and {other.label} were asked different examples of {task_label(task)} "
-                    f"({asked[0]:,} and {asked[1]:,}): compared on the {pair.num_shared:,} that are the same."
+                    f"{first_run.label} and {second_run.label} were asked different examples of {task_label(task)} "
+                    f"({sizes[0]:,} and {sizes[1]:,}): compared on the {pair.num_shared:,} that are the same."
                 )
             for difference in pair.differences:
-                found.setdefault((task, difference.name), {})[place] = difference
+                differences.setdefault((task, difference.name), {})[column] = difference
         for number, (_, reason) in draws.items():
             if reason:
                 lacking.setdefault(reason, []).append(f"{task_label(task)} of {report_data.runs[number].label}")
     notes += [f"{analysis.NO_NOISE} {reason}: {'; '.join(whose)}." for reason, whose in lacking.items()]
-    for place, some in enumerate(paired):
-        for difference in comparison.skill_differences(some):
-            found.setdefault((difference.task, difference.name), {})[place] = difference
+    for column, task_pairs in enumerate(paired):
+        for difference in comparison.skill_differences(task_pairs):
+            differences.setdefault((difference.task, difference.name), {})[column] = difference
     # One adjustment for all rows of the page.
-    places = [(key, place) for key, by_pair in found.items() for place in by_pair]
-    together = analysis.adjusted([found[key][place] for key, place in places])
-    for (key, place), difference in zip(places, together, strict=True):
-        found[key][place] = difference
-    return found, paired, notes
+    places = [(key, column) for key, by_pair in differences.items() for column in by_pair]
+    together = analysis.adjusted([differences[key][column] for key, column in places])
+    for (key, column), difference in zip(places, together, strict=True):
+        differences[key][column] = difference
+    return differences, paired, notes
 
 
-def _of_samples(report_data: ReportData, found: Found) -> str:
+def _of_samples(report_data: ReportData, differences: Differences) -> str:
     """The sentence on the noise of the samples, if there are any."""
-    if all(run.tasks[task].deterministic for task, _ in found for run in report_data.runs if task in run.tasks):
+    if all(run.tasks[task].deterministic for task, _ in differences for run in report_data.runs if task in run.tasks):
         return ""
     said = " They also know that other noise and timesteps would, from the recorded errors of each sample"
-    if any(difference.lacks_noise for by_pair in found.values() for difference in by_pair.values()):
+    if any(difference.lacks_noise for by_pair in differences.values() for difference in by_pair.values()):
         said += f", but for marks with {analysis.NO_NOISE}: without it fewer of them may be left"
     return f"{said}."
 
 
-def _rows(found: Found, num_pairs: int) -> tuple[list[TableRow], dict[str, list[TableRow]]]:
+def _rows(differences: Differences, num_pairs: int) -> tuple[list[TableRow], dict[str, list[TableRow]]]:
     """Rows of the tasks under their headings, and task -> rows of its sub-tasks."""
     main, parts = [], {}
     last = None
-    for (task, name), by_pair in found.items():
+    for (task, name), by_pair in differences.items():
         heading = task
         if task.startswith("@"):
             heading, name = "Skills, as means over their tasks", task.removeprefix("@")
         group, _, metric = name.rpartition("/")
         label = Cell(readable(group), metric if metric != "accuracy" else "") if group else Cell(readable(metric))
-        cells = [_difference(by_pair.get(place)) for place in range(num_pairs)]
+        cells = [_difference(by_pair.get(column)) for column in range(num_pairs)]
         counted = Cell(spread_of({difference.num_examples for difference in by_pair.values()}))
         if group:
             parts.setdefault(task, []).append(TableRow([label, *cells, counted]))
@@ -153,9 +155,11 @@ def _rows(found: Found, num_pairs: int) -> tuple[list[TableRow], dict[str, list[
     return main, parts
 
 
-def _records(report_data: ReportData, pairs: Sequence[tuple[int, int]], found: Found) -> list[dict[str, Any]]:
+def _records(
+    report_data: ReportData, pairs: Sequence[tuple[int, int]], differences: Differences
+) -> list[dict[str, Any]]:
     rows = []
-    for by_pair in found.values():
+    for by_pair in differences.values():
         for place, difference in by_pair.items():
             first, second = (report_data.runs[number].label for number in pairs[place])
             rows.append(comparison.difference_record(difference, first, second, report_data.is_text))
@@ -178,25 +182,28 @@ def _flip_folds(
     """Some of the flips, at random, a fold a task and a table a pair of runs."""
     count = math.ceil(report_data.examples / len(pairs))
     by_task: dict[str, dict[int, list[comparison.Flip]]] = {}
-    for place, some in enumerate(flips):
-        for flip in some:
-            by_task.setdefault(flip.task, {}).setdefault(place, []).append(flip)
+    for column, column_flips in enumerate(flips):
+        for flip in column_flips:
+            by_task.setdefault(flip.task, {}).setdefault(column, []).append(flip)
     folds = []
     for task in report_data.charted if count else ():
         tables, shown = [], 0
-        for place, some in by_task.get(task, {}).items():
-            order = np.random.default_rng(report_data.seed).permutation(len(some))[:count]
+        for column, column_flips in by_task.get(task, {}).items():
+            order = np.random.default_rng(report_data.seed).permutation(len(column_flips))[:count]
             rows = [
                 TableRow(
                     [
                         Cell(shortened(" / ".join(flip.texts), _FLIP_LETTERS), below=flip.id),
                         Cell(shortened(flip.right_answer or "", _FLIP_LETTERS)),
-                        *(Cell(shortened(said, _FLIP_LETTERS), style="said") for said in comparison.said_answers(flip)),
+                        *(
+                            Cell(shortened(answer, _FLIP_LETTERS), style="said")
+                            for answer in comparison.said_answers(flip)
+                        ),
                     ]
                 )
-                for flip in (some[number] for number in sorted(order))
+                for flip in (column_flips[number] for number in sorted(order))
             ]
-            tables.append(Table(["texts", "right answer", *pairs[place]], rows))
+            tables.append(Table(["texts", "right answer", *pairs[column]], rows))
             shown += len(rows)
         if tables:
             total = sum(map(len, by_task[task].values()))

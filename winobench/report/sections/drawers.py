@@ -1,4 +1,4 @@
-"""Who judges whose images: tasks on images that models generated, by scorer and generator (Self-Bench)."""
+"""Tasks on images that models generated, by scorer and generator (Self-Bench)."""
 
 from __future__ import annotations
 

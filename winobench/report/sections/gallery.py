@@ -33,7 +33,7 @@ def galleries(report_data: ReportData, examples: int) -> tuple[list[Gallery], Se
     if not examples:
         return [], None
     count = max(1, math.ceil(examples / 3 / len(report_data.runs)))
-    found, lines = [], []
+    shown, lines = [], []
     for task in report_data.charted:
         if not report_data.has_answers(task):  # nothing is right or wrong
             continue
@@ -41,10 +41,10 @@ def galleries(report_data: ReportData, examples: int) -> tuple[list[Gallery], Se
         for run in report_data.runs[:MOST_CHARTED_RUNS]:
             record = run.tasks.get(task)
             if record is not None and record.examples is not None and record.metric is not None:
-                one, of_it = task_gallery(run, task, pictures, count, report_data.seed)
-                found.append(one)
+                task_examples, of_it = task_gallery(run, task, pictures, count, report_data.seed)
+                shown.append(task_examples)
                 lines += of_it
-    return found, Section("gallery", "", [], records={"gallery.csv": lines}) if lines else None
+    return shown, Section("gallery", "", [], records={"gallery.csv": lines}) if lines else None
 
 
 def task_gallery(

@@ -98,31 +98,31 @@ def understanding_section(report_data: ReportData) -> Section | None:
 def _models(report_data: ReportData) -> Iterator[tuple[int, Run, Pictures, str]]:
     """Number and run of a model that matched, the images that the same weights generated, and its label there."""
     for images in report_data.drawn:
-        for place, run in enumerate(report_data.runs):
+        for run_number, run in enumerate(report_data.runs):
             weights = run.config["identity"].get("scorer", {}).get("model")
             for model in images.models:
                 if weights and model.fingerprint == weights:
-                    yield place, run, images, model.label
+                    yield run_number, run, images, model.label
 
 
 def _verified_points(report_data: ReportData) -> Iterator[_Point]:
-    for place, run, images, label in sorted(_models(report_data), key=lambda model: model[0]):
+    for run_number, run, images, label in sorted(_models(report_data), key=lambda model: model[0]):
         verdicts = read_verdicts(images.folder)
         matched = run.tasks[_TASK].results if _TASK in run.tasks else {}
         for skill, generation in generation_accuracy(images, verdicts)[label].items():
             if (matching := matched.get(f"{skill}/accuracy")) is not None:
                 entry = {name: matching[name] for name in NUMBER_COLUMNS}
                 judge = judge_of(verdicts)
-                yield _Point(place, skill, entry, generation, "", judge, {"drawn_judge": judge})
+                yield _Point(run_number, skill, entry, generation, "", judge, {"drawn_judge": judge})
 
 
 def _judged_points(report_data: ReportData) -> Iterator[_Point]:
     current: dict[int, list[Judgement]] = {}
-    for place, run, images, label in _models(report_data):
+    for run_number, run, images, label in _models(report_data):
         if id(images) not in current:
             current[id(images)] = [judged for judged in judgements.read_all(images) if _is_current(judged)]
         for judged in current[id(images)]:
-            yield from _points_of(place, run, label, judged)
+            yield from _points_of(run_number, run, label, judged)
 
 
 def _is_current(judged: Judgement) -> bool:
@@ -137,7 +137,7 @@ def _is_current(judged: Judgement) -> bool:
     return rubric is not None and rubric.version == judged.version
 
 
-def _points_of(place: int, run: Run, label: str, judged: Judgement) -> Iterator[_Point]:
+def _points_of(run_number: int, run: Run, label: str, judged: Judgement) -> Iterator[_Point]:
     results = judged.models.get(label, {})
     groups = rubrics.RUBRICS[judged.rubric].skills
     for skill in SKILLS:
@@ -152,7 +152,7 @@ def _points_of(place: int, run: Run, label: str, judged: Judgement) -> Iterator[
             matching = metrics.mean_of_means([*matched.values()])._asdict()
             rubric, judge, mark = judged.rubric, judged.who, max(map(few_mark, entries))
             columns = {"tasks": " ".join(matched), "rubric": rubric, "judge": judge}
-            yield _Point(place, skill, matching, generation, rubric, judge, columns, mark)
+            yield _Point(run_number, skill, matching, generation, rubric, judge, columns, mark)
 
 
 def _matched(run: Run, skill: str) -> Iterator[tuple[str, Interval]]:
@@ -207,7 +207,9 @@ def _section(
         for beginning, entry in zip(names, (point.matching, point.generation), strict=True):
             record |= {f"{beginning}_{end}": value for end, value in entry.items()}
         records.append(record)
-    marks = [mark for place, mark in enumerate(report_data.dots) if any(point.run == place for point in points)]
+    marks = [
+        mark for run_number, mark in enumerate(report_data.dots) if any(point.run == run_number for point in points)
+    ]
     return Section(
         name,
         title,
@@ -222,12 +224,12 @@ def _section(
 
 def _correlations(points: list[_Point]) -> str:
     """The correlation over all points, and for each skill over models."""
-    said = [f"over all {len(points)} points, {_correlation(points)}"]
+    sentences = [f"over all {len(points)} points, {_correlation(points)}"]
     by_skill: dict[str, list[_Point]] = {}
     for point in points:
         by_skill.setdefault(point.skill, []).append(point)
-    said += [f"{readable(skill)} over {len(own)} models, {_correlation(own)}" for skill, own in by_skill.items()]
-    return "; ".join(said) + "."
+    sentences += [f"{readable(skill)} over {len(own)} models, {_correlation(own)}" for skill, own in by_skill.items()]
+    return "; ".join(sentences) + "."
 
 
 def _correlation(points: list[_Point]) -> str:

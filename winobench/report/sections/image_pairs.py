@@ -38,9 +38,9 @@ _IMAGES, _NAMES = ("right image", "wrong image"), (("right", "wrong"), ("the tex
 
 
 def image_pair_section(report_data: ReportData) -> Section | None:
-    """As the paper's Figure 3, of an example of each task in which images compete."""
+    """Figure 3 of the paper, for an example of each task in which images compete."""
     folds, rows, pictures = [], [], {}
-    for place, run in enumerate(report_data.runs[:MOST_CHARTED_RUNS]):
+    for number, run in enumerate(report_data.runs[:MOST_CHARTED_RUNS]):
         panels: list[Panel] = []
         for task in report_data.charted:
             pair = _pair(report_data, run, run.tasks.get(task))
@@ -52,7 +52,7 @@ def image_pair_section(report_data: ReportData) -> Section | None:
             panels += [*charts, *_image_panel(images)]
             rows += _rows(run, task, pair)
         if panels:
-            name = "image_pairs.png" if len(report_data.runs) == 1 else f"image_pairs-{place + 1}.png"
+            name = "image_pairs.png" if len(report_data.runs) == 1 else f"image_pairs-{number + 1}.png"
             pictures[name] = (panels[: 3 * SHOWN_PANELS], _LEGEND, 3)
     if not rows:
         return None
@@ -104,14 +104,14 @@ def _charts(task: str, pair: ImagePair) -> list[Panel]:
 
 def _image_panel(images: Sequence[bytes | None]) -> list[Panel]:
     """The images as a panel of the file. None where one is missing, or cannot be decoded."""
-    found = []
+    pixels = []
     for jpeg in images:
         try:
             with image_files.opened(io.BytesIO(jpeg or b"")) as image:
-                found.append(np.asarray(image_files.to_rgb(image)))
+                pixels.append(np.asarray(image_files.to_rgb(image)))
         except image_files.ImageProblem:
             return []
-    named = list(zip(_IMAGES, found, strict=True))
+    named = list(zip(_IMAGES, pixels, strict=True))
     draw = functools.partial(figures.picture_row, pictures=named)
     return [Panel("The images", draw, 2.9, 1.7, "The right and the wrong image", NO_MARGINS)]
 
@@ -129,13 +129,13 @@ def _card(run: Run, task: str, pair: ImagePair, images: Sequence[bytes | None]) 
         Candidate(
             picture=None if jpeg is None else picture_address(jpeg, SIDE_FEW),
             text=None,
-            number=place + 1,
+            number=candidate + 1,
             score=f"error {error:.4g}, less no text {error - empty:.3g}".replace("-", MINUS),
             share=float(number == 0),
             is_right=number == 0,
             is_chosen=False,
         )
-        for number, (place, jpeg, (error, empty)) in enumerate(zip(pair.images, images, pair.means, strict=True))
+        for number, (candidate, jpeg, (error, empty)) in enumerate(zip(pair.images, images, pair.means, strict=True))
     ]
     alone = "right" if pair.error_is_right else "wrong"
     verdict = f"right by the difference, {alone} by the error alone"

@@ -49,31 +49,31 @@ def learned_weights_section(report_data: ReportData) -> Section | None:
 
 
 def _row(judged: learned_weights.Judged) -> TableRow:
-    found = judged.difference
-    interval = f"{percent(found.low, sign=True)} to {percent(found.high, sign=True)}"
+    difference = judged.difference
+    interval = f"{percent(difference.low, sign=True)} to {percent(difference.high, sign=True)}"
     return TableRow(
         [
-            Cell(f"{task_label(judged.task)}, {readable(found.name)}"),
+            Cell(f"{task_label(judged.task)}, {readable(difference.name)}"),
             Cell(percent(judged.uniform)),
             Cell(percent(judged.learned)),
-            Cell(percent(found.value, sign=True), interval),
-            Cell(f"{found.num_examples:,}"),
+            Cell(percent(difference.value, sign=True), interval),
+            Cell(f"{difference.num_examples:,}"),
         ]
     )
 
 
 def _record(run: str, judged: learned_weights.Judged) -> dict[str, Any]:
-    found = judged.difference
+    difference = judged.difference
     return {
         "run": run,
         "task": judged.task,
-        "metric": found.name,
+        "metric": difference.name,
         "uniform": judged.uniform,
         "learned": judged.learned,
-        "difference": found.value,
-        "low": found.low,
-        "high": found.high,
-        "n": found.num_examples,
+        "difference": difference.value,
+        "low": difference.low,
+        "high": difference.high,
+        "n": difference.num_examples,
     }
 
 

@@ -75,17 +75,17 @@ def overlap_section(report_data: ReportData) -> Section | None:
 
 def _overlaps(report_data: ReportData, task: str) -> list[_Pair]:
     """The overlaps of all pairs of runs that have answered the same examples of a task."""
-    found = []
+    overlaps = []
     answered = [pair for pair in zip(report_data.marks, report_data.records(task), strict=True) if pair[1] is not None]
     pairs = itertools.combinations(answered, 2)
     if len(answered) > _MOST_PAIRED:
-        pairs = ((answered[0], other) for other in answered[1:])
-    for (first, one), (second, other) in pairs:
-        in_one, in_other = analysis.shared_rows(one, other)
+        pairs = ((answered[0], other_record) for other_record in answered[1:])
+    for (first, record), (second, other_record) in pairs:
+        in_one, in_other = analysis.shared_rows(record, other_record)
         if len(in_one):
-            overlap = analysis.overlap(one.examples.correct[in_one], other.examples.correct[in_other])
-            found.append((first, second, overlap))
-    return found
+            overlap = analysis.overlap(record.examples.correct[in_one], other_record.examples.correct[in_other])
+            overlaps.append((first, second, overlap))
+    return overlaps
 
 
 def _table(everything: Mapping[str, Sequence[_Pair]]) -> Table:

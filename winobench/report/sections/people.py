@@ -46,15 +46,15 @@ def people_section(report_data: ReportData) -> Section | None:
         main, shown = [], []
         for name in report_data.names(task):
             group, _, measure = name.rpartition("/")
-            said = _paper_says(report_data, task, name)
+            paper_value = _paper_says(report_data, task, name)
             cells = _cells(report_data, task, name)
             if group:
                 parts.setdefault(task, []).append(TableRow(cells))
             else:
-                main.append(TableRow([*cells, Cell(said, style="paper")]))
+                main.append(TableRow([*cells, Cell(paper_value, style="paper")]))
                 shown.append(name)
             called = {"measure": measure, "group": group}
-            rows += report_data.csv_rows(task, name, called, PROPORTION_COLUMNS, paper=said)
+            rows += report_data.csv_rows(task, name, called, PROPORTION_COLUMNS, paper=paper_value)
         section.tables.append(Table([*columns, "paper"], main, task_label(task)))
         section.panels.append(_panel(report_data, task, shown))
     section.folds = sub_task_folds(columns, parts)

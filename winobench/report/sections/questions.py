@@ -35,28 +35,30 @@ def questions_section(report_data: ReportData) -> Section | None:
             record.examples if record is not None and isinstance(record.examples, Questions) else None
             for record in report_data.records(task)
         ]
-        places = [{} if some is None else {some.key(row): row for row in range(len(some.ids))} for some in answered]
-        keys = list(dict.fromkeys(key for place in places for key in place))
+        row_maps = [
+            {} if record is None else {record.key(row): row for row in range(len(record.ids))} for record in answered
+        ]
+        keys = list(dict.fromkeys(key for row_map in row_maps for key in row_map))
         if not keys:
             continue
         wrong = np.array(
             [
                 sum(
-                    not some.correct[place[key]]
-                    for some, place in zip(answered, places, strict=True)
-                    if some is not None and key in place
+                    not record.correct[row_map[key]]
+                    for record, row_map in zip(answered, row_maps, strict=True)
+                    if record is not None and key in row_map
                 )
                 for key in keys
             ]
         )
-        chosen = [place for place in most_first(wrong, report_data.seed) if wrong[place]][: report_data.examples]
+        chosen = [index for index in most_first(wrong, report_data.seed) if wrong[index]][: report_data.examples]
         if chosen:
-            lines = [_line(keys[place], answered, places) for place in chosen]
+            lines = [_line(keys[index], answered, row_maps) for index in chosen]
             columns = ["question", "right answer", *range(len(report_data.runs))]
             title = f"{task_label(task)} ({len(chosen)} of {int((wrong > 0).sum()):,} that a run has wrong)"
             section.folds.append(Details(title, tables=[Table(columns, lines)]))
         for key in keys:
-            rows += _records(report_data, task, key, answered, places)
+            rows += _records(report_data, task, key, answered, row_maps)
     if not rows:
         return None
     section.records["questions.csv"] = rows
@@ -70,23 +72,20 @@ def text_of(named: Mapping[str, str]) -> str:
     return named.get("question", " / ".join(named.values()))
 
 
-def _line(key: tuple, answered: Sequence[Questions | None], places: Sequence[Mapping[tuple, int]]) -> TableRow:
-    some, row = next(
-        (some, place[key]) for some, place in zip(answered, places, strict=True) if some is not None and key in place
-    )
-    options, target = some.options[row], some.targets[row]
-    groups = ", ".join(some.groups[row])
-    cells = [Cell(text_of(some.named[row]), below=groups), Cell(options[target])]
-    for each, place in zip(answered, places, strict=True):
-        if each is None or key not in place:
+def _line(key: tuple, answered: Sequence[Questions | None], row_maps: Sequence[Mapping[tuple, int]]) -> TableRow:
+    pairs = [(record, row_map.get(key)) for record, row_map in zip(answered, row_maps, strict=True)]
+    record, row = next((record, row) for record, row in pairs if row is not None)
+    groups = ", ".join(record.groups[row])
+    cells = [Cell(text_of(record.named[row]), below=groups), Cell(record.options[row][record.targets[row]])]
+    for record, row in pairs:
+        if row is None:
             cells.append(ABSENT)
             continue
-        here = place[key]
-        choice = each.choices[here]
-        said = "no answer" if choice is None else each.options[here][choice]
-        texts = [text for text in each.responses[here] if text]
+        choice = record.choices[row]
+        answer = "no answer" if choice is None else record.options[row][choice]
+        texts = [text for text in record.responses[row] if text]
         below = shortened(" ".join(texts[0].split()), _RESPONSE_LETTERS) if texts else ""
-        cells.append(Cell(f"{'✓' if each.correct[here] else '✗'} {said}", style="said", below=below))
+        cells.append(Cell(f"{'✓' if record.correct[row] else '✗'} {answer}", style="said", below=below))
     return TableRow(cells)
 
 
@@ -95,22 +94,26 @@ def _records(
     task: str,
     key: tuple,
     answered: Sequence[Questions | None],
-    places: Sequence[Mapping[tuple, int]],
+    row_maps: Sequence[Mapping[tuple, int]],
 ) -> list[dict[str, Any]]:
     rows = []
-    for run, some, place in zip(report_data.runs, answered, places, strict=True):
-        if some is None or key not in place:
+    for run, record, row_map in zip(report_data.runs, answered, row_maps, strict=True):
+        if record is None or key not in row_map:
             continue
-        row = place[key]
-        choice, scores = some.choices[row], some.scores[row].ravel()
-        asked = {"id": some.ids[row], "groups": "; ".join(some.groups[row]), "question": text_of(some.named[row])}
-        answer = {
-            "options": "; ".join(some.options[row]),
-            "right": some.options[row][some.targets[row]],
-            "chosen": "" if choice is None else some.options[row][choice],
-            "correct": bool(some.correct[row]),
-            "scores": "; ".join(f"{score:.6g}" for score in scores if math.isfinite(score)),
-            "response": next((text for text in some.responses[row] if text), ""),
+        row = row_map[key]
+        choice, scores = record.choices[row], record.scores[row].ravel()
+        question = {
+            "id": record.ids[row],
+            "groups": "; ".join(record.groups[row]),
+            "question": text_of(record.named[row]),
         }
-        rows.append({"run": run.label, "task": task, **asked, **answer})
+        answer = {
+            "options": "; ".join(record.options[row]),
+            "right": record.options[row][record.targets[row]],
+            "chosen": "" if choice is None else record.options[row][choice],
+            "correct": bool(record.correct[row]),
+            "scores": "; ".join(f"{score:.6g}" for score in scores if math.isfinite(score)),
+            "response": next((text for text in record.responses[row] if text), ""),
+        }
+        rows.append({"run": run.label, "task": task, **question, **answer})
     return rows

@@ -14,8 +14,8 @@ from winobench.runs.labels import task_label
 
 
 @dataclasses.dataclass
-class _Found:
-    """Of a task, number of a run -> metric -> curve, or value without samples; labels of runs without either."""
+class _TaskCurves:
+    """Curves of a task: number of a run -> metric -> curve, or value without samples. Labels of runs without either."""
 
     curves: dict[int, Mapping[str, analysis.Curve]] = dataclasses.field(default_factory=dict)
     levels: dict[int, dict[str, float]] = dataclasses.field(default_factory=dict)
@@ -26,15 +26,15 @@ class _Found:
 
 def sample_section(report_data: ReportData) -> Section | None:
     """Accuracy against the number of samples (Figure 9)."""
-    found = {task: _find(report_data, task) for task in report_data.tasks if report_data.has_answers(task)}
+    curves = {task: _find(report_data, task) for task in report_data.tasks if report_data.has_answers(task)}
     charted = report_data.charted
     panels = [
-        (task, _curve_panel(report_data, task, metric, one))
-        for task, one in found.items()
+        (task, _curve_panel(report_data, task, metric, task_curves))
+        for task, task_curves in curves.items()
         if task in charted
-        for metric in _drawn(report_data, task, one)
+        for metric in _drawn(report_data, task, task_curves)
     ]
-    few = {task: one.few for task, one in found.items() if one.few}
+    few = {task: task_curves.few for task, task_curves in curves.items() if task_curves.few}
     if not panels and not few:
         return None
     title = "Accuracy against the number of samples"
@@ -54,68 +54,80 @@ def sample_section(report_data: ReportData) -> Section | None:
         legend=report_data.legend,
         panels=shown,
         folds=folds,
-        records={"samples.csv": [row for task, one in found.items() for row in _records(report_data, task, one)]},
+        records={
+            "samples.csv": [
+                row for task, task_curves in curves.items() for row in _records(report_data, task, task_curves)
+            ]
+        },
         pictures={"samples.png": ([panel for _, panel in panels], report_data.legend, 3)},
     )
     if few:
         section.notes.append(without_curve(report_data, few))
-    raced = dict.fromkeys(label for one in found.values() for label in one.raced)
+    raced = dict.fromkeys(label for task_curves in curves.values() for label in task_curves.raced)
     if raced:
         section.notes.append(f"{', '.join(raced)} raced: pairs have different numbers of samples.")
-    lost = [f"{task_label(task)} of {label}" for task, one in found.items() for label in one.lost]
+    lost = [f"{task_label(task)} of {label}" for task, task_curves in curves.items() for label in task_curves.lost]
     if lost:
         section.notes.append(f"No complete errors that give the scores are recorded for {'; '.join(lost)}.")
     return section
 
 
-def _find(report_data: ReportData, task: str) -> _Found:
-    found = _Found()
-    for place, (run, record) in enumerate(zip(report_data.runs, report_data.records(task), strict=True)):
+def _find(report_data: ReportData, task: str) -> _TaskCurves:
+    task_curves = _TaskCurves()
+    for number, (run, record) in enumerate(zip(report_data.runs, report_data.records(task), strict=True)):
         if record is None or record.judge is None:
             continue
         if record.deterministic or record.num_samples == 1:
-            found.levels[place] = {metric: entry["value"] for metric, entry in record.results.items()}
+            task_curves.levels[number] = {metric: entry["value"] for metric, entry in record.results.items()}
         elif too_few_examples(record):
-            found.few.append(run.label)
+            task_curves.few.append(run.label)
         elif run.has_raced(task):
-            found.raced.append(run.label)
+            task_curves.raced.append(run.label)
         elif (batches := run.batches(task)) is None:
-            found.lost.append(run.label)
+            task_curves.lost.append(run.label)
         else:
             targets = record.examples.targets
-            found.curves[place] = analysis.accuracy_by_samples(batches, targets, record.judge, seed=report_data.seed)
-    return found
+            task_curves.curves[number] = analysis.accuracy_by_samples(
+                batches, targets, record.judge, seed=report_data.seed
+            )
+    return task_curves
 
 
-def _drawn(report_data: ReportData, task: str, found: _Found) -> list[str]:
+def _drawn(report_data: ReportData, task: str, task_curves: _TaskCurves) -> list[str]:
     """The metrics that have a panel each."""
     return [
-        metric for metric in report_data.headlines(task) if any(metric in curves for curves in found.curves.values())
+        metric
+        for metric in report_data.headlines(task)
+        if any(metric in curves for curves in task_curves.curves.values())
     ]
 
 
-def _records(report_data: ReportData, task: str, found: _Found) -> list[dict[str, Any]]:
+def _records(report_data: ReportData, task: str, task_curves: _TaskCurves) -> list[dict[str, Any]]:
     rows = []
-    for place, curves in found.curves.items():
+    for run_number, curves in task_curves.curves.items():
         for metric, curve in curves.items():
-            asked = {"run": report_data.runs[place].label, "task": task, "metric": metric}
+            keys = {"run": report_data.runs[run_number].label, "task": task, "metric": metric}
             rows += [
-                {**asked, "samples": int(size), "mean": float(mean), "low": float(low), "high": float(high)}
+                {**keys, "samples": int(size), "mean": float(mean), "low": float(low), "high": float(high)}
                 for size, mean, low, high in zip(curve.sizes, curve.mean, curve.low, curve.high, strict=True)
             ]
-    for metric in _drawn(report_data, task, found):
-        for place, levels in found.levels.items():
+    for metric in _drawn(report_data, task, task_curves):
+        for run_number, levels in task_curves.levels.items():
             if metric in levels:
-                asked = {"run": report_data.runs[place].label, "task": task, "metric": metric}
-                rows.append({**asked, "samples": 1, **dict.fromkeys(("mean", "low", "high"), levels[metric])})
+                keys = {"run": report_data.runs[run_number].label, "task": task, "metric": metric}
+                rows.append({**keys, "samples": 1, **dict.fromkeys(("mean", "low", "high"), levels[metric])})
     return rows
 
 
-def _curve_panel(report_data: ReportData, task: str, metric: str, found: _Found) -> Panel:
+def _curve_panel(report_data: ReportData, task: str, metric: str, task_curves: _TaskCurves) -> Panel:
     marks = report_data.marks
-    curves = [(marks[place], values[metric]) for place, values in found.curves.items() if metric in values]
+    curves = [
+        (marks[run_number], values[metric]) for run_number, values in task_curves.curves.items() if metric in values
+    ]
     lines = [(mark, curve.sizes, curve.mean, curve.low, curve.high) for mark, curve in curves]
-    flat = [(marks[place], values[metric]) for place, values in found.levels.items() if metric in values]
+    flat = [
+        (marks[run_number], values[metric]) for run_number, values in task_curves.levels.items() if metric in values
+    ]
     chance = next((entry["chance"] for entry in report_data.entries(task, metric) if entry), None)
     title = task_label(task) if metric == "accuracy" else f"{task_label(task)}, {metric}"
     ends = "; ".join(

@@ -92,8 +92,8 @@ class Section:
         tables += [(fold.title, table) for fold in self.folds for table in fold.tables]
         parts = []
         for title, table in tables:
-            said = text_tables.comment(format, title or table.caption)
-            parts.append(said + table.written(format, labels))
+            comment = text_tables.comment(format, title or table.caption)
+            parts.append(comment + table.written(format, labels))
         if not parts:
             return []
         name = f"{self.key}{text_tables.SUFFIXES[format]}"

@@ -31,7 +31,7 @@ class SkillMean:
 def skill_means(report_data: ReportData) -> list[SkillMean]:
     """The skills of at least two tasks in every run, in the order of `SKILLS`."""
     entries = {task: _headlines(report_data, task) for task in report_data.tasks if task in TASKS}
-    found = []
+    means = []
     for skill in SKILLS:
         tasks = tuple(task for task, of_runs in entries.items() if of_runs and skill in TASKS[task].skills)
         if len(tasks) < _FEWEST_TASKS:
@@ -40,8 +40,8 @@ def skill_means(report_data: ReportData) -> list[SkillMean]:
         chances = np.array([[entry["chance"] for entry in entries[task]] for task in tasks])
         best = np.array([report_data.best(task) for task in tasks])
         above = above_chance(values, chances, best[:, None])
-        found.append(SkillMean(skill, tasks, values.mean(axis=0), above.mean(axis=0)))
-    return found
+        means.append(SkillMean(skill, tasks, values.mean(axis=0), above.mean(axis=0)))
+    return means
 
 
 def _headlines(report_data: ReportData, task: str) -> list:

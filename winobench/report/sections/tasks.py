@@ -35,12 +35,14 @@ def task_section(report_data: ReportData) -> Section:
         main.append(TableRow([Cell(task_label(task), task)], heading=True))
         for name in report_data.names(task):
             group, _, metric = name.rpartition("/")
-            cells, said = _cells(report_data, task, name), _paper_says(report_data, task, name)
+            cells, paper_value = _cells(report_data, task, name), _paper_says(report_data, task, name)
             if group:
                 parts.setdefault(task, []).append(TableRow(cells))
             else:
-                main.append(TableRow([*cells, Cell(said, style="paper")]))
-            rows += report_data.csv_rows(task, name, {"metric": metric, "group": group}, PROPORTION_COLUMNS, paper=said)
+                main.append(TableRow([*cells, Cell(paper_value, style="paper")]))
+            rows += report_data.csv_rows(
+                task, name, {"metric": metric, "group": group}, PROPORTION_COLUMNS, paper=paper_value
+            )
     columns = ["task and metric", *range(len(report_data.runs)), "chance", "examples"]
     if main:
         section.tables.append(Table([*columns, "paper"], main))
@@ -115,9 +117,11 @@ def _paper_table(tasks: Sequence[str]) -> Table:
             rows.append(TableRow([Cell(task_label(task), task)], heading=True))
         for other in of_task:
             if is_text:
-                row, asked, where = other.method, other.protocol or "", f"{other.place}, {other.column}"
+                row, protocol, where = other.method, other.protocol or "", f"{other.place}, {other.column}"
             else:
-                row, asked = other.row, "none" if other.num_samples is None else f"{other.num_samples:,}"
+                row, protocol = other.row, "none" if other.num_samples is None else f"{other.num_samples:,}"
                 where = f"{other.table}, {other.column}"
-            rows.append(TableRow([Cell(other.metric), Cell(percent(other.value)), Cell(row), Cell(asked), Cell(where)]))
+            rows.append(
+                TableRow([Cell(other.metric), Cell(percent(other.value)), Cell(row), Cell(protocol), Cell(where)])
+            )
     return Table(["task and metric", "%", "model", "prompt" if is_text else "samples a pair", "table, column"], rows)

@@ -35,9 +35,9 @@ def timestep_section(report_data: ReportData) -> Section | None:
     """Error against timestep for right and wrong candidates (Figure 3)."""
     shown, folds, notes, rows, pictures = [], [], [], [], {}
     few: dict[str, list[str]] = {}
-    for place, run in enumerate(report_data.runs):
+    for number, run in enumerate(report_data.runs):
         sampled = [
-            one for one in run.tasks.values() if one.has_answers and not (one.deterministic or one.metric is None)
+            task for task in run.tasks.values() if task.has_answers and not (task.deterministic or task.metric is None)
         ]
         timed = [record for record in sampled if record.timesteps is not None]
         if len(timed) < len(sampled):
@@ -47,11 +47,11 @@ def timestep_section(report_data: ReportData) -> Section | None:
         profiles = {record.name: _profile(run, record) for record in timed if not too_few_examples(record)}
         profiles = {task: profile for task, profile in profiles.items() if profile is not None}
         rows += _records(run, profiles)
-        charted = report_data.charted if place < MOST_CHARTED_RUNS else ()
+        charted = report_data.charted if number < MOST_CHARTED_RUNS else ()
         drawn = [(task, profiles[task]) for task in charted if task in profiles]
         panels = [(task, panel) for task, profile in drawn for panel in _timestep_panels(task, profile)]
         if panels:
-            name = "timesteps.png" if len(report_data.runs) == 1 else f"timesteps-{place + 1}.png"
+            name = "timesteps.png" if len(report_data.runs) == 1 else f"timesteps-{number + 1}.png"
             pictures[name] = ([panel for _, panel in panels], _LEGEND, 4)
             first, more = collapsed(panels)
             if len(report_data.runs) == 1:

@@ -84,8 +84,8 @@ def summary_sentences(report_data: ReportData) -> list[str]:
         if not entries:
             continue
         above = sum(least > 0 for *_, (_, least) in entries)
-        clearest = max(entries, key=lambda found: found[-1][0])
-        weakest = min(entries, key=lambda found: found[-1][0])
+        clearest = max(entries, key=lambda entry: entry[-1][0])
+        weakest = min(entries, key=lambda entry: entry[-1][0])
         text = f"{run.label} is above chance on {above} of {len(entries)} measures"
         if clearest is not weakest:
             text += (

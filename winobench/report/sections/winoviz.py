@@ -58,8 +58,8 @@ class _Row:
 
 def winoviz_section(report_data: ReportData) -> Section | None:
     """Tables 1 to 4 and 6 with our runs above the paper's rows, and the position bias of runs that asked both ways."""
-    asked = {task for run in report_data.runs for task in run.tasks}
-    sets = [name for name in SETS if any(task in asked for task in _tasks_of(name))]
+    tasks = {task for run in report_data.runs for task in run.tasks}
+    sets = [name for name in SETS if any(task in tasks for task in _tasks_of(name))]
     if not sets:
         return None
     section = Section(
@@ -76,7 +76,7 @@ def winoviz_section(report_data: ReportData) -> Section | None:
         single, multi, decoupled = _tasks_of(name)
         whose = f", {SETS[name]}" if len(sets) > 1 or name != "winoviz" else ""
         hops = [(f"{hop} {metric}", f"{name}_{task}", key) for hop, task in _HOPS for metric, key in _METRICS]
-        ours = [_run_row(run, place) for place, run in enumerate(report_data.runs)]
+        ours = [_run_row(run, number) for number, run in enumerate(report_data.runs)]
         for caption, prompts, tables in _BLOCKS:
             wanted = ("zero_shot", *prompts) if tables and tables[0] in _WITH_ZERO_SHOT else prompts
             rows = [row for row in ours if _prompt(row.prompt) in wanted and _has(row, hops)]
@@ -145,11 +145,11 @@ def _found(row: _Row, cells: Iterable[tuple[str, str, str]]) -> list[Mapping[str
 def _table(caption: str, rows: Sequence[_Row], cells: Sequence[tuple[str, str, str]]) -> Table:
     lines = []
     for row in rows:
-        found = _found(row, cells)
+        entries = _found(row, cells)
         if row.run is None:
-            shown = [ABSENT if entry is None else Cell(entry["printed"], style="paper") for entry in found]
+            shown = [ABSENT if entry is None else Cell(entry["printed"], style="paper") for entry in entries]
         else:
-            shown = [proportion_cell(entry, row.run) for entry in found]
+            shown = [proportion_cell(entry, row.run) for entry in entries]
         how = _PROMPTS.get(_prompt(row.prompt), row.prompt)
         how += ", scored" if row.prompt.removesuffix("_swapped").endswith("_options") else ""
         lines.append(TableRow([Cell(row.name, how), *shown]))
@@ -158,12 +158,12 @@ def _table(caption: str, rows: Sequence[_Row], cells: Sequence[tuple[str, str, s
 
 def _bias_table(report_data: ReportData, tasks: Sequence[str], whose: str) -> Table | None:
     lines = []
-    for place, run in enumerate(report_data.runs):
+    for number, run in enumerate(report_data.runs):
         for task in tasks:
             entries = run.tasks[task].results if task in run.tasks else {}
             if not any(key in entries for key in _BIAS):
                 continue
-            cells = [proportion_cell(entries.get(key), place) for key in _BIAS]
+            cells = [proportion_cell(entries.get(key), number) for key in _BIAS]
             version = task.rpartition("_")[2]
             lines.append(TableRow([Cell(run.label, f"{version}, {_PROMPTS.get(_prompt(run.protocol), '')}"), *cells]))
     if not lines:

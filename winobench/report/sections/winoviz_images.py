@@ -16,7 +16,7 @@ from winobench.runs.labels import shortened, task_label
 
 _SIDE = 128  # pixels
 _LETTERS = 160
-_Place = tuple[int, Questions, int]  # number of a run, its questions, and the row of one of them
+_Answered = tuple[int, Questions, int]  # number of a run, its questions, and the row of one of them
 
 
 def pictured_section(report_data: ReportData) -> Section | None:
@@ -34,16 +34,16 @@ def pictured_section(report_data: ReportData) -> Section | None:
     )
     lines: list[dict[str, Any]] = []
     for task in report_data.tasks:
-        asked = _asked(report_data, task)
-        if not asked:
+        questions = _asked(report_data, task)
+        if not questions:
             continue
-        lines += [line for places in asked.values() for line in _lines(report_data, task, places)]
+        lines += [line for rows in questions.values() for line in _lines(report_data, task, rows)]
         if not report_data.examples:
             continue
         pictures = report_data.pictures(task)
-        shown = _chosen(list(asked.values()), pictures, report_data)
-        cards = [_card(places, pictures) for places in shown]
-        title = f"{task_label(task)} ({len(cards)} of {len(asked):,} questions)"
+        shown = _chosen(list(questions.values()), pictures, report_data)
+        cards = [_card(rows, pictures) for rows in shown]
+        title = f"{task_label(task)} ({len(cards)} of {len(questions):,} questions)"
         section.folds.append(Details(title, questions=cards, is_open=not section.folds))
     if not lines:
         return None
@@ -51,41 +51,43 @@ def pictured_section(report_data: ReportData) -> Section | None:
     return section
 
 
-def _asked(report_data: ReportData, task: str) -> dict[tuple, list[_Place]]:
-    """Key of a question -> the places where runs have answered it about images."""
-    found: dict[tuple, list[_Place]] = {}
+def _asked(report_data: ReportData, task: str) -> dict[tuple, list[_Answered]]:
+    """Key of a question -> where runs have answered it about images."""
+    by_key: dict[tuple, list[_Answered]] = {}
     for number, record in enumerate(report_data.records(task)):
-        some = None if record is None else record.examples
-        if isinstance(some, Questions):
-            for row, pictures in enumerate(some.pictures):
+        questions = None if record is None else record.examples
+        if isinstance(questions, Questions):
+            for row, pictures in enumerate(questions.pictures):
                 if pictures:
-                    found.setdefault(some.key(row), []).append((number, some, row))
-    return found
+                    by_key.setdefault(questions.key(row), []).append((number, questions, row))
+    return by_key
 
 
 def _chosen(
-    asked: Sequence[list[_Place]], pictures: Mapping[str, bytes], report_data: ReportData
-) -> list[list[_Place]]:
-    kept = [places for places in asked if any(sha in pictures for _, some, row in places for sha in some.pictures[row])]
-    kept = kept or list(asked)
-    wrong = np.array([sum(not some.correct[row] for _, some, row in places) for places in kept])
-    return [kept[place] for place in most_first(wrong, report_data.seed)[: report_data.examples]]
+    questions: Sequence[list[_Answered]], pictures: Mapping[str, bytes], report_data: ReportData
+) -> list[list[_Answered]]:
+    kept = [
+        rows for rows in questions if any(sha in pictures for _, record, row in rows for sha in record.pictures[row])
+    ]
+    kept = kept or list(questions)
+    wrong = np.array([sum(not record.correct[row] for _, record, row in rows) for rows in kept])
+    return [kept[index] for index in most_first(wrong, report_data.seed)[: report_data.examples]]
 
 
-def _card(places: Sequence[_Place], pictures: Mapping[str, bytes]) -> PicturedQuestion:
-    _, first, row = places[0]
-    seen = list(dict.fromkeys(sha for _, some, row in places for sha in some.pictures[row]))
+def _card(rows: Sequence[_Answered], pictures: Mapping[str, bytes]) -> PicturedQuestion:
+    _, first, row = rows[0]
+    seen = list(dict.fromkeys(sha for _, questions, row in rows for sha in questions.pictures[row]))
     votes: dict[str, list[Vote]] = {sha: [] for sha in seen}
-    for number, some, each in places:
-        for place, sha in enumerate(some.pictures[each]):
-            votes[sha].append(_vote(number, some, each, place))
+    for number, questions, question in rows:
+        for index, sha in enumerate(questions.pictures[question]):
+            votes[sha].append(_vote(number, questions, question, index))
     answers = []
-    for number, some, each in places:
-        choice = some.choices[each]
-        count = sum(one == choice for one in some.orders[each])
-        said = "" if choice is None else f"with {count} of {len(some.pictures[each])} images"
-        text = "no answer" if choice is None else some.options[each][choice]
-        answers.append(Vote(number, text, bool(some.correct[each]), said))
+    for number, questions, question in rows:
+        choice = questions.choices[question]
+        count = sum(order == choice for order in questions.orders[question])
+        support = "" if choice is None else f"with {count} of {len(questions.pictures[question])} images"
+        text = "no answer" if choice is None else questions.options[question][choice]
+        answers.append(Vote(number, text, bool(questions.correct[question]), support))
     return PicturedQuestion(
         id=first.ids[row],
         text=text_of(first.named[row]),
@@ -97,34 +99,35 @@ def _card(places: Sequence[_Place], pictures: Mapping[str, bytes]) -> PicturedQu
     )
 
 
-def _vote(number: int, some: Questions, row: int, place: int) -> Vote:
-    choice, said = _choice(some, row, place), _said(some, row, place)
+def _vote(number: int, questions: Questions, row: int, index: int) -> Vote:
+    choice, words = _choice(questions, row, index), _said(questions, row, index)
     text = DASH if choice is None else str(choice + 1)
-    return Vote(number, text, choice == some.targets[row], shortened(said, _LETTERS))
+    return Vote(number, text, choice == questions.targets[row], shortened(words, _LETTERS))
 
 
-def _choice(some: Questions, row: int, place: int) -> int | None:
-    return some.orders[row][place] if place < len(some.orders[row]) else None
+def _choice(questions: Questions, row: int, index: int) -> int | None:
+    return questions.orders[row][index] if index < len(questions.orders[row]) else None
 
 
-def _said(some: Questions, row: int, place: int) -> str:
+def _said(questions: Questions, row: int, index: int) -> str:
     """The caption that was read, or else the text about the image."""
-    said = some.captions[row] or some.responses[row]
-    return " ".join((said[place] or "").split()) if place < len(said) else ""
+    texts = questions.captions[row] or questions.responses[row]
+    return " ".join((texts[index] or "").split()) if index < len(texts) else ""
 
 
-def _lines(report_data: ReportData, task: str, places: Sequence[_Place]) -> Iterator[dict[str, Any]]:
-    for number, some, row in places:
-        for place, sha in enumerate(some.pictures[row]):
-            choice, captions, responses = _choice(some, row, place), some.captions[row], some.responses[row]
+def _lines(report_data: ReportData, task: str, rows: Sequence[_Answered]) -> Iterator[dict[str, Any]]:
+    for number, questions, row in rows:
+        for index, sha in enumerate(questions.pictures[row]):
+            choice = _choice(questions, row, index)
+            captions, responses = questions.captions[row], questions.responses[row]
             yield {
                 "run": report_data.runs[number].label,
                 "task": task,
-                "id": some.ids[row],
+                "id": questions.ids[row],
                 "picture": sha,
-                "caption": captions[place] if captions else "",
-                "response": (responses[place] or "") if place < len(responses) else "",
-                "vote": "" if choice is None else some.options[row][choice],
-                "right": some.options[row][some.targets[row]],
-                "correct": bool(some.correct[row]),
+                "caption": captions[index] if captions else "",
+                "response": (responses[index] or "") if index < len(responses) else "",
+                "vote": "" if choice is None else questions.options[row][choice],
+                "right": questions.options[row][questions.targets[row]],
+                "correct": bool(questions.correct[row]),
             }

@@ -191,21 +191,21 @@ def error_counts(record: TaskRun) -> dict[str, int]:
 def _outcomes(record: TaskRun) -> list[str]:
     """`CORRECT` or the kind of error of each question."""
     questions = record.examples
-    found = []
+    outcomes = []
     rows = zip(questions.correct, questions.choices, questions.targets, questions.scores, strict=True)
     for right, choice, answer, scores in rows:
         is_tie = scores.size > 0 and np.count_nonzero(scores == scores.max()) > 1
         if right:
-            found.append(CORRECT)
+            outcomes.append(CORRECT)
         elif choice is None or is_tie:
-            found.append(wscplus.NO_ANSWER)
+            outcomes.append(wscplus.NO_ANSWER)
         elif answer == NEITHER:
-            found.append(wscplus.AMBIGUITY_MISINTERPRETATION)
+            outcomes.append(wscplus.AMBIGUITY_MISINTERPRETATION)
         elif choice == NEITHER:
-            found.append(wscplus.RESPONSE_EVASION)
+            outcomes.append(wscplus.RESPONSE_EVASION)
         else:
-            found.append(wscplus.ENTITY_MISSELECTION)
-    return found
+            outcomes.append(wscplus.ENTITY_MISSELECTION)
+    return outcomes
 
 
 def people_said() -> dict[str, float]:
@@ -244,14 +244,16 @@ def type_panel(title: str, counts: Mapping[str, Mapping[str, int]]) -> Panel:
     return figures.count_panel(title, labels, list(counts), numbers_of, f"WSC+, {title}")
 
 
-def _asked_panels(before: str, task: str, asked: Questions, counted: Mapping[str, list[dict[str, Any]]]) -> list[Panel]:
+def _asked_panels(
+    before: str, task: str, questions: Questions, counted: Mapping[str, list[dict[str, Any]]]
+) -> list[Panel]:
     """Figures 4 and 10 of the questions that were asked. Their rows are added to ``counted``."""
     panels = []
-    pronouns = pronoun_counts(named["pronoun"] for named in asked.named if "pronoun" in named)
+    pronouns = pronoun_counts(named["pronoun"] for named in questions.named if "pronoun" in named)
     if pronouns:
         panels.append(pronoun_panel(_title(f"{before}pronouns (as Figure 4)"), pronouns))
         counted["pronouns"].extend(pronoun_rows(pronouns, task=task))
-    by_writer = _types_by_writer(asked)
+    by_writer = _types_by_writer(questions)
     if any(by_writer.values()):
         panels.append(type_panel(_title(f"{before}questions by type and writer (as Figure 10)"), by_writer))
         counted["types"].extend(type_rows(by_writer, task=task))
@@ -293,7 +295,7 @@ def type_rows(counts: Mapping[str, Mapping[str, int]], **more: str) -> list[dict
 def _outcome_panels(report_data: ReportData, before: str, task: str, rows: list[dict[str, Any]]) -> list[Panel]:
     """Figure 11, a panel a run. Their numbers are added to ``rows``."""
     panels = []
-    for place, (run, record) in enumerate(zip(report_data.runs, report_data.records(task), strict=True)):
+    for run_number, (run, record) in enumerate(zip(report_data.runs, report_data.records(task), strict=True)):
         if not _answered(record):
             continue
         counts = outcome_counts(record)
@@ -303,7 +305,7 @@ def _outcome_panels(report_data: ReportData, before: str, task: str, rows: list[
             {"run": run.label, "task": task, "outcome": labels[kind], "type": name, "questions": count}
             for (kind, name), count in counts.items()
         ]
-        if place < MOST_CHARTED_RUNS:
+        if run_number < MOST_CHARTED_RUNS:
             table = np.array([[counts[kind, name] for name in TYPES] for kind in shown])
             title = _title(f"{before}outcomes by type (Figure 11)")
             title += f", {run.label}" if len(report_data.runs) > 1 else ""
@@ -323,12 +325,12 @@ def _raters(
         for name, answer, groups in zip(questions.ids, questions.targets, questions.groups, strict=True):
             answers[name] = wscplus.LABELS[answer]
             types[name] = next((group for group in groups if group in TYPES), UNTYPED)
-    types = dict(sorted(types.items(), key=lambda one: (*TYPES, UNTYPED).index(one[1])))
+    types = dict(sorted(types.items(), key=lambda question_type: (*TYPES, UNTYPED).index(question_type[1])))
     kappa = agreement.ratings_kappa(ratings, wscplus.LABELS, num_resamples=report_data.resamples, seed=report_data.seed)
-    found = agreement.rater_accuracy(ratings, answers, types)
+    accuracies = agreement.rater_accuracy(ratings, answers, types)
     columns = [*(name for name in dict.fromkeys(types.values()) if name != UNTYPED), agreement.TOTAL]
     lines, rows = [], []
-    for rater, entries in found.items():
+    for rater, entries in accuracies.items():
         cells = [Cell(rater)]
         for column in columns:
             entry = entries.get(column)
@@ -339,8 +341,10 @@ def _raters(
             rows.append({"rater": rater, "of": column, **{key: entry[key] for key in NUMBER_COLUMNS}})
         lines.append(TableRow(cells))
     people = people_said()
-    said = [people.get("accuracy" if column == agreement.TOTAL else f"{column}/accuracy") for column in columns]
-    quoted = [ABSENT if value is None else Cell(percent(value), style="paper") for value in said]
+    published_values = [
+        people.get("accuracy" if column == agreement.TOTAL else f"{column}/accuracy") for column in columns
+    ]
+    quoted = [ABSENT if value is None else Cell(percent(value), style="paper") for value in published_values]
     lines.append(TableRow([Cell("people (paper)"), *quoted]))
     rows.append({"rater": "all", "of": "Fleiss' kappa", **{key: getattr(kappa, key) for key in NUMBER_COLUMNS}})
     (printed,) = numbers(paper="wscplus", metric="kappa")
@@ -392,25 +396,25 @@ def _share(counts: Mapping[str, int], kind: str) -> Cell:
 def _pronouns(report_data: ReportData, task: str) -> list[Details]:
     """The frequency of each pronoun, and its right answers (compare Figure 4)."""
     records = report_data.records(task)
-    asked = next(record.examples for record in records if _answered(record))
-    counts = pronoun_counts(named["pronoun"] for named in asked.named if "pronoun" in named)
+    questions = next(record.examples for record in records if _answered(record))
+    counts = pronoun_counts(named["pronoun"] for named in questions.named if "pronoun" in named)
     if not counts:
         return []
     rows = []
     for pronoun, count in list(counts.items())[:_MOST_PRONOUNS]:
-        cells = [Cell(pronoun), Cell(f"{count:,}", f"{percent(count / len(asked.ids))}%")]
-        for place, record in enumerate(records):
+        cells = [Cell(pronoun), Cell(f"{count:,}", f"{percent(count / len(questions.ids))}%")]
+        for run_number, record in enumerate(records):
             if not _answered(record):
                 cells.append(ABSENT)
                 continue
-            said = record.examples
+            questions_of_run = record.examples
             right = [
                 bool(is_right)
-                for named, is_right in zip(said.named, said.correct, strict=True)
+                for named, is_right in zip(questions_of_run.named, questions_of_run.correct, strict=True)
                 if named.get("pronoun", "").strip().lower() == pronoun
             ]
             entry = {**metrics.wilson(sum(right), len(right))._asdict(), "chance": _CHANCE} if right else None
-            cells.append(proportion_cell(entry, place))
+            cells.append(proportion_cell(entry, run_number))
         rows.append(TableRow(cells))
     columns = ["pronoun", "questions", *range(len(report_data.runs))]
     title = "Pronouns" if task == TASKS[0] else f"Pronouns of {task_label(task)}"
