@@ -12,10 +12,12 @@ from winobench.base import extensions, options
 __path__ = [*__path__, *extensions.folders("configs")]
 
 
-def forms_of(
-    name: str, settings: type, forms: Mapping[str, Mapping[str, Any]]
-) -> Callable[..., ml_collections.ConfigDict]:
-    """A ``get_config`` of a dataclass of options, in forms with their own values. The first one is the default."""
+def forms_of(name: str, settings: type, *given: Any) -> Callable[..., ml_collections.ConfigDict]:
+    """A ``get_config`` of a dataclass of options, in forms with their own values. The first one is the default.
+
+    The forms (name -> dotted option -> value) are the last argument. Copies of earlier configs give a kind before them.
+    """
+    forms: Mapping[str, Mapping[str, Any]] = given[-1]
 
     def get_config(form: str = next(iter(forms))) -> ml_collections.ConfigDict:
         if form not in forms:

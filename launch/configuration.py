@@ -16,7 +16,7 @@ import pathlib
 import sys
 import traceback
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import ml_collections
@@ -379,25 +379,25 @@ def _made(module: Any, name: str, argument: str | None) -> ml_collections.Config
 
 
 def _holder(module: Any, config: ml_collections.ConfigDict, name: str, launcher: str | None) -> Any:
-    """The module with the ``SETTINGS`` of a config: its own, or of a config that it calls or imports.
-
-    A config that states its launcher alone has the options of the launcher's first config.
-    """
-    if getattr(module, "SETTINGS", None) is not None:  # most configs: no other needs to be read
-        return module
-    made_by = config_files().get(vars(config).get("_made_by"))  # of `configs.forms_of`
-    modules = [made_by and _execute(made_by)]
-    modules += [value for value in vars(module).values() if isinstance(value, types.ModuleType)]
-    if (wanted := _launcher_of(module) or launcher) is not None:
-        modules += [other for other in map(_execute, config_files().values()) if _launcher_of(other) == wanted]
-    for holder in modules:
+    """The module with the ``SETTINGS`` of a config."""
+    for holder in _holders(module, config, _launcher_of(module) or launcher):
         if getattr(holder, "SETTINGS", None) is not None:
             return holder
     raise InputError(
-        f"config {name!r} does not say which options it has: begin with one of winobench, such as gdbench.get_config()"
-        " after from configs import gdbench.",
+        f"config {name!r} does not say which options it has: begin with those of a config, such as gdbench.get_config()"
+        " after from . import gdbench.",
         code="bad-settings",
     )
+
+
+def _holders(module: Any, config: ml_collections.ConfigDict, launcher: str | None) -> Iterator[Any]:
+    """A config's module, the config that it calls, those that it imports, and those of its launcher."""
+    yield module
+    if made_by := config_files().get(vars(config).get("_made_by")):  # of `configs.forms_of`
+        yield _execute(made_by)
+    yield from (value for value in vars(module).values() if isinstance(value, types.ModuleType))
+    if launcher is not None:
+        yield from (other for other in map(_execute, config_files().values()) if _launcher_of(other) == launcher)
 
 
 def _usual_settings(holder: Any) -> Any:

@@ -160,7 +160,7 @@ def test_the_blocks_that_others_run_are_there():
 def test_what_is_shown_can_be_read_and_imported(document):
     for block in blocks(document, "python"):
         for node in ast.walk(ast.parse(block)):
-            if isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "winobench":
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "winobench":
                 exec(ast.unparse(node), {})
     for block in blocks(document, "json"):
         json.loads(block)

@@ -198,17 +198,13 @@ def test_another_programs_last_words_are_its_own():
         ("tensorflow_datasets", "pip install tensorflow-datasets"),
     ],
 )
-def test_a_missing_package_that_is_needed_late(name, advice, capsys):
+def test_a_missing_package_that_is_needed_late(name, advice, ended):
     def main():
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
-    with pytest.raises(SystemExit) as end:
-        configuration._guarded(main)
-    assert end.value.code == 2
-    said = capsys.readouterr().err
-    assert said.startswith(f"error: the Python package {name.partition('.')[0]} is not installed in ")
-    assert said.strip().endswith(f"{advice}.")
-    assert said.count("\n") == 1
+    printed = ended(main)
+    assert printed.startswith(f"error: the Python package {name.partition('.')[0]} is not installed in ")
+    assert printed.strip().endswith(f"{advice}.")
 
 
 @pytest.mark.parametrize(

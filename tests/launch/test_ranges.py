@@ -93,7 +93,7 @@ def test_a_new_field_cannot_be_forgotten(tmp_path):
 
 _CALLS = """
 def get_config():
-    from configs import winoviz
+    from . import winoviz
     config = winoviz.get_config()
     config.limit = 5
     return config
@@ -126,6 +126,18 @@ def test_a_users_config_has_the_options_of_the_config_that_it_calls_or_imports(c
     (tmp_path / "other.py").write_text(content.replace("limit", "limt"))
     with raises("unknown-field", "'limt'", "--config.limit"):
         configuration.load(str(tmp_path / "other.py"))
+
+
+def test_copies_of_earlier_configs_load(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import dataclasses\nfrom winobench.runs import settings\nfrom . import _shared, forms_of\n"
+        "@dataclasses.dataclass(frozen=True)\nclass Settings(settings.Asking, _shared.Responder):\n"
+        "    tasks: str = 'wscplus'\n"
+        "LAUNCHER, SETTINGS = 'eval', Settings\nget_config = forms_of('mine', Settings, 'ask', {'one': {'limit': 3}})\n"
+    )
+    assert isinstance(configuration.load(str(path), (), "eval"), settings.Asking)
+    assert configuration.load(f"{path}:one").limit == 3
 
 
 def test_a_config_without_options_says_where_they_come_from(tmp_path):

@@ -107,8 +107,8 @@ def shallow(pipeline: Pipeline) -> list[tuple[tuple[int, ...], Pipeline]]:
         network = models.abstract_model(type(whole), config, dtype=whole.dtype)
         return dataclasses.replace(pipeline, **{pipeline.DENOISER: network})
 
-    found = few_blocks.shallow_counts(few_blocks.block_counts(whole.config))
-    return [(counts, with_blocks(counts)) for counts in found]
+    numbers = few_blocks.shallow_counts(few_blocks.block_counts(whole.config))
+    return [(counts, with_blocks(counts)) for counts in numbers]
 
 
 def read_language_model(source: str, *, revision: str | None = None) -> DecoderConfig | T5Config:
@@ -121,12 +121,12 @@ def read_language_model(source: str, *, revision: str | None = None) -> DecoderC
             f"{source} is hosted. Plans are for local models: name one of {', '.join(registry.LANGUAGE_MODELS)}, a"
             " folder or a hub id"
         )
-    found = sources.resolve(source, revision=revision)
-    kind = language_models.language_model_kind(found)
+    resolved = sources.resolve(source, revision=revision)
+    kind = language_models.language_model_kind(resolved)
     if kind == "decoder":
-        return models.read_config(Decoder, found)
+        return models.read_config(Decoder, resolved)
     if kind == "t5":
-        return models.read_config(T5ForConditionalGeneration, found)
+        return models.read_config(T5ForConditionalGeneration, resolved)
     raise InputError(
         f"{source} is a {kind} model, which writes no text: plans are for decoders (LLaMA, Qwen3) and T5",
         code="wrong-kind-of-model",

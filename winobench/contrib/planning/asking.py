@@ -115,13 +115,13 @@ def make_plan(job: Job) -> Plan:
     tokens = assumed.answer_tokens
     network = abstract.read_language_model(config.model, revision=config.revision)
     given = config.tasks, config.protocol, config.data_dir, config.limit
-    asked, unknown = text_work.read(*given, assumed.characters_a_token)
-    model, found = _fitting(network, asked, job)
+    workloads, unknown = text_work.read(*given, assumed.characters_a_token)
+    model, planned = _fitting(network, workloads, job)
     copies, weights = parallel.data_parallelism(model.mesh), model.room.parameter_bytes
     parts = len(job.target.devices) // copies
-    loads = [each.load(weights, parts, copies, tokens, job.usable) for each in found]
-    notes = _notes(asked, unknown, job)
-    fits = all(each.programs[0] and each.total <= job.usable for each in loads)
+    loads = [task.load(weights, parts, copies, tokens, job.usable) for task in planned]
+    notes = _notes(workloads, unknown, job)
+    fits = all(load.programs[0] and load.total <= job.usable for load in loads)
     if fits and parts != config.model_parallel:
         more = "With more, weights and caches leave room for larger batches"
         notes.append(f"{text} needs --config.model_parallel={parts} at least, for which this plan is. {more}")
@@ -131,15 +131,15 @@ def make_plan(job: Job) -> Plan:
         "copies": copies,
         "model_parallel": parts,
         "weights": weights,
-        "batches": [each.as_json(copies, tokens) for each in found],
+        "batches": [task.as_json(copies, tokens) for task in planned],
         "answer_tokens": tokens,
     }
     about = "memory of a device, all else of all devices together"
-    duration = functools.partial(_duration, model, found, parts, job) if fits else None
+    duration = functools.partial(_duration, model, planned, parts, job) if fits else None
     return job.plan(about, loads, duration, notes, content)
 
 
-def _fitting(network: Config, asked: Sequence[Workload], job: Job) -> tuple[Model, list[Batches]]:
+def _fitting(network: Config, workloads: Sequence[Workload], job: Job) -> tuple[Model, list[Batches]]:
     """The first way to share the parameters that fits, or the last one with the largest batch that does."""
 
     config = job.config
@@ -149,41 +149,43 @@ def _fitting(network: Config, asked: Sequence[Workload], job: Job) -> tuple[Mode
         model = make_model(network, mesh, dtype=config.dtype, int8=config.int8, batch_size=batch_size)
         free = job.usable - model.room.parameter_bytes
         # Nothing is compiled where weights have no room.
-        found = [plan_batches(model, each, lambda one: job.compile(one) if free > 0 else None) for each in asked]
-        return model, found, all(each.answering and each.resident <= free for each in found)
+        compiled = job.compile if free > 0 else lambda _: None
+        planned = [plan_batches(model, workload, compiled) for workload in workloads]
+        return model, planned, all(task.answering and task.resident <= free for task in planned)
 
     ways = job.ways_to_share(heads_of(network))
     for parts in ways:
-        model, found, fits = made(parts, config.batch_size)
+        model, planned, fits = made(parts, config.batch_size)
         if fits:
-            return model, found
-    rows = max(each.rows for each in found)
+            return model, planned
+    rows = max(task.rows for task in planned)
     while not fits and rows > 1 and model.room.parameter_bytes < job.usable:
         rows //= 2
-        model, found, fits = made(ways[-1], rows)
-    return model, found
+        model, planned, fits = made(ways[-1], rows)
+    return model, planned
 
 
-def _duration(model: Model, found: Sequence[Batches], sharing: int, job: Job, devices: int) -> Duration:
+def _duration(model: Model, planned: Sequence[Batches], sharing: int, job: Job, devices: int) -> Duration:
     copies, tokens = job.copies(devices, sharing), job.assumed.answer_tokens
     reading = writing = 0.0
     programs = []
-    for each in found:
-        runs = each.runs(copies)
-        reading += runs * each.answering.seconds + (each.reading.seconds if each.reading else 0.0)
-        writing += runs * each.turns(tokens) * each.rates(copies, tokens)["token"]
-        programs += [program for program in (each.answering, each.reading) if program and program not in programs]
+    for task in planned:
+        runs = task.runs(copies)
+        reading += runs * task.answering.seconds + (task.reading.seconds if task.reading else 0.0)
+        writing += runs * task.turns(tokens) * task.rates(copies, tokens)["token"]
+        programs += [program for program in (task.answering, task.reading) if program and program not in programs]
     loading = memory.array_bytes(model.params) / job.assumed.storage_rate
     compiling = sum(program.compile_seconds for program in programs)
     return Duration(devices, {"reading": reading, "writing": writing, "loading": loading, "compiling": compiling})
 
 
-def _notes(asked: Sequence[Workload], unknown: Sequence[str], job: Job) -> list[str]:
+def _notes(workloads: Sequence[Workload], unknown: Sequence[str], job: Job) -> list[str]:
     assumed, notes = job.assumed, without_size(unknown)
-    for each in asked:
-        length = f"prompts of {each.prompt:,} tokens, {assumed.characters_a_token:g} characters each (an assumption)"
-        notes.append(f"{each.name}: {each.questions:,} questions, {each.source}; {length}")
-    if any(each.limit for each in asked):
+    for workload in workloads:
+        characters = f"{assumed.characters_a_token:g} characters each (an assumption)"
+        length = f"prompts of {workload.prompt:,} tokens, {characters}"
+        notes.append(f"{workload.name}: {workload.questions:,} questions, {workload.source}; {length}")
+    if any(workload.limit for workload in workloads):
         longest = "every answer is as long as its task allows; --answer_tokens plans for shorter ones"
         if assumed.answer_tokens is not None:
             longest = f"the longest answer of a batch has {assumed.answer_tokens:,} tokens (an assumption)"
@@ -216,21 +218,22 @@ def heads_of(config: Config) -> int:
     return config.num_heads if isinstance(config, T5Config) else config.num_key_value_heads
 
 
-def plan_batches(model: Model, asked: Workload, compiled: Callable[[Program], Compiled | None]) -> Batches:
+def plan_batches(model: Model, workload: Workload, compiled: Callable[[Program], Compiled | None]) -> Batches:
     """How a model processes a task's requests. ``compiled`` gives a program's figures; None if it does not fit."""
-    prefix = asked.shared if model.program.start is None and batches.is_shared(asked.shared, asked.requests) else 0
+    is_shared = model.program.start is None and batches.is_shared(workload.shared, workload.requests)
+    prefix = workload.shared if is_shared else 0
     # A prompt has its own token behind the shared part.
-    prefix = min(prefix, asked.prompt - 1)
-    limit = asked.limit
+    prefix = min(prefix, workload.prompt - 1)
+    limit = workload.limit
     if (longest := batches.longest(model.config)) is not None:
-        limit = min(limit, longest - asked.prompt)
-    shape = batches.shape_of(asked.prompt - prefix, asked.options, limit, is_sampled=False, config=model.config)
+        limit = min(limit, longest - workload.prompt)
+    shape = batches.shape_of(workload.prompt - prefix, workload.options, limit, is_sampled=False, config=model.config)
     parts = parallel.data_parallelism(model.mesh)
-    rows = model.room.rows(shape, asked.requests) // parts
+    rows = model.room.rows(shape, workload.requests) // parts
     width = batches.width_of(prefix, model.config) if prefix else 0
     slots = (shape.prompt + shape.answer) * (1 + shape.options)
     return Batches(
-        asked,
+        workload,
         shape,
         rows,
         prefix,

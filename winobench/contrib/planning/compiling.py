@@ -32,13 +32,13 @@ def compile_program(program: Program, target: Target) -> Compiled | None:
 
     Where the program has shallow networks, the figures are extrapolated from these.
     """
-    found = []
-    for counts, one in program.shallow_programs():
-        compiled = compile_program(one, target)
+    of_few = []
+    for counts, shallow in program.shallow_programs():
+        compiled = compile_program(shallow, target)
         if compiled is None:
             return None
-        found.append((counts, compiled))
-    return few_blocks.extrapolated(program.blocks, found) if found else _compile(program, target)
+        of_few.append((counts, compiled))
+    return few_blocks.extrapolated(program.blocks, of_few) if of_few else _compile(program, target)
 
 
 def _compile(program: Program, target: Target) -> Compiled | None:

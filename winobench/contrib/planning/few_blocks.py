@@ -33,9 +33,9 @@ def shallow_counts(full: Sequence[int]) -> tuple[tuple[int, ...], ...]:
     return found if more and sum(map(sum, found)) < sum(full) else ()
 
 
-def extrapolated(full: Sequence[int], found: Sequence[tuple[Sequence[int], Compiled]]) -> Compiled:
+def extrapolated(full: Sequence[int], of_few: Sequence[tuple[Sequence[int], Compiled]]) -> Compiled:
     """The figures of a program with all blocks, from the figures of shallow programs."""
-    (base, first), *others = found
+    (base, first), *others = of_few
     steps = []
     for counts, compiled in others:
         kind = next(kind for kind, (few, more) in enumerate(zip(base, counts, strict=True)) if more > few)
@@ -46,22 +46,22 @@ def extrapolated(full: Sequence[int], found: Sequence[tuple[Sequence[int], Compi
         return start + sum(times * (read(compiled) - start) for times, compiled in steps)
 
     def of_kind(kind: str, name: str) -> float:
-        return linear(lambda each: getattr(each.kernels[kind], name) if kind in each.kernels else 0)
+        return linear(lambda compiled: getattr(compiled.kernels[kind], name) if kind in compiled.kernels else 0)
 
     def of_instruction(name: str) -> int:
-        return round(linear(lambda each: each.collectives.get(name, 0)))
+        return round(linear(lambda compiled: compiled.collectives.get(name, 0)))
 
     growth = [min(times, _GROWS) * max(0, compiled.temporaries - first.temporaries) for times, compiled in steps]
     names = [field.name for field in dataclasses.fields(Sum)]
-    kinds = dict.fromkeys(kind for _, compiled in found for kind in compiled.kernels)
-    instructions = dict.fromkeys(name for _, compiled in found for name in compiled.collectives)
+    kinds = dict.fromkeys(kind for _, compiled in of_few for kind in compiled.kernels)
+    instructions = dict.fromkeys(name for _, compiled in of_few for name in compiled.collectives)
     return dataclasses.replace(
         first,
         temporaries=first.temporaries + sum(growth),
-        arguments=round(linear(lambda each: each.arguments)),
-        code=round(linear(lambda each: each.code)),
+        arguments=round(linear(lambda compiled: compiled.arguments)),
+        code=round(linear(lambda compiled: compiled.code)),
         kernels={kind: Sum(*(of_kind(kind, name) for name in names)) for kind in kinds},
         collectives={name: of_instruction(name) for name in instructions},
-        compile_seconds=sum(compiled.compile_seconds for _, compiled in found),
+        compile_seconds=sum(compiled.compile_seconds for _, compiled in of_few),
         blocks=tuple(full),
     )

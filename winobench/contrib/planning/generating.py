@@ -98,7 +98,7 @@ class Fit:
         return Load(self.model, self.programs, self.total, shown, row)
 
     def as_json(self) -> dict[str, Any]:
-        loop, decoder, texts = [each.as_json() for each in self.programs] + [None] * (3 - len(self.programs))
+        loop, decoder, texts = [program.as_json() for program in self.programs] + [None] * (3 - len(self.programs))
         generator = self.generator
         content = {"model": self.model, "loras": self.loras, "weights": generator.weights}
         content |= {"others": generator.others(self.batch), "batch": self.batch, "sharing": generator.sharing}
@@ -119,16 +119,16 @@ def make_plan(job: Job) -> Plan:
     models = [model for model, _ in loading.pairs(*names)]
     mesh = parallel.make_mesh(_of_one_process(job.target))
     made = {model: _read_generator(config, model, mesh, job.few) for model in dict.fromkeys(models)}
-    found = [Fit(model, models.count(model), each, *fit(each, job)) for model, each in made.items()]
-    notes = [note for each in found for note in _notes(each, job)]
-    fits = all(each.batch for each in found)
-    if fits:
+    fits = [Fit(model, models.count(model), fitted, *fit(fitted, job)) for model, fitted in made.items()]
+    notes = [note for fitted in fits for note in _notes(fitted, job)]
+    has_room = all(fitted.batch for fitted in fits)
+    if has_room:
         of = f"{prompts:,} prompts, {source}, with {len(config.seeds)} seeds"
         notes.append(f"{images:,} images a model: {of}; {job.storage}; writing the files is not in the time")
-    content = {"pictures": images, "drawers": [each.as_json() for each in found]}
+    content = {"pictures": images, "drawers": [fitted.as_json() for fitted in fits]}
     about = "TFLOP, GB moved and seconds of an image, images/s of a device"
-    duration = functools.partial(_duration, found, images, job) if fits else None
-    return job.plan(about, [each.load() for each in found], duration, notes, content)
+    duration = functools.partial(_duration, fits, images, job) if has_room else None
+    return job.plan(about, [fitted.load() for fitted in fits], duration, notes, content)
 
 
 def _read_generator(config: Settings, model: str, mesh: Mesh, few: bool) -> Generator:
@@ -172,36 +172,36 @@ def _count(config: Settings) -> tuple[int, str]:
     return len(found), "counted"
 
 
-def _duration(found: Sequence[Fit], images: int, job: Job, devices: int) -> Duration:
+def _duration(fits: Sequence[Fit], images: int, job: Job, devices: int) -> Duration:
     parts = dict.fromkeys(("texts", "drawing", "decoding", "loading", "compiling"), 0.0)
-    for each in found:
-        loop, decoder, *_ = each.programs
-        together = min(devices, each.generator.sharing)
+    for fitted in fits:
+        loop, decoder, *_ = fitted.programs
+        together = min(devices, fitted.generator.sharing)
         of_a_process = math.ceil(images / math.ceil(devices / together))
-        batches = each.loras * math.ceil(of_a_process / (each.batch * together))
-        parts["texts"] += batches * each.encoding_seconds(together)
+        batches = fitted.loras * math.ceil(of_a_process / (fitted.batch * together))
+        parts["texts"] += batches * fitted.encoding_seconds(together)
         parts["drawing"] += batches * loop.seconds
         parts["decoding"] += batches * decoder.seconds
-        parts["loading"] += each.loras * sum(each.generator.weights.values()) / job.assumed.storage_rate
-        parts["compiling"] += sum(program.compile_seconds for program in each.programs)
+        parts["loading"] += fitted.loras * sum(fitted.generator.weights.values()) / job.assumed.storage_rate
+        parts["compiling"] += sum(program.compile_seconds for program in fitted.programs)
     return Duration(devices, parts)
 
 
-def _notes(found: Fit, job: Job) -> list[str]:
+def _notes(fitted: Fit, job: Job) -> list[str]:
     """Notes on extrapolated programs, and on options to try where something does not fit."""
-    config, staged, text = job.config, found.generator.staged, job.target.text
-    weights = max(map(found.generator.resident, (IMAGE, TEXT)))
-    if not found.batch:
+    config, staged, text = job.config, fitted.generator.staged, job.target.text
+    weights = max(map(fitted.generator.resident, (IMAGE, TEXT)))
+    if not fitted.batch:
         takes = "not even one image fits next to" if weights <= job.usable else "no room for"
         less = "" if config.dtype == "bfloat16" else "--config.dtype=bfloat16 or "
         less += "" if staged else "--config.encoders=staged or "
         return [
-            f"{text}: {takes} {weights / 1e9:.1f} GB of weights of {found.model} in {job.usable / 1e9:.1f}: take"
+            f"{text}: {takes} {weights / 1e9:.1f} GB of weights of {fitted.model} in {job.usable / 1e9:.1f}: take"
             f" {less}devices with more memory (one has all networks; --config.model_parallel is for scoring)"
         ]
-    notes = of_all_blocks(text, found.programs[0], ". Text encoders are not compiled")
-    if found.batch < config.batch_size:
-        notes.append(f"{text} needs --config.batch_size={found.batch} for {found.model}")
+    notes = of_all_blocks(text, fitted.programs[0], ". Text encoders are not compiled")
+    if fitted.batch < config.batch_size:
+        notes.append(f"{text} needs --config.batch_size={fitted.batch} for {fitted.model}")
     return notes
 
 
@@ -244,7 +244,7 @@ def make_generator(
     lower_decoder = functools.partial(_lower, decode, mesh, _placed(image_params, mesh), latents)
     lower_texts = functools.partial(_lower_texts, text_function, text_params, ids, mesh)
     blocks = few_blocks.block_counts(pipeline.denoiser.config) if shallow else ()
-    of_few = tuple((counts, loop(one)) for counts, one in shallow)
+    of_few = tuple((counts, loop(few)) for counts, few in shallow)
 
     def programs(items: int) -> tuple[Program, ...]:
         return (
@@ -263,18 +263,18 @@ def make_generator(
     return Generator(weights, programs, bytes_of_rows, 2 if scale != 1 else 1, mesh.size, staged)
 
 
-def fit(found: Generator, job: Job) -> tuple[int, tuple[Compiled, ...]]:
+def fit(generator: Generator, job: Job) -> tuple[int, tuple[Compiled, ...]]:
     """Images at once on each device, halved until they fit, and all programs; 0 and () if none fit."""
     batch = job.config.batch_size
     while batch:
 
         def needed(noun: str, items: int, own: int, batch: int = batch) -> int:
-            return found.resident(noun) + found.others(batch) + own
+            return generator.resident(noun) + generator.others(batch) + own
 
         # Text encoders need room where their program is left out, too. The loop takes longest to compile.
         has_room = all(needed(noun, batch, 0) <= job.usable for noun in (IMAGE, TEXT))
         results: list[Compiled] = []
-        for program in reversed(found.programs(batch)):
+        for program in reversed(generator.programs(batch)):
             result = job.fitting(program, needed) if has_room else None
             if result is None:
                 break

@@ -185,17 +185,17 @@ def _arrays(text: str) -> tuple[Array, ...]:
 
 def _kernels(module: Module, name: str, times: int, in_open_loop: bool) -> Iterator[Kernel]:
     instructions = module.computations[name]
-    by_name = {each.name: each for each in instructions}
-    for each in instructions:
+    by_name = {instruction.name: instruction for instruction in instructions}
+    for instruction in instructions:
         # An asynchronous operation counts where it starts.
-        if each.opcode in _FREE or each.opcode.endswith("-done") or each.target in _FREE_CALLS:
+        if instruction.opcode in _FREE or instruction.opcode.endswith("-done") or instruction.target in _FREE_CALLS:
             continue
-        if each.opcode in ("call", "while", "conditional"):
-            runs = _trip_count(module, each) if each.opcode == "while" else 1
-            for called in _called(each):
+        if instruction.opcode in ("call", "while", "conditional"):
+            runs = _trip_count(module, instruction) if instruction.opcode == "while" else 1
+            for called in _called(instruction):
                 yield from _kernels(module, called, times * (runs or 1), in_open_loop or runs is None)
         else:
-            yield _kernel(module, each, by_name, times, in_open_loop)
+            yield _kernel(module, instruction, by_name, times, in_open_loop)
 
 
 def _called(each: Instruction) -> list[str]:
@@ -216,27 +216,27 @@ def _trip_count(module: Module, each: Instruction) -> int | None:
 
 
 def _kernel(
-    module: Module, each: Instruction, by_name: dict[str, Instruction], times: int, in_open_loop: bool
+    module: Module, instruction: Instruction, by_name: dict[str, Instruction], times: int, in_open_loop: bool
 ) -> Kernel:
-    body = module.called_by(each, "calls") if each.opcode == "fusion" else []
-    kind, operations, dtype, transcendentals = _work(each, body, by_name, module)
-    cycles = re.search(r'"estimated_cycles":"(\d+)"', each.attributes)
-    source = re.search(r'op_name="([^"]*)"', each.attributes)
+    body = module.called_by(instruction, "calls") if instruction.opcode == "fusion" else []
+    kind, operations, dtype, transcendentals = _work(instruction, body, by_name, module)
+    cycles = re.search(r'"estimated_cycles":"(\d+)"', instruction.attributes)
+    source = re.search(r'op_name="([^"]*)"', instruction.attributes)
     return Kernel(
-        name=each.name,
+        name=instruction.name,
         kind=kind,
         operations=operations,
         dtype=dtype,
-        bytes=_moved(each, body, by_name),
+        bytes=_moved(instruction, body, by_name),
         transcendentals=transcendentals,
         cycles=int(cycles[1]) if cycles else None,
         times=times,
         source=source[1] if source else "",
-        opcode=each.opcode.removesuffix("-start"),
-        sent=_sent(each, by_name) if kind == COLLECTIVE else 0.0,
+        opcode=instruction.opcode.removesuffix("-start"),
+        sent=_sent(instruction, by_name) if kind == COLLECTIVE else 0.0,
         in_open_loop=in_open_loop,
-        keys=_keys(each, by_name) if kind == ATTENTION else 0,
-        pallas=each.name.partition(".")[0] if each.target == _PALLAS_CALL else "",
+        keys=_keys(instruction, by_name) if kind == ATTENTION else 0,
+        pallas=instruction.name.partition(".")[0] if instruction.target == _PALLAS_CALL else "",
     )
 
 
@@ -247,46 +247,47 @@ def _keys(each: Instruction, by_name: dict[str, Instruction]) -> int:
 
 
 def _work(
-    each: Instruction, body: Sequence[Instruction], by_name: dict[str, Instruction], module: Module
+    instruction: Instruction, body: Sequence[Instruction], by_name: dict[str, Instruction], module: Module
 ) -> tuple[str, float, str, float]:
     """Kind, operations of the matrix units, dtype of their factors, and transcendentals."""
-    if each.opcode.removesuffix("-start") in COLLECTIVES:
+    if instruction.opcode.removesuffix("-start") in COLLECTIVES:
         return COLLECTIVE, 0.0, "", 0.0
-    if each.target and any(name in each.target + each.name for name in _ATTENTION_CALLS):
-        return _attention(each, by_name)
-    if each.target == _PALLAS_CALL:
-        operations, transcendentals = _said(each) or (0.0, 0.0)
-        dtype = _numpy_name(by_name[each.operands[0]].results[0].dtype)
+    if instruction.target and any(name in instruction.target + instruction.name for name in _ATTENTION_CALLS):
+        return _attention(instruction, by_name)
+    if instruction.target == _PALLAS_CALL:
+        operations, transcendentals = _said(instruction) or (0.0, 0.0)
+        dtype = _numpy_name(by_name[instruction.operands[0]].results[0].dtype)
         return (PRODUCT if operations else OTHER), operations, dtype, transcendentals
     total, dtype, convolves = 0.0, "", False
-    for line, scope in _lines(module, [each, *body], by_name):
+    for line, scope in _lines(module, [instruction, *body], by_name):
         amount = _operations(line, scope)
         if amount:
             convolves |= _is_convolution(line, scope)
             total += amount
             dtype = dtype or _numpy_name(scope[line.operands[0]].results[0].dtype)
-    moves = all(line.opcode in _MOVES for line in (body or [each]))
+    moves = all(line.opcode in _MOVES for line in (body or [instruction]))
     kind = COPY if moves else OTHER
     if total:
         kind = CONVOLUTION if convolves else PRODUCT
-    if kind != COPY and _is_plain_attention(module, each, body, by_name):
+    if kind != COPY and _is_plain_attention(module, instruction, body, by_name):
         kind = ATTENTION
     return kind, total, dtype, 0.0
 
 
 def _is_plain_attention(
-    module: Module, each: Instruction, body: Sequence[Instruction], by_name: dict[str, Instruction]
+    module: Module, instruction: Instruction, body: Sequence[Instruction], by_name: dict[str, Instruction]
 ) -> bool:
     """Whether a kernel of a TPU computes a product of plain attention, or reads scores as the softmax does.
 
     On GPUs, estimates by kind are of fused attention.
     """
-    if "estimated_cycles" not in each.attributes:
+    if "estimated_cycles" not in instruction.attributes:
         return False
     names = _PLAIN_ATTENTION
-    lines = [line for line, _ in _lines(module, [each, *body], by_name) if line.opcode == "convolution"]
+    lines = [line for line, _ in _lines(module, [instruction, *body], by_name) if line.opcode == "convolution"]
     if not lines:
-        names, lines = (_SCORES,), [_made_by(by_name[name], by_name) for name in each.operands if name in by_name]
+        operands = [by_name[name] for name in instruction.operands if name in by_name]
+        names, lines = (_SCORES,), [_made_by(operand, by_name) for operand in operands]
     return any(name in (line.attribute("op_name") or "") for line in lines for name in names)
 
 
@@ -317,16 +318,16 @@ def _said(each: Instruction) -> tuple[float, float] | None:
     return float(found.get("flops", 0)), float(found.get("transcendentals", 0))
 
 
-def _attention(each: Instruction, by_name: dict[str, Instruction]) -> tuple[str, float, str, float]:
-    dtype = _numpy_name(each.results[0].dtype)
-    if (estimate := _said(each)) is not None:
+def _attention(instruction: Instruction, by_name: dict[str, Instruction]) -> tuple[str, float, str, float]:
+    dtype = _numpy_name(instruction.results[0].dtype)
+    if (estimate := _said(instruction)) is not None:
         return ATTENTION, estimate[0], dtype, estimate[1]
     # In either order: a program that was compiled on its device names the dimensions ahead of their type.
-    scores = re.search(r'"intermediate_tensor_shape": ?\{[^{}\[\]]*"dimensions": ?\[([^\]]*)\]', each.attributes)
+    scores = re.search(r'"intermediate_tensor_shape": ?\{[^{}\[\]]*"dimensions": ?\[([^\]]*)\]', instruction.attributes)
     size = math.prod(int(dim) for dim in re.findall(r"\d+", scores[1])) if scores else 0
-    width = by_name[each.operands[0]].results[0].dims[-1]
+    width = by_name[instruction.operands[0]].results[0].dims[-1]
     # Backward, five products instead of two.
-    products = 5 if "Backward" in each.target else 2
+    products = 5 if "Backward" in instruction.target else 2
     return ATTENTION, 2.0 * products * size * width, dtype, float(size)
 
 
@@ -337,8 +338,8 @@ def _operations(line: Instruction, scope: dict[str, Instruction]) -> float:
         dims = scope[line.operands[0]].results[0].dims
         contracted = line.attribute("lhs_contracting_dims")
         if contracted is None:
-            found = re.search(r'"lhs_contracting_dimensions": ?\["?([\d", ]*)\]', line.attributes)
-            contracted = found[1] if found else str(len(dims) - 1)
+            match = re.search(r'"lhs_contracting_dimensions": ?\["?([\d", ]*)\]', line.attributes)
+            contracted = match[1] if match else str(len(dims) - 1)
         depth = math.prod(dims[int(axis)] for axis in re.findall(r"\d+", contracted))
         return 2.0 * line.results[0].size * depth
     if target == _TRITON_CALL and _GEGLU in line.attributes:
@@ -363,9 +364,9 @@ def _kernel_shape(line: Instruction, scope: dict[str, Instruction]) -> tuple[lis
     window = dict(re.findall(r"(\w+)=([\dx_-]+)", line.attribute("window") or ""))
     positions = sorted(axis for axis in kernel if axis.isdigit())
 
-    def width(place: int, axis: str) -> int:
+    def width(position: int, axis: str) -> int:
         size, inside = sizes[kernel.index(axis)], widths[inputs.index(axis)]
-        of_axis = {name: values.split("x")[place] for name, values in window.items()}
+        of_axis = {name: values.split("x")[position] for name, values in window.items()}
         apart, stride = (int(of_axis.get(name, 1)) for name in ("lhs_dilate", "stride"))
         before = int(of_axis.get("pad", "0").partition("_")[0])
         if apart >= size or inside == 1:
@@ -374,7 +375,7 @@ def _kernel_shape(line: Instruction, scope: dict[str, Instruction]) -> tuple[lis
         windows = {(before + apart * number) // size for number in range(inside)}
         return 1 if stride == size and len(windows) == inside else size
 
-    return [width(place, axis) for place, axis in enumerate(positions)], sizes[kernel.index("i")]
+    return [width(position, axis) for position, axis in enumerate(positions)], sizes[kernel.index("i")]
 
 
 def _is_convolution(line: Instruction, scope: dict[str, Instruction]) -> bool:
@@ -392,49 +393,49 @@ def _sent(each: Instruction, by_name: dict[str, Instruction]) -> float:
     return (2 * operands if opcode == "all-reduce" else whole) * (1 - 1 / _participants(each))
 
 
-def _participants(each: Instruction) -> float:
+def _participants(instruction: Instruction) -> float:
     """Number of devices in each group of a collective. Infinite where the program names none."""
     # By their numbers, as [groups, devices of each], or as axes of a mesh.
-    if named := re.search(r"replica_groups=\{\{([\d,]+)\}", each.attributes):
+    if named := re.search(r"replica_groups=\{\{([\d,]+)\}", instruction.attributes):
         return len(named[1].split(","))
-    if counted := re.search(r"replica_groups=\[\d+,(\d+)\]", each.attributes):
+    if counted := re.search(r"replica_groups=\[\d+,(\d+)\]", instruction.attributes):
         return int(counted[1])
-    if axes := re.search(r"replica_groups=mesh\[([^\]]*)\] *\{([^}]*)\}", each.attributes):
+    if axes := re.search(r"replica_groups=mesh\[([^\]]*)\] *\{([^}]*)\}", instruction.attributes):
         sizes = dict(re.findall(r"'(\w+)'=(\d+)", axes[1]))
         return math.prod(int(sizes[name]) for name in re.findall(r"'(\w+)'", axes[2]))
     return math.inf
 
 
-def _moved(each: Instruction, body: Sequence[Instruction], by_name: dict[str, Instruction]) -> int:
+def _moved(instruction: Instruction, body: Sequence[Instruction], by_name: dict[str, Instruction]) -> int:
     """Bytes that a kernel reads and writes. Only slices count where it takes slices or changes a part in place."""
-    total, changed = _written(each, body, by_name)
+    total, changed = _written(instruction, body, by_name)
     parameters = {line.number: line for line in body if line.opcode == "parameter"}
     users: dict[str, list[Instruction]] = collections.defaultdict(list)
     for line in body:
         for operand in line.operands:
             users[operand].append(line)
-    for number, name in enumerate(each.operands):
-        if name not in by_name or name in each.operands[:number] or number in changed:
+    for number, name in enumerate(instruction.operands):
+        if name not in by_name or name in instruction.operands[:number] or number in changed:
             continue
         read = by_name[name].bytes
         if number in parameters:
             read = min(read, _read(parameters[number], users, {}))
-        elif each.opcode in _SLICES:
-            read = min(read, each.results[0].bytes)
+        elif instruction.opcode in _SLICES:
+            read = min(read, instruction.results[0].bytes)
         total += read
     return total
 
 
 def _written(
-    each: Instruction, body: Sequence[Instruction], by_name: dict[str, Instruction]
+    instruction: Instruction, body: Sequence[Instruction], by_name: dict[str, Instruction]
 ) -> tuple[int, frozenset[int]]:
     """Bytes that a kernel writes, and which of its operands it changes in place."""
     if not body:
-        if each.target.startswith(_WORKSPACE_CALLS):
-            return each.results[0].bytes, frozenset()
-        if each.opcode not in _UPDATES:
-            return each.bytes, frozenset()
-        return by_name[each.operands[_UPDATES[each.opcode]]].bytes, frozenset({0})
+        if instruction.target.startswith(_WORKSPACE_CALLS):
+            return instruction.results[0].bytes, frozenset()
+        if instruction.opcode not in _UPDATES:
+            return instruction.bytes, frozenset()
+        return by_name[instruction.operands[_UPDATES[instruction.opcode]]].bytes, frozenset({0})
     inside = {line.name: line for line in body}
     root = body[-1]
     total, changed = 0, set()

@@ -84,8 +84,8 @@ def by_kind(kernels: Iterable[Kernel], accelerator: Accelerator) -> dict[str, Su
         estimate = seconds(kernel, accelerator)
         # Operations of a product that its compiler writes in an unknown form may be counted too high.
         limit = min(max(computing, moving), estimate)
-        one = (1, kernel.operations, kernel.bytes, estimate, limit, estimate if computing > moving else 0.0)
-        sums[kernel.kind] = tuple(a + kernel.times * b for a, b in zip(sums[kernel.kind], one, strict=True))
+        figures = (1, kernel.operations, kernel.bytes, estimate, limit, estimate if computing > moving else 0.0)
+        sums[kernel.kind] = tuple(a + kernel.times * b for a, b in zip(sums[kernel.kind], figures, strict=True))
     return {kind: Sum(*numbers) for kind, numbers in sums.items() if numbers[0]}
 
 

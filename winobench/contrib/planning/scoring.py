@@ -65,8 +65,8 @@ class Fit:
 
     def load(self, name: str) -> Load:
         scoring, step, programs = self.scoring, self.step, (self.step, *self.encoders)
-        of_texts = [each for each in programs if each and each.noun == TEXT and scoring.staged]
-        temporaries = max((each.own for each in programs if each and each not in of_texts), default=0)
+        of_texts = [program for program in programs if program and program.noun == TEXT and scoring.staged]
+        temporaries = max((program.own for program in programs if program and program not in of_texts), default=0)
         row = {}
         if step:
             up_to = "" if self.largest is None else f" (to {self.largest})"
@@ -77,7 +77,7 @@ class Fit:
         shown["sum"] = total = temporaries + scoring.resident
         if scoring.staged:
             shown["text encoders"] = "staged"
-            shown[WHILE_ENCODING] = scoring.encoding + max((each.own for each in of_texts), default=0)
+            shown[WHILE_ENCODING] = scoring.encoding + max((program.own for program in of_texts), default=0)
             total = max(total, shown[WHILE_ENCODING])
         return Load(name, programs, total, shown, row)
 
@@ -108,30 +108,30 @@ def make_plan(job: Job) -> Plan:
         batch=job.batch_size,
         shallow=shallow,
     )
-    found = fit(scoring, job)
+    fitted = fit(scoring, job)
     sampling = config.sampling
     total = work.total(work.names(config.tasks), sampling.num_samples, sampling.num_bias_samples, config.limit)
-    notes = [*without_size(total.unknown), *advice(found, job)]
+    notes = [*without_size(total.unknown), *advice(fitted, job)]
     notes += anchors.note(model, job.target.accelerator.name)
     if pipeline.backend is not None:
         notes.append("texts are encoded before the images: their encoders are not in these figures")
-    if found.step:
+    if fitted.step:
         of = f"{total.passes:,} passes and {total.images:,} images"
         notes.append(f"hours are for {of}, by the tasks' published sizes, with {job.storage}")
-    load = found.load(model)
+    load = fitted.load(model)
     content = {
         "weights": scoring.weights,
         "others": scoring.tables,
         "staged": scoring.staged,
-        "programs": [each and each.as_json() for each in load.programs],
-        "largest": found.largest,
+        "programs": [program and program.as_json() for program in load.programs],
+        "largest": fitted.largest,
         "per_second": "passes/s",
         "while_scoring": load.memory["sum"],
         "while_encoding": load.memory.get(WHILE_ENCODING, 0),
     }
     whose = "a device" if config.model_parallel == 1 else "the devices that share a copy"
     about = f"TFLOP and GB moved for a pass, passes/s of {whose}"
-    duration = functools.partial(_duration, found, total, job) if found.step else None
+    duration = functools.partial(_duration, fitted, total, job) if fitted.step else None
     return job.plan(about, [load], duration, notes, content)
 
 
@@ -166,12 +166,12 @@ def _largest(scoring: Scoring, job: Job, step: Compiled) -> int:
     return step.items
 
 
-def advice(found: Fit, job: Job) -> list[str]:
+def advice(fitted: Fit, job: Job) -> list[str]:
     """Notes on extrapolated programs, and on options to try where something does not fit."""
-    scoring, config, text = found.scoring, job.config, job.target.text
+    scoring, config, text = fitted.scoring, job.config, job.target.text
     more = f"--config.model_parallel={2 * config.model_parallel}"
-    notes = of_all_blocks(text, found.step, ". Encoders are not compiled")
-    if not found.step:
+    notes = of_all_blocks(text, fitted.step, ". Encoders are not compiled")
+    if not fitted.step:
         one_of_both = scoring.resident - min(scoring.weights["denoiser"], scoring.weights["text encoders"])
         helps = config.encoders != "staged" and one_of_both <= job.usable
         takes = f"{scoring.resident / 1e9:.1f} GB of {job.usable / 1e9:.1f}"
@@ -184,17 +184,17 @@ def advice(found: Fit, job: Job) -> list[str]:
     return notes
 
 
-def _duration(found: Fit, total: work.Total, job: Job, devices: int) -> Duration:
+def _duration(fitted: Fit, total: work.Total, job: Job, devices: int) -> Duration:
     """More copies of the parameters run the same programs, which exchange nothing."""
     copies = job.copies(devices, job.config.model_parallel)
-    step, encoder = found.step, next(iter(found.encoders), None)
-    weights = sum(found.scoring.weights.values()) + found.scoring.staged
+    step, encoder = fitted.step, next(iter(fitted.encoders), None)
+    weights = sum(fitted.scoring.weights.values()) + fitted.scoring.staged
     stored = weights + job.stored(total.images, devices)
     parts = {
         "scoring": total.passes / (step.items / step.seconds) / copies,
         "encoding": total.images * (encoder.seconds / encoder.items if encoder else 0.0) / copies,
         "loading": stored / job.assumed.storage_rate,
-        "compiling": sum(each.compile_seconds for each in (step, *found.encoders) if each),
+        "compiling": sum(program.compile_seconds for program in (step, *fitted.encoders) if program),
         # Steps that are not full, at most.
         "tails": job.assumed.rounds * (step.seconds + (encoder.seconds if encoder else 0.0)),
     }
@@ -245,7 +245,7 @@ def make_scoring(
 
     batch = batch or denoising.usual_batch_size(pipeline, latents.shape[1:], mesh, resident)
     blocks = few_blocks.block_counts(pipeline.denoiser.config) if shallow else ()
-    of_few = tuple((counts, lowering(one)) for counts, one in shallow)
+    of_few = tuple((counts, lowering(few)) for counts, few in shallow)
     images = pipeline_tables.image_batch(image_size, mesh)
     encoders = [_encoder("image encoder", "image", image_function, image_params, pixels, images, mesh)]
     if of_texts is None:

@@ -33,8 +33,8 @@ def print_plans(plans: Sequence[Plan], *, details: bool, console: Console | None
         for load in plan.loads:
             console.print(_memory(plan, load))
             for program in filter(None, load.programs):
-                for each in _kernels(f"{plan.target}, {load.name}: {program.name}, ", program):
-                    console.print(each)
+                for kernels in _kernels(f"{plan.target}, {load.name}: {program.name}, ", program):
+                    console.print(kernels)
 
 
 def bounds(program: Compiled) -> str:
@@ -51,35 +51,36 @@ def bounds(program: Compiled) -> str:
 
 def _overview(plans: Sequence[Plan], number: int) -> Table:
     """The table of one load on all devices."""
-    found = _table(
+    overview = _table(
         f"{plans[0].loads[number].name}: {plans[0].about}", caption="By the compilers' figures: no step was measured"
     )
-    found.add_column("devices", no_wrap=True)
+    overview.add_column("devices", no_wrap=True)
     rows = [plan.loads[number].row for plan in plans]
-    found.add_column("memory, GB", justify="right", no_wrap=True)
+    overview.add_column("memory, GB", justify="right", no_wrap=True)
     for name in dict.fromkeys(name for row in rows for name in row):
-        found.add_column(name, justify="right")
+        overview.add_column(name, justify="right")
     for plan, row in zip(plans, rows, strict=True):
         load = plan.loads[number]
         cells = row.values() if plan.has_room_for(load) else ["does not fit"]
-        found.add_row(plan.target, f"{gigabytes(load.total)} of {gigabytes(plan.usable)}", *cells)
-    return found
+        overview.add_row(plan.target, f"{gigabytes(load.total)} of {gigabytes(plan.usable)}", *cells)
+    return overview
 
 
 def _times(plans: Sequence[Plan]) -> Table:
-    found = _table("Time, estimated. Without compiling where programs are in a compilation cache")
-    found.add_column("devices")
-    names = dict.fromkeys(name for plan in plans for each in plan.durations for name in each.parts)
+    times = _table("Time, estimated. Without compiling where programs are in a compilation cache")
+    times.add_column("devices")
+    names = dict.fromkeys(name for plan in plans for duration in plan.durations for name in duration.parts)
     has_price = any(plan.price is not None for plan in plans)
     for name in (*names, "sum", *["dollars"] * has_price):
-        found.add_column(name, justify="right", no_wrap=True)
+        times.add_column(name, justify="right", no_wrap=True)
     for plan in plans:
-        for each in plan.durations:
-            row = [f"{each.devices} {plan.target.partition(':')[0]}", *map(shown_time, each.parts.values())]
-            dollars = each.total / 3600 * each.devices * (plan.price or 0)
-            row += [shown_time(each.total), *[f"{dollars:,.0f}" if dollars >= 1000 else f"{dollars:.2f}"] * has_price]
-            found.add_row(*row)
-    return found
+        for duration in plan.durations:
+            row = [f"{duration.devices} {plan.target.partition(':')[0]}", *map(shown_time, duration.parts.values())]
+            dollars = duration.total / 3600 * duration.devices * (plan.price or 0)
+            cost = [f"{dollars:,.0f}" if dollars >= 1000 else f"{dollars:.2f}"] * has_price
+            row += [shown_time(duration.total), *cost]
+            times.add_row(*row)
+    return times
 
 
 def _memory(plan: Plan, load: Load) -> Table:
@@ -103,15 +104,15 @@ def _kernels(of: str, program: Compiled) -> Iterator[Table]:
 
 def _kinds(title: str, part: Compiled | Turn) -> Table:
     caption = ", ".join(f"{count} {name}" for name, count in part.collectives.items()) or "no collectives"
-    found = _table(title, caption=caption)
-    found.add_column("kernels")
+    kinds = _table(title, caption=caption)
+    kinds.add_column("kernels")
     for name in ("number", "TFLOP", "GB moved", "ms", "at least"):
-        found.add_column(name, justify="right")
-    for kind, each in part.kernels.items():
-        cells = f"{each.operations / 1e12:.2f}", f"{each.bytes / 1e9:.2f}", f"{each.seconds * 1e3:.2f}"
-        least = f"{each.limit * 1e3:.2f}" if each.limit else ""
-        found.add_row(kind, f"{each.count:,}", *cells, least)
-    return found
+        kinds.add_column(name, justify="right")
+    for kind, summed in part.kernels.items():
+        cells = f"{summed.operations / 1e12:.2f}", f"{summed.bytes / 1e9:.2f}", f"{summed.seconds * 1e3:.2f}"
+        least = f"{summed.limit * 1e3:.2f}" if summed.limit else ""
+        kinds.add_row(kind, f"{summed.count:,}", *cells, least)
+    return kinds
 
 
 def _table(title: str, caption: str | None = None, *, show_header: bool = True) -> Table:

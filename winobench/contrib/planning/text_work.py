@@ -44,7 +44,7 @@ def read(
     tasks: str, protocols: str | None, data_dir: str | None, limit: int | None, characters: float
 ) -> tuple[list[Workload], list[str]]:
     """The work of a config of a text benchmark, and the names of tasks of unknown size."""
-    found, unknown = [], []
+    workloads, unknown = [], []
     for task in _tasks(tasks):
         questions, source = _questions(task, data_dir, limit)
         if not questions:
@@ -53,13 +53,13 @@ def read(
         count = len(questions) if source is None else min(_PUBLISHED[task.name], limit or _PUBLISHED[task.name])
         for protocol in protocol_choice.names(protocols, [task], KINDS):
             chosen_one = protocol_choice.choose(task, protocol, KINDS)
-            found.append(_workload(task, chosen_one, questions, count, source or "counted in the data", characters))
-    if not found:
+            workloads.append(_workload(task, chosen_one, questions, count, source or "counted in the data", characters))
+    if not workloads:
         raise InputError(
             f"config.tasks={tasks} names no task whose size is known: put its data into the data folder",
             code="data-not-ready",
         )
-    return found, unknown
+    return workloads, unknown
 
 
 def _tasks(text: str) -> list[TextTask]:
@@ -86,13 +86,13 @@ def _questions(task: TextTask, data_dir: str | None, limit: int | None) -> tuple
 
 
 def _workload(
-    task: TextTask, protocol: Protocol, found: Sequence[TextQuestion], count: int, source: str, characters: float
+    task: TextTask, protocol: Protocol, examples: Sequence[TextQuestion], count: int, source: str, characters: float
 ) -> Workload:
     def tokens(turns: Sequence[Turn]) -> int:
         return sum(math.ceil(len(turn.text) / characters) + _TOKENS_A_TURN for turn in turns)
 
-    of_each = [protocol.requests(question) for question in found]
-    requests = [request for some in of_each for request in some]
+    of_each = [protocol.requests(question) for question in examples]
+    requests = [request for of_question in of_each for request in of_question]
     longest = max(requests, key=lambda request: tokens(request.turns))
     options = longest.options if isinstance(longest, Options) else ()
     return Workload(

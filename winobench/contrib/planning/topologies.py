@@ -91,8 +91,8 @@ def _tpus(accelerator: Accelerator, shape: tuple[int, ...], text: str) -> tuple[
     # libtpu ends the process over flags of other platforms, such as those of CPUs. Its own are in LIBTPU_INIT_ARGS.
     os.environ.pop("XLA_FLAGS", None)
     # Chips come on boards of four: fewer are some of a board's.
-    asked = tuple(max(2, size) if axis < 2 else size for axis, size in enumerate(shape))
-    name = f"{accelerator.name}:{'x'.join(map(str, asked))}"
+    larger = tuple(max(2, size) if axis < 2 else size for axis, size in enumerate(shape))
+    name = f"{accelerator.name}:{'x'.join(map(str, larger))}"
     try:
         described = topologies.get_topology_desc(platform="tpu", topology_name=name)
     except jax.errors.JaxRuntimeError as error:

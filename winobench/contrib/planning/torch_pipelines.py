@@ -51,7 +51,7 @@ def read_pipeline(
     def encode_prompt(*arguments: Any, **keywords: Any) -> tuple[Any, ...]:
         # A mask has one axis besides the texts'.
         dtypes = (torch.long if shape and len(shape) == 1 else torch.float32 for shape in texts)
-        return tuple(shape and torch.zeros((1, *shape), dtype=one) for shape, one in zip(texts, dtypes, strict=True))
+        return tuple(shape and torch.zeros((1, *shape), dtype=kind) for shape, kind in zip(texts, dtypes, strict=True))
 
     pipe.__class__ = type(name, (type(pipe),), {"encode_prompt": encode_prompt})
     return TorchPipeline.from_diffusers(pipe, **dict(settings or {}))

@@ -96,17 +96,17 @@ class Scorer:
         return there + encoded + max(own, handed + joined)
 
     def load(self, model: str, images: Compiled | None, pairs: Compiled | None) -> Load:
-        programs = [each for each in (images, pairs) if each]
-        needed = [self.needed(each.noun, each.items, each.own) for each in programs]
+        programs = [program for program in (images, pairs) if program]
+        needed = [self.needed(program.noun, program.items, program.own) for program in programs]
         total = max(needed or [self.needed(IMAGE, 1)])
         shown = {"weights": self.weights, f"tables, {self.rows} images": self.table}
-        shown |= {f"temporaries, {each.name}": each.temporaries for each in programs}
+        shown |= {f"temporaries, {program.name}": program.temporaries for program in programs}
         shown["at most, with images on their way into the table"] = total
         row = {"share a copy": f"{self.sharing}"}
-        for each in programs if images and pairs else ():
-            rate = self.per_second(each)
-            row[f"{each.noun}s at once"] = f"{each.items * self.copies}"
-            row[f"{each.noun}s/s"] = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+        for program in programs if images and pairs else ():
+            rate = self.per_second(program)
+            row[f"{program.noun}s at once"] = f"{program.items * self.copies}"
+            row[f"{program.noun}s/s"] = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
         return Load(model, (images, pairs), total, shown, row)
 
     def per_second(self, program: Compiled) -> float:
@@ -123,7 +123,7 @@ def make_plan(job: Job) -> Plan:
     network = read_config(config.model, revision=config.revision)
     question = Question.of(network_class(network).form_of(network), assumed.characters_a_token, assumed.text_tokens)
     counts = few_blocks.shallow_counts(block_counts(network)) if job.few else ()
-    shallow = [(each, with_block_counts(network, each)) for each in counts]
+    shallow = [(few, with_block_counts(network, few)) for few in counts]
     for parts in job.ways_to_share(asking.heads_of(network.text_config)):
         mesh = parallel.make_mesh(job.target.devices, model_parallel=parts)
         scorer = make_scorer(network, mesh, question, dtype=config.dtype, batch_size=job.batch_size, shallow=shallow)
@@ -182,7 +182,7 @@ def _notes(
     notes = []
     if scorer.sharing != job.config.model_parallel:
         notes.append(f"{text} needs --config.model_parallel={scorer.sharing} at least, for which this plan is")
-    notes += [note for each in programs for note in of_all_blocks(text, each)]
+    notes += [note for program in programs for note in of_all_blocks(text, program)]
     length = f"{assumed.characters_a_token:g} characters each around texts of {assumed.text_tokens} tokens"
     pairs = f"{total.images:,} images, each encoded once, and at most {total.passes:,} pairs"
     return [
@@ -275,22 +275,22 @@ def make_scorer(
     """A `VQAScore` of shapes on devices that need not be available."""
     batch = batch_size or pairs.PAIRS.on(mesh)
     network = _Network.of(config, mesh, dtype)
-    few = [(counts, _Network.of(one, mesh, dtype)) for counts, one in shallow]
+    few = [(counts, _Network.of(smaller, mesh, dtype)) for counts, smaller in shallow]
     image, text = network.state(question), network.text_row(question)
-    rows, text_rows = (pairs.usual_rows(one, batch * parallel.data_parallelism(mesh), mesh) for one in (image, text))
+    rows, text_rows = (pairs.usual_rows(row, batch * parallel.data_parallelism(mesh), mesh) for row in (image, text))
     table = network.table(question, rows, mesh)
 
     def program(
         name: str, noun: str, items: int, lower: Callable[[_Network, Question, Mesh, int], jax.stages.Lowered]
     ) -> Program:
         whole = functools.partial(lower, network, question, mesh)
-        of_few = tuple((counts, functools.partial(lower, one, question, mesh)) for counts, one in few)
+        of_few = tuple((counts, functools.partial(lower, smaller, question, mesh)) for counts, smaller in few)
         return Program(name, noun, items, whole, block_counts(config) if few else (), of_few)
 
     return Scorer(
         weights=bytes_there(network.params),
         rows=rows,
-        row=sum(bytes_there(each) // rows for each in jax.tree.leaves(table)),
+        row=sum(bytes_there(leaf) // rows for leaf in jax.tree.leaves(table)),
         texts=text_rows * memory.array_bytes(text),
         copies=parallel.data_parallelism(mesh),
         sharing=mesh.size // parallel.data_parallelism(mesh),

@@ -66,12 +66,12 @@ def main(config: Any) -> None:
 
     assumed = plan.Assumptions(storage_rate=_STORAGE.value * 1e9, answer_tokens=_ANSWER.value, text_tokens=_TEXT.value)
     how = {"devices": devices, "price": _PRICE.value, "largest": _LARGEST.value, "assumed": assumed, "few": _FEW.value}
-    found = [plans.make_plan(config, target, **how) for target in map(topologies.find, _ACCELERATOR.value)]
-    table.print_plans(found, details=_DETAILS.value or _DEVICES.value is not None)
-    for note in dict.fromkeys(note for each in found for note in each.notes):
+    compiled_plans = [plans.make_plan(config, target, **how) for target in map(topologies.find, _ACCELERATOR.value)]
+    table.print_plans(compiled_plans, details=_DETAILS.value or _DEVICES.value is not None)
+    for note in dict.fromkeys(note for compiled in compiled_plans for note in compiled.notes):
         print("\n".join(layout.wrapped(note, 0, layout.width())))
     if _OUTPUT.value:
-        content = {"config": configuration.plain(config), "plans": [each.as_json() for each in found]}
+        content = {"config": configuration.plain(config), "plans": [compiled.as_json() for compiled in compiled_plans]}
         files.write_json(_OUTPUT.value, content)
 
 

@@ -159,11 +159,11 @@ def _as_planned(request: Request, plan: planned.Planned, config: Any) -> Request
     """The request with the plan's numbers wherever it has none itself."""
     changes: dict[str, object] = {}
     # Without a number, or where the launcher's own number of images does not fit.
-    named, found = getattr(config, "batch_size", None), plan.batch_size
+    named, planned_size = getattr(config, "batch_size", None), plan.batch_size
     is_sampler = isinstance(config, model_settings.Sampler)
-    is_less = is_sampler and isinstance(named, int) and found is not None and found < named
-    if found is not None and (named is None or is_less):
-        changes["overrides"] = (*request.overrides, ("batch_size", str(found)))
+    is_less = is_sampler and isinstance(named, int) and planned_size is not None and planned_size < named
+    if planned_size is not None and (named is None or is_less):
+        changes["overrides"] = (*request.overrides, ("batch_size", str(planned_size)))
     if plan.accumulate is not None and plan.accumulate > config.accumulate:
         changes["overrides"] = (*request.overrides, ("accumulate", str(plan.accumulate)))
     defaults = {"memory": plan.memory, "time": plan.time}
@@ -381,7 +381,7 @@ def _setup(request: Request, extras: str, takes_checkout: bool) -> str:
         return ""
     wanted = [_locked(extras)] if takes_checkout else [_requirement(request.package, extras)]
     if request.python is not None:
-        install = [f"{_python(request)} -m pip install --quiet {each}" for each in wanted]
+        install = [f"{_python(request)} -m pip install --quiet {requirement}" for requirement in wanted]
         return "\n".join(["set -euo pipefail", *install])
     if takes_checkout:
         wanted.insert(0, "--require-hashes --requirement requirements.lock")
@@ -394,7 +394,7 @@ def _setup(request: Request, extras: str, takes_checkout: bool) -> str:
             f"uv --version 2> /dev/null | grep -qF 'uv {_UV_VERSION}'"
             f" || curl -LsSf https://astral.sh/uv/{_UV_VERSION}/install.sh | sh",
             f"[[ -x {environment}/bin/python ]] || uv venv --python {_PYTHON_VERSION} {environment}",
-            *(f"uv pip install --quiet --python {environment}/bin/python {each}" for each in wanted),
+            *(f"uv pip install --quiet --python {environment}/bin/python {requirement}" for requirement in wanted),
         ]
     )
 

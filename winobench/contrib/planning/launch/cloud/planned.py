@@ -61,8 +61,8 @@ def read(path: str, config: Any, accelerator: Gpus | Slice | None, nodes: int) -
 def _planned(path: str, plans: list[Any], kind: str, devices: int) -> Planned:
     of_kind = [plan for plan in plans if plan["target"].partition(":")[0] == kind]
     if not of_kind:
-        there = ", ".join(plan["target"] for plan in plans)
-        raise InputError(f"--plan={path} is of {there}, not of {kind}: plan for that with --accelerator={kind}:...")
+        targets = ", ".join(plan["target"] for plan in plans)
+        raise InputError(f"--plan={path} is of {targets}, not of {kind}: plan for that with --accelerator={kind}:...")
     plan = of_kind[0]
     if "batches" in plan:
         raise InputError(f"--plan={path} is of a language model, for which jobs take no plan: leave --plan out.")
