@@ -198,7 +198,7 @@ def decisions(
         plain = all_errors(scorer, plan, budget, _SEED)
         # A pilot's samples are the first ones of a fixed budget.
         count = min(budget, importance.PILOT_SAMPLES)
-        pilot = race.Race(plan, tasks, budget, alpha).pilot(importance.PILOT_QUESTIONS)
+        pilot = race.Race(plan, tasks, budget).pilot(importance.PILOT_QUESTIONS)
         scores = [np.tensordot(signs, plain[rows.T, :count].astype(np.float64), axes=1) for rows, signs in pilot]
         density = importance.learn(scores, samples.low_discrepancy(count, _SEED))
         timesteps, weights = importance.draw(scorer, density, budget, _SEED)

@@ -118,7 +118,7 @@ def _evaluate_models(config: Settings, models: Sequence[ModelRef]) -> None:
 
     parallel.one_device_per_core()
 
-    # What can be refused is refused before the first model is loaded, for all of them.
+    # All models are checked before the first one is loaded.
     for model in models:
         check_model(config, model)
     titles = {model.name: registry.model_label(model.title) for model in models}
@@ -190,7 +190,7 @@ def _workdir(label: str, num_models: int) -> str | None:
 
 
 def _display_name(model: ModelRef, config: Settings, label: str) -> str:
-    """What reports call a model: its name or hub id, or the label of a folder, and its LoRA, if any."""
+    """A model's name in reports: its name or hub id, or the label of a folder, and its LoRA, if any."""
     if model.kind == registry.HOSTED:
         return text.display_name(model.name)
     name = label if model.is_folder else model.name

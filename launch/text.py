@@ -271,7 +271,7 @@ def print_runs(runs: Sequence[str]) -> None:
 
 
 def _without_data(text: str, data_dir: str | None) -> int:
-    """How many of the tasks that a star means have no data here."""
+    """Number of tasks without data here, among those that a star means."""
     return sum(way is not None for word in split(text) for way in _meant(word, data_dir).values())
 
 

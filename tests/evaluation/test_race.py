@@ -180,7 +180,7 @@ def test_a_race_agrees_with_the_whole_budget_and_asks_only_for_what_it_needs(pla
         assert (np.diff(pairs) > 0).all()
         errors[pairs, first:end] = known[pairs, first:end]
 
-    outcome = race.Race(plan, tasks, budget, share=0.2).run(errors, score)
+    outcome = race.Race(plan, tasks, budget).run(errors, score, share=0.2)
     assert outcome.passes == np.isfinite(errors).sum()
     assert outcome.fixed_passes == known.size
     assert outcome.passes < known.size / 1.8
@@ -190,7 +190,7 @@ def test_a_race_agrees_with_the_whole_budget_and_asks_only_for_what_it_needs(pla
         if first == 0:
             heats.append(plan.pairs[pairs])
 
-    of_heats = race.Race(plan, tasks, budget, rows=(3, 8), share=0.2).run(errors, again)
+    of_heats = race.Race(plan, tasks, budget, rows=(3, 8)).run(errors, again, share=0.2)
     assert len(heats) > 30
     assert all(len(np.unique(heat[:, 0])) <= 3 and len(np.unique(heat[:, 1])) <= 8 for heat in heats)
     assert {**vars(of_heats), "scores": None} == {**vars(outcome), "scores": None}
@@ -210,7 +210,7 @@ def test_a_race_agrees_with_the_whole_budget_and_asks_only_for_what_it_needs(pla
 
 def test_shares_have_equally_many_pairs_and_every_question_once(planned):
     plan, tasks = planned
-    shares = [race.Race(plan, tasks, 64, process=process, num_processes=3)._entries for process in range(3)]
+    shares = [race.Race(plan, tasks, 64, part=(process, 3))._entries for process in range(3)]
     assert sum(map(len, shares)) == sum(map(len, plan.questions.values()))
     pairs = [sum(len(entry.rows) for entry in share) for share in shares]
     assert max(pairs) - min(pairs) <= 8
@@ -219,7 +219,7 @@ def test_shares_have_equally_many_pairs_and_every_question_once(planned):
     # Some of many processes have nothing to race.
     few = [fakes.image_task(count=1)]
     plan = make_plan(few, data_dir=None, limit=None, normalize="auto")
-    runs = [race.Race(plan, few, 8, process=process, num_processes=3) for process in range(3)]
+    runs = [race.Race(plan, few, 8, part=(process, 3)) for process in range(3)]
     assert sorted(one.num_questions for one in runs) == [0, 0, 1]
     for one in runs:
         one.run(np.zeros((len(plan.pairs), 8), np.float32), lambda *_: None)
@@ -228,7 +228,7 @@ def test_shares_have_equally_many_pairs_and_every_question_once(planned):
 def test_without_differences_a_race_takes_the_whole_budget(planned):
     plan, tasks = planned
     errors = _known(plan, 64, effect=0.0)
-    outcome = race.Race(plan, tasks, 64, alpha=0.01).run(errors, lambda *_: None)
+    outcome = race.Race(plan, tasks, 64).run(errors, lambda *_: None, alpha=0.01)
     assert all(of.undecided > 0.9 * of.questions for of in outcome.tasks.values())
     assert outcome.passes > 0.9 * outcome.fixed_passes
 

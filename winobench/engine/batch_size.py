@@ -1,4 +1,4 @@
-"""How many items a device works on at once: halved when they do not fit, or searched for and remembered."""
+"""The number of items that a device works on at once: halved when they do not fit, or searched and remembered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from winobench import parallel
 from winobench.base import caches, files, json_files
 from winobench.base.errors import InputError
 
-SEARCH = "search"  # in place of a batch size
+SEARCH = "search"  # instead of a batch size
 
 _FILE = "batch_sizes.json"
 

@@ -17,7 +17,7 @@ _OUTPUTS_FIRST = Layout(major_to_minor=(3, 0, 1, 2))
 
 
 def parameter_formats(parameters: Any, mesh: Mesh) -> Any:
-    """`winobench.parallel.parameter_shardings`; on GPUs, with cuDNN's order of axes for convolution kernels."""
+    """`winobench.parallel.parameter_shardings`, on GPUs with cuDNN's order of axes for convolution kernels."""
     shardings = parallel.parameter_shardings(parameters, mesh)
     if mesh.devices.flat[0].platform != "gpu":
         return shardings

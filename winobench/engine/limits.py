@@ -27,13 +27,13 @@ class Limit(NamedTuple):
 
 
 def table_rows(encoded: Any, num_bytes: int) -> int:
-    """How many rows a table has room for, from 1 to 4,096."""
+    """Number of rows that fit in a table, from 1 to 4,096."""
     of_a_row = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(encoded))
     return min(max(1, num_bytes // of_a_row), _MAX_ROWS)
 
 
 def steps_that_fit(positions: int, width: int, itemsize: int, memory: int, resident: int) -> int:
-    """How many triples of a step an accelerator's memory holds, by a rule of thumb. At least 1.
+    """Number of a step's triples that an accelerator's memory holds, by a rule of thumb. At least 1.
 
     ``memory``: bytes of the device, of which ``resident`` hold parameters and tables. A step that does not fit is
     halved in any case (`winobench.engine.batch_size`).

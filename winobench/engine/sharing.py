@@ -1,6 +1,6 @@
 """Shared work of the texts about one image and one sample: noisy latents, and layers before the first cross-attention.
 
-The programs have fixed shapes: a batch of n texts has room for m noisy latents.
+The programs have fixed shapes: a batch of n texts has m noisy latents at most.
 
 With sharing and without, an error differs by rounding. All triples of an evaluation (``among``), not only the remaining
 ones, decide which of the two computes it: an interrupted or distributed run gives the same bits.
@@ -23,7 +23,7 @@ WORTH_A_PROGRAM = 1000
 def order(triples: np.ndarray, shared: np.ndarray | None = None) -> np.ndarray:
     """Rows of ``triples``, int [n, 3], (image, text, sample), in order: int [n].
 
-    Shared ones (bool [n]) come first; then by image in order of first use, by sample, and by text.
+    Shared ones (bool [n]) come first, then by image in order of first use, by sample, and by text.
     """
     images, texts, samples = triples.T
     first, _ = tables.first_uses(images)
@@ -49,7 +49,7 @@ def texts_to_share(triples: np.ndarray) -> int:
 
 
 class Shared:
-    """Which triples are computed with sharing: those whose image and sample have enough texts among all triples."""
+    """The triples that are computed with sharing: their image and sample have enough texts among all triples."""
 
     def __init__(self, among: np.ndarray, texts: int):
         self.texts = texts
@@ -79,9 +79,9 @@ def _num_texts(triples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def room(size: int, texts: int) -> int | None:
-    """How many noisy latents a device has room for; None where there is no program with sharing."""
-    places = (size - 2) // texts + 2
-    return None if texts == 1 or places >= size else places
+    """Number of noisy latents that fit on a device. None without a program with sharing."""
+    latents = (size - 2) // texts + 2
+    return None if texts == 1 or latents >= size else latents
 
 
 def cut(triples: np.ndarray, shared: np.ndarray, parts: int, size: int, texts: int) -> Iterator[np.ndarray]:
@@ -126,8 +126,8 @@ def group(columns: np.ndarray, parts: int, texts: int) -> tuple[np.ndarray, np.n
     if numbers.max() >= at_once:
         return columns, None
     # Room that is left is filled up with the first column.
-    place = np.zeros((parts, at_once), np.int64)
+    columns_of = np.zeros((parts, at_once), np.int64)
     part, column = np.nonzero(new)
-    place[part, numbers[part, column]] = column
-    different = np.take_along_axis(of_device, place[None], axis=2)
+    columns_of[part, numbers[part, column]] = column
+    different = np.take_along_axis(of_device, columns_of[None], axis=2)
     return different.reshape(len(columns), -1), numbers.reshape(-1).astype(np.int32)

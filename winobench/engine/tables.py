@@ -59,7 +59,7 @@ def segments(columns: Sequence[np.ndarray], rows: Sequence[int]) -> Iterator[tup
 
 @dataclasses.dataclass(frozen=True)
 class _Encoding:
-    """What an encoding step is compiled for: equal values share a compilation."""
+    """Static argument of an encoding step: equal values share a compilation."""
 
     function: Callable[[Any, Any], Any]
     mesh: Mesh
@@ -209,7 +209,7 @@ class DeviceTable:
         missing = needed[self._row_of_item[needed] < 0]
         keep = np.zeros(len(self._item_of_row), bool)
         keep[self._row_of_item[needed[self._row_of_item[needed] >= 0]]] = True
-        # Empty rows first, so that nothing is dropped while there is room.
+        # Empty rows first, so that nothing is dropped while rows are free.
         free = np.concatenate(
             [np.flatnonzero(~keep & (self._item_of_row < 0)), np.flatnonzero(~keep & (self._item_of_row >= 0))]
         )
@@ -224,7 +224,7 @@ class DeviceTable:
         self._arrays = self._load(missing.tolist())
 
     def rows(self, items: np.ndarray) -> np.ndarray:
-        """Encodes what is missing of some items of the segment and returns their rows, int32 [n]."""
+        """Encodes missing items of the segment and returns the rows of all given ones, int32 [n]."""
         last = int(self._place_in_queue[items].max())
         while self._done <= last:
             numbers = self._queue[self._done : self._done + self.encoder.batch_size]
@@ -238,7 +238,7 @@ class DeviceTable:
         return self._row_of_item[items]
 
     def has_failed(self) -> bool:
-        """After an error of a device: whether encoding has failed. Later segments encode again what is lost."""
+        """After an error of a device: whether encoding has failed. Later segments encode lost items again."""
         leaves = jax.tree.leaves(self.array)
         # Each step of encoding takes the table's buffers. If it fails at once, there may be no table any more. If it
         # fails later, the new one holds only the error.
@@ -252,7 +252,7 @@ class DeviceTable:
         return failed
 
     def _make_again(self) -> None:
-        self.array = None  # there may be no room for two
+        self.array = None  # two may not fit
         self.array = self.encoder.empty_table(self.capacity, self._example)
         self._row_of_item[:] = -1
         self._item_of_row[:] = -1
@@ -332,8 +332,8 @@ def score_rows(
                 if not batch_sizes.is_out_of_memory(error):
                     raise
                 failed = [table.encoder.size for table in (images, texts) if table.has_failed()]
-                for each in failed or [size]:
-                    each.halve(error)
+                for batch_size in failed or [size]:
+                    batch_size.halve(error)
             # Lost tables are made again in the next round, when the error and its references are gone.
             numbers = np.flatnonzero(~done)
     finally:
@@ -351,7 +351,7 @@ def _batches(
     order: Callable[[np.ndarray], np.ndarray] | None,
     cut: Callable[[np.ndarray, int], Iterator[np.ndarray]] | None,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """As `score_rows`, of the items with these numbers, in batches of one size."""
+    """`score_rows` of the items with these numbers, in batches of one size."""
     # Steps under way, oldest first: the device always has the next one while Python prepares more or waits.
     waiting: collections.deque[tuple[np.ndarray, np.ndarray, jax.Array]] = collections.deque()
     cut = _in_order if cut is None else cut

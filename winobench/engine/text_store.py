@@ -82,8 +82,8 @@ class TextStore(abc.ABC):
                 self._path(item).unlink(missing_ok=True)
                 self.prepare([item])
                 leaves = self._leaves(item)
-            there = jax.tree.unflatten(jax.tree.structure(shapes), leaves)
-            yield jax.tree.map(lambda leaf, whole: _whole(leaf, whole.shape), there, shapes)
+            states = jax.tree.unflatten(jax.tree.structure(shapes), leaves)
+            yield jax.tree.map(lambda leaf, whole: _whole(leaf, whole.shape), states, shapes)
 
     def _leaves(self, item: Any) -> list[np.ndarray]:
         tensors = weights.read_weights([os.fspath(self._path(item))])

@@ -64,20 +64,20 @@ def check_questions(tasks: Iterable[Task], scorer: Any) -> None:
 def load(task: Task | TextTask, data_dir: str | None, limit: int | None) -> Iterator[Any]:
     """The examples or questions of a task, one by one."""
     with registry.foreign_code(f"loading task {task.name!r}"):
-        found = task.load(data_dir, limit)
-        if isinstance(found, str) or not isinstance(found, Iterable):
+        examples = task.load(data_dir, limit)
+        if isinstance(examples, str) or not isinstance(examples, Iterable):
             raise InputError(
-                f"task {task.name!r} loads {options.quote(found)}: yield its examples, or return a list of them",
+                f"task {task.name!r} loads {options.quote(examples)}: yield its examples, or return a list of them",
                 code="bad-example",
             )
         kind = TextQuestion if isinstance(task, TextTask) else Example
-        for one in found:
-            if not isinstance(one, kind):
+        for example in examples:
+            if not isinstance(example, kind):
                 raise InputError(
-                    f"task {task.name!r} gave {options.quote(one)} for an example: give winobench.{kind.__name__}",
+                    f"task {task.name!r} gave {options.quote(example)} for an example: give winobench.{kind.__name__}",
                     code="bad-example",
                 )
-            yield one
+            yield example
 
 
 def check_example(task: Task, example: Example) -> None:
@@ -126,29 +126,29 @@ def check_metric(task: Task, questions: Iterable[Example[int, int]]) -> None:
         where = f"the metric {metric.name!r} cannot judge question {options.quote(question.id)} of task {task.name!r}"
         scores = np.arange(num_images * num_texts, dtype=np.float64).reshape(num_images, num_texts)
         try:
-            found = metric([scores] * 2, [question.target] * 2)
+            outcomes = metric([scores] * 2, [question.target] * 2)
         except Exception as error:
             raise InputError(
                 f"{where} ({type(error).__name__}: {error}): correct the task, or the metric", code="bad-metric"
             ) from error
         for name in (metric.headline, *metric.shown):
-            if name not in found:
+            if name not in outcomes:
                 raise InputError(
                     f"{where}: it gives no {name!r}, which it names: correct the metric", code="bad-metric"
                 )
 
 
 def fingerprint(scorer: Any) -> dict[str, Any]:
-    """The fingerprint of a scorer as JSON values."""
-    said = scorer.fingerprint()
-    if not isinstance(said, Mapping):
-        given = f"{_called(scorer)}.fingerprint() gave {options.quote(said)}"
+    """A scorer's fingerprint as JSON values."""
+    content = scorer.fingerprint()
+    if not isinstance(content, Mapping):
+        given = f"{_called(scorer)}.fingerprint() gave {options.quote(content)}"
         raise InputError(f"{given}: give a mapping of JSON values", code="bad-fingerprint")
-    return json_values(said, f"{_called(scorer)}.fingerprint()")
+    return json_values(content, f"{_called(scorer)}.fingerprint()")
 
 
 def check_same(scorer: Any, before: Mapping[str, Any]) -> None:
-    """Makes sure that a scorer is still what it was when its evaluation began."""
+    """Makes sure that a scorer has not changed since its evaluation began."""
     from winobench.models import snapshots  # late: reports need this module, and no JAX
 
     if isinstance(getattr(scorer, "scorer", scorer), snapshots.HasSnapshots):
@@ -214,7 +214,7 @@ def batches(given: Any, count: int, who: str) -> Iterator[tuple[np.ndarray, np.n
 
     if not isinstance(given, Iterable):
         refuse(f"gave {options.quote(given)} for errors: yield (numbers of triples, their errors)")
-    done, place = np.zeros(count, bool), np.empty(count, np.int32)
+    done, positions = np.zeros(count, bool), np.empty(count, np.int32)
     for batch in given:
         try:
             part, values = map(np.asarray, batch)
@@ -223,14 +223,14 @@ def batches(given: Any, count: int, who: str) -> Iterator[tuple[np.ndarray, np.n
         if part.ndim != 1 or not np.issubdtype(part.dtype, np.integer):
             refuse(f"yielded triples as {part.dtype} {list(part.shape)}: give whole numbers [b]")
         if values.shape != part.shape or not base.is_real(values):
-            found = f"{values.dtype} {list(values.shape)} for {len(part)} triples"
-            refuse(f"yielded errors as {found}: give floats [{len(part)}]")
+            shape = f"{values.dtype} {list(values.shape)} for {len(part)} triples"
+            refuse(f"yielded errors as {shape}: give floats [{len(part)}]")
         if len(part) and not (part.min() >= 0 and part.max() < count):
             given_count = f"one of the {count:,} it was given"
             refuse(f"yielded the error of a triple that is not {given_count}", "score-of-another-triple")
-        here = np.arange(len(part), dtype=np.int32)
-        place[part] = here
-        if done[part].any() or not np.array_equal(place[part], here):
+        numbers = np.arange(len(part), dtype=np.int32)
+        positions[part] = numbers
+        if done[part].any() or not np.array_equal(positions[part], numbers):
             refuse("yielded the error of a triple twice", "repeated-score")
         done[part] = True
         yield part, values.astype(np.float32, copy=False)

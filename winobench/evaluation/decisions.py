@@ -1,14 +1,15 @@
-"""When a question of a race is decided: rankings of candidates, and pairs that have to win together."""
+"""Decides questions of a race: rankings of candidates, and pairs that have to win together."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
 
 from winobench.metrics import sequential
 
-# Numbers of samples after which a candidate's rivals are chosen, on whom it is bet from there on, and the shares of the
+# Numbers of samples after which a candidate's rivals are chosen for the later samples, and the shares of the
 # level: 1 / 2, 1 / 4, ... With two candidates there is nothing to choose.
 _FIRST_CHOICE, _NEXT_CHOICE = 4, 4
 
@@ -62,7 +63,7 @@ class Ranking(_Question):
     def interim_look(
         self, errors: np.ndarray, n: int, budget: int, level: float, share: float = sequential.SHARE
     ) -> None:
-        """Decides by the first n samples, of errors [rows, samples] floats that are known for the needed rows."""
+        """Decides by the first n samples of errors [rows, samples], floats that are known for the needed rows."""
         running = self._running()
         self.num_samples[running] = n
         scores = self._scores(errors, n)
@@ -90,7 +91,7 @@ class Ranking(_Question):
 
 
 class _TopK:
-    """Which of some candidates are the k best?
+    """Decides which of some candidates are the k best.
 
     A candidate leaves when it is sure that k others are better, and enters when it is sure that it is better than all
     but k - 1 others. Rivals are chosen after a few samples, and only later ones are evidence: a choice by the same
@@ -102,7 +103,7 @@ class _TopK:
         self.is_open = np.full(num_candidates, k < num_candidates)
         self.is_in = ~self.is_open
         self._k = k
-        # With one place, who enters is known when all others have left.
+        # With one place, the last candidate enters when all others have left.
         kinds = int(k > 0) + int(1 < k < num_candidates - 1)
         others = num_candidates - k
         self._leaving = 0.0 if others == 1 < k else 1 / (kinds * k)
@@ -111,7 +112,7 @@ class _TopK:
         self._choices: dict[int, tuple[float, np.ndarray, int]] = {}
 
     def interim_look(self, scores: np.ndarray, budget: int, level: float, share: float) -> None:
-        """Settles those whose fate the scores, [candidates, n], make sure."""
+        """Settles candidates whose fate the scores, [candidates, n], make sure."""
         n = scores.shape[1]
         if n >= budget:
             enter, leave = self._by_means(scores)
@@ -125,14 +126,14 @@ class _TopK:
         self.is_open[enter] = False
         leave = leave[: max(0, int(self.is_open.sum()) - (self._k - int(self.is_in.sum())))]
         self.is_open[leave] = False
-        # All places taken, or none that could be taken from anybody.
+        # All places are taken, or all open candidates get one.
         num_free = self._k - int(self.is_in.sum())
         if num_free in (0, int(self.is_open.sum())):
             self.is_in |= self.is_open & (num_free > 0)
             self.is_open[:] = False
 
     def _by_means(self, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Accepts and rejects candidates by their means over the whole budget. Ties stay open."""
+        """Candidates accepted and rejected by their full-budget means. Ties stay open."""
         candidates = np.flatnonzero(self.is_open)
         num_free = self._k - int(self.is_in.sum())
         order = candidates[np.argsort(-scores[candidates].mean(axis=1), kind="stable")]
@@ -157,21 +158,21 @@ class _TopK:
     def _sure(self, scores: np.ndarray, budget: int, level: float, share: float, *, leaving: bool) -> np.ndarray:
         """Candidates that surely leave, or surely enter."""
         of_level = self._leaving if leaving else self._entering
-        found: set[int] = set()
+        certain: set[int] = set()
         if not of_level:
             return np.zeros(0, np.int64)
-        # Whose comparisons are settled needs no other. One with who has gone the other way cannot be won.
+        # Settled rivals need no comparison. A comparison with a rival that went the other way cannot be won.
         settled = self.is_in if leaving else ~self.is_in & ~self.is_open
         means = scores.mean(axis=1) * (1 if leaving else -1)
         for start, (part, order, num_free) in self._choices.items():
             number = num_free if leaving else len(order) - num_free
 
             def are_sure(
-                one: Sequence[int], rivals: Sequence[int], start: int = start, part: float = part
+                candidates: Sequence[int], rivals: Sequence[int], start: int = start, part: float = part
             ) -> np.ndarray:
-                """[n] bool: is each rival better than one that may leave, or worse than one that may enter?"""
+                """[n] bool: whether each rival is better than its leaving candidate, or worse than its entering one."""
                 sign = 1 if leaving else -1
-                differences = sign * (scores[list(rivals)] - scores[list(one)])
+                differences = sign * (scores[list(rivals)] - scores[list(candidates)])
                 return sequential.will_stay_positive(differences, budget, level * of_level * part, share, start)
 
             rivals_of = {}
@@ -180,15 +181,15 @@ class _TopK:
                     :number
                 ]
                 rivals = [rival for rival in rivals if not settled[rival]]
-                if candidate not in found and rivals and all(self.is_open[rival] for rival in rivals):
+                if candidate not in certain and rivals and all(self.is_open[rival] for rival in rivals):
                     rivals_of[candidate] = sorted(rivals, key=lambda rival: means[rival])
             # The closest rival of each first: most candidates need no other comparison.
             close = are_sure(list(rivals_of), [rivals[0] for rivals in rivals_of.values()])
-            rivals_of = {one: rivals for (one, rivals), sure in zip(rivals_of.items(), close, strict=True) if sure}
-            pairs = [(one, rival) for one, rivals in rivals_of.items() for rival in rivals[1:]]
-            rest = are_sure([one for one, _ in pairs], [rival for _, rival in pairs])
-            found |= set(rivals_of) - {one for (one, _), sure in zip(pairs, rest, strict=True) if not sure}
-        return np.array(sorted(found), np.int64)
+            rivals_of = dict(itertools.compress(rivals_of.items(), close))
+            pairs = [(candidate, rival) for candidate, rivals in rivals_of.items() for rival in rivals[1:]]
+            rest = are_sure([candidate for candidate, _ in pairs], [rival for _, rival in pairs])
+            certain |= set(rivals_of) - {candidate for candidate, _ in itertools.compress(pairs, np.logical_not(rest))}
+        return np.array(sorted(certain), np.int64)
 
 
 class PairwiseQuestion(_Question):
@@ -209,16 +210,16 @@ class PairwiseQuestion(_Question):
     ) -> None:
         scores = self._scores(errors, n)
         size = len(scores)
-        one, other = np.nonzero(~np.eye(size, dtype=bool))
-        own = scores[one, one]
-        margins = np.stack([own - scores[one, other], own - scores[other, one]])  # [text or image, comparisons, n]
-        # Half of the level for each score. It is won by mistake only if a comparison is that is lost, whichever. And
-        # lost by mistake if any of them is.
+        row, column = np.nonzero(~np.eye(size, dtype=bool))
+        own = scores[row, row]
+        margins = np.stack([own - scores[row, column], own - scores[column, row]])  # [text or image, comparisons, n]
+        # Half of the level for each score. A score is won by mistake only if a lost comparison is, and lost by mistake
+        # if any comparison is.
         won = sequential.will_stay_positive(margins, budget, level / 2, share).all(axis=1)
-        lost = sequential.will_stay_positive(-margins, budget, level / 2 / len(one), share).any(axis=1)
+        lost = sequential.will_stay_positive(-margins, budget, level / 2 / len(row), share).any(axis=1)
         means = margins.mean(axis=-1)
         self.num_samples[:] = n
-        # What was sure at an earlier look has to be what the means say now: scores are means.
+        # Means must confirm decisions of earlier looks: scores are means.
         self._won, self._lost = self._won | won, self._lost | lost
         by_means = (means > 0).all(axis=1)
         settled = (self._won & by_means) | (self._lost & (means < 0).any(axis=1))

@@ -179,8 +179,7 @@ class _Evaluation:
             if isinstance(self.scorer, base.WithoutSamples):
                 self.scorer.set_cache_folder(folder.path, reuse=recording.reuse)
             with lifecycle.watched(recording, folder, description, "passes") as watch:
-                how = {"reuse": recording.reuse, "progress": recording.progress, "watch": watch}
-                work = runner.Runner(self.scorer, groups, folder, description["versions"], self._own, **how)
+                work = runner.Runner(self.scorer, groups, folder, description["versions"], self._own, recording, watch)
                 results = self._score(work, usable, failed, description, started)
                 lifecycle.report_results(watch, results)
         return {**results, "workdir": str(folder.path)}

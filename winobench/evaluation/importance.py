@@ -1,6 +1,6 @@
 """Timesteps where candidates differ: importance sampling for a race.
 
-Timesteps are drawn with a density p, and each difference is weighted by 1 / p, which leaves its mean. The variance is
+Timesteps are sampled with a density p, and each difference is weighted by 1 / p, which leaves its mean. The variance is
 least where p is proportional to the root mean squared difference (Kahn and Marshall, "Methods of Reducing Sample Size
 in Monte Carlo Computations", 1953). A pilot learns it from some of the benchmark's questions, without their answers.
 """
@@ -22,7 +22,7 @@ PILOT_RULE = "low_discrepancy"
 
 _BINS = 10
 # No timestep gets less than this share of its uniform probability, so that no weight exceeds two: a question that is
-# unlike the pilot's may hang on timesteps that tell nothing there, and a tenth of them still gets a twentieth of the
+# unlike the pilot's may depend on timesteps without effect there, and a tenth of them still gets a twentieth of the
 # samples, which is more than the share that a race allows for by default (Hesterberg, "Weighted Average Importance
 # Sampling and Defensive Mixture Distributions", Technometrics 1995).
 _AT_LEAST = 0.5
@@ -54,7 +54,7 @@ def learn(scores: Sequence[np.ndarray], positions: np.ndarray) -> np.ndarray:
 def draw(scorer: base.SampledScorer, density: np.ndarray, num_samples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Timesteps of a density, and their weights, [num_samples] float64: uniform probability / density.
 
-    They are its quantiles at the points of the rule ``low_discrepancy``: the first n are spread evenly, whatever n.
+    They are its quantiles at the points of the rule ``low_discrepancy``: any first n are spread evenly.
     """
     density = density / density.mean()
     cumulated = np.concatenate([[0.0], np.cumsum(density) / _BINS])

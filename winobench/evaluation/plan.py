@@ -43,10 +43,10 @@ class Plan:
         """The rows of ``pairs`` of images [n, images, 1] and texts [n, 1, texts], int64 [n, images, texts]."""
         keys, order = self._sorted
         wanted = images * len(self.texts) + texts
-        places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        if not np.array_equal(keys[places], wanted):
+        positions = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        if not np.array_equal(keys[positions], wanted):
             raise KeyError("a pair that is not in the plan")
-        return order[places]
+        return order[positions]
 
     @functools.cached_property
     def _sorted(self) -> tuple[np.ndarray, np.ndarray]:
@@ -64,7 +64,7 @@ def make_plan(
     normalize: str,
     failed: dict[str, InputError] | None = None,
 ) -> Plan:
-    """Loads the tasks' examples and collects what they need. Images are one when their content is.
+    """Loads the tasks' examples and collects the images, texts and pairs of them. Equal images are one.
 
     Pairs are ordered by image and, within an image, as the tasks name them, so that work on an image can be shared.
     """
@@ -78,7 +78,7 @@ def make_plan(
     for task in tasks:
         if task.name in questions:
             raise InputError(f"task {task.name!r} is named twice.", code="named-twice")
-        # All of a task is read before any of it enters the tables: one that fails leaves nothing behind.
+        # A whole task is read before any of it enters the tables: a task that fails leaves nothing behind.
         try:
             examples = _read(task, data_dir, limit, hash_of_file)
         except InputError as error:
@@ -86,7 +86,7 @@ def make_plan(
                 raise
             failed[task.name] = error
             continue
-        # Bias compares differences between texts of one image, and these between images: what is subtracted cancels.
+        # Bias compares differences between texts of one image, and these between images: subtracted terms cancel.
         terms[task.name] = normalization.terms_of(
             normalize, images_compete=task.images_compete and task.association is None, texts_compete=task.texts_compete
         )
@@ -111,7 +111,7 @@ class _Needs:
         self.images: list[ImageSource] = []
         self.image_numbers: dict[str, int] = {}  # by content hash
         self.text_numbers: dict[str, int] = {}
-        self._asked = array.array("i")  # image, text, image, text, ... with repetitions
+        self._wanted = array.array("i")  # image, text, image, text, ... with repetitions
 
     def add(
         self, examples: collections.deque[tuple[Example, list[str]]], terms: Sequence[normalization.Term]
@@ -126,25 +126,25 @@ class _Needs:
             for image in images:
                 for term in terms:
                     if not term.of_gray_image:
-                        asked = [self._text(EMPTY_TEXT)] if term.of_empty_text else texts
-                        self._ask(image, asked)
+                        needed = [self._text(EMPTY_TEXT)] if term.of_empty_text else texts
+                        self._want(image, needed)
         for term in terms:
             if term.of_gray_image:
                 gray = self._image(GRAY_IMAGE, image_files.image_hash(GRAY_IMAGE))
                 for question in rows:
-                    self._ask(gray, question.texts)
+                    self._want(gray, question.texts)
         return rows
 
     def pairs(self) -> np.ndarray:
         """int32 [num_pairs, 2], ordered by image."""
-        asked = np.array(self._asked, np.int32).reshape(-1, 2)
-        keys = asked[:, 0].astype(np.int64) * len(self.text_numbers) + asked[:, 1]
+        pairs = np.array(self._wanted, np.int32).reshape(-1, 2)
+        keys = pairs[:, 0].astype(np.int64) * len(self.text_numbers) + pairs[:, 1]
         first = np.sort(np.unique(keys, return_index=True)[1])
-        return asked[first[np.argsort(asked[first, 0], kind="stable")]]
+        return pairs[first[np.argsort(pairs[first, 0], kind="stable")]]
 
-    def _ask(self, image: int, texts: Iterable[int]) -> None:
+    def _want(self, image: int, texts: Iterable[int]) -> None:
         for text in texts:
-            self._asked.extend((image, text))
+            self._wanted.extend((image, text))
 
     def _image(self, source: ImageSource, content: str) -> int:
         if content not in self.image_numbers:

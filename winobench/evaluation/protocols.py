@@ -1,4 +1,4 @@
-"""Which of a task's protocols is meant, and which a model can answer."""
+"""Chooses the protocols of tasks that a config names and a model can answer."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from winobench.runs.requests import KINDS
 from winobench.tasks.questions import Protocol, TextTask
 
 ALL = "all"
-"""In place of protocols: every one that the model can answer."""
+"""Instead of protocols: every one that the model can answer."""
 
 
 class Available(NamedTuple):
-    """Things that a run has besides the questions' texts: images, and a model that captions them."""
+    """Parts of a run next to the questions' texts: images of them, and a model that captions the images."""
 
     pictures: bool = False
     captions: bool = False
@@ -51,7 +51,7 @@ def names(
 
 
 def choose(task: TextTask, name: str | None, kinds: frozenset[str], has: Available = NOTHING) -> Protocol:
-    """The protocol of a task that is meant."""
+    """A task's protocol of a name, or its first one that a model can answer."""
     if name is not None and name not in task.protocols:
         hint = near_names.did_you_mean(name, task.protocols, f"it has {', '.join(task.protocols)}.")
         raise InputError(f"task {task.name!r} has no protocol {name!r}: {hint}", code="unknown-name")
@@ -90,6 +90,6 @@ def choose(task: TextTask, name: str | None, kinds: frozenset[str], has: Availab
 
 
 def _is_usual(protocol: Protocol, kinds: frozenset[str], has: Available) -> bool:
-    """Whether a protocol is among those that are meant where none is named."""
+    """Whether a config without a protocol's name may mean this protocol."""
     fits = protocol.kind in kinds and bool(protocol.needs) == has.pictures
     return fits and (has.captions or protocol.needs != "captions")

@@ -27,7 +27,9 @@ def with_images(
         if not images.get(text := question.texts[task.pictured]):
             what = f"the {task.pictured} {text!r} of question {question.id!r}"
             raise InputError(f"{what} has no image: generate one", code="no-picture")
-    return [dataclasses.replace(row, pictures=tuple(images[row.texts[task.pictured]])) for row in questions]
+    return [
+        dataclasses.replace(question, pictures=tuple(images[question.texts[task.pictured]])) for question in questions
+    ]
 
 
 class Captions:
@@ -62,7 +64,7 @@ class Captions:
     def added(self, question: TextQuestion, answers: asking.Answers) -> TextQuestion:
         """The question with its captions in one line each, None for each that has failed."""
         read = [None if key in answers.failed else answers.read[key] for key in self.keys(question)]
-        captions = tuple(answer and " ".join((answer.text or "").split()) for answer in read)
+        captions = tuple(None if response is None else " ".join((response.text or "").split()) for response in read)
         return dataclasses.replace(question, captions=captions)
 
 

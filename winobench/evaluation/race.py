@@ -87,17 +87,16 @@ class Outcome:
 
     scores: Mapping[str, list[np.ndarray]]  # task -> [images, texts] float64 a question
     passes: int  # pairs and samples
-    fixed_passes: int  # those of the whole budget
+    fixed_passes: int  # with the whole budget
     tasks: Mapping[str, TaskOutcome]
 
 
 class Race:
-    """The questions of some tasks, or one process's share of them, each with at most ``budget`` samples a pair.
+    """The questions of some tasks, or one process's part of them, each with at most ``budget`` samples a pair.
 
-    Decisions differ from the whole budget's in at most a share ``alpha`` of the questions, if samples are met in random
-    order and no sample holds more than 1 / (share * budget) of the evidence (docs/explanation/race.md). ``order``, int
+    ``part`` is (process, number of processes). Its questions are neighbours, which share images. ``order``, int
     [budget], is the order of samples and ``weights``, float [budget], their weights. At most ``rows`` images and texts,
-    which fit into a scorer's tables, race at once. A process's questions are neighbours, which share images.
+    which fit into a scorer's tables, race at once.
     """
 
     def __init__(
@@ -105,16 +104,13 @@ class Race:
         plan: Plan,
         tasks: Sequence[Task],
         budget: int,
-        alpha: float = Sampling.alpha,
         *,
-        process: int = 0,
-        num_processes: int = 1,
+        part: tuple[int, int] = (0, 1),
         rows: tuple[int, int] | None = None,
         weights: np.ndarray | None = None,
-        share: float = sequential.SHARE,
         order: np.ndarray | None = None,
     ):
-        self.budget, self.alpha, self.share = budget, alpha, share
+        self.budget = budget
         self.order = np.arange(budget) if order is None else np.asarray(order)
         check_questions(plan, tasks)
         self._pairs = plan.pairs
@@ -128,22 +124,28 @@ class Race:
                 if decision.is_diagonal:
                     question: Ranking | PairwiseQuestion = PairwiseQuestion(pairs, signs, weights, self.order)
                 else:
-                    of_samples = {"weights": weights, "order": self.order}
-                    question = Ranking(pairs.reshape(max(shape), -1), signs, decision.tops, **of_samples)
+                    rankings = pairs.reshape(max(shape), -1)
+                    question = Ranking(rankings, signs, decision.tops, weights=weights, order=self.order)
                 entries.append(_Entry(task.name, shape, np.unique(pairs), question))
-        if num_processes > 1:
-            entries = _share(entries, process, num_processes)
-        self._entries = entries
+        self._entries = _share(entries, *part) if part[1] > 1 else entries
         self._rows = rows
-        self.num_questions = self.undecided = len(entries)
+        self.num_questions = self.undecided = len(self._entries)
 
-    def run(self, errors: np.ndarray, score: Callable[[np.ndarray, int, int], None]) -> Outcome:
+    def run(
+        self,
+        errors: np.ndarray,
+        score: Callable[[np.ndarray, int, int], None],
+        alpha: float = Sampling.alpha,
+        share: float = sequential.SHARE,
+    ) -> Outcome:
         """Races all questions to their decisions on ``errors`` [num_pairs, budget] float32.
 
+        Decisions differ from the whole budget's in at most a share ``alpha`` of the questions, if samples are met in
+        random order and no sample holds more than 1 / (share * budget) of the evidence (docs/explanation/race.md).
         ``score(pairs, first, end)`` fills in these pairs, int [n] in increasing order, for the samples
         ``order[first:end]``.
         """
-        looks = sequential.looks(self.budget, self.alpha, self.share)
+        looks = sequential.looks(self.budget, alpha, share)
         scored = np.zeros(len(self._pairs), np.int64)
         for still in self._batches():
             for first, n in itertools.pairwise((0, *looks)):
@@ -151,7 +153,7 @@ class Race:
                 score(pairs, first, n)
                 scored[pairs] = np.maximum(scored[pairs], n)
                 for entry in still:
-                    entry.question.interim_look(errors, n, self.budget, self.alpha, self.share)
+                    entry.question.interim_look(errors, n, self.budget, alpha, share)
                     entry.num_samples = n
                 open_before, still = len(still), [entry for entry in still if not entry.question.decided]
                 self.undecided -= open_before - len(still)
@@ -202,7 +204,7 @@ def _by_image(entries: Iterable[_Entry]) -> list[_Entry]:
 
 
 def _share(entries: Sequence[_Entry], process: int, num_processes: int) -> list[_Entry]:
-    """A process's share of the questions: neighbours, with as many pairs as those of the other processes."""
+    """A process's share of the questions: neighbours. All processes have as many pairs."""
     entries = _by_image(entries)
     # A question belongs to the process in whose share the middle of its pairs lies.
     ends = np.cumsum([len(entry.rows) for entry in entries])

@@ -1,6 +1,6 @@
 """Scores what a run still lacks, and records it. Each of several processes scores a contiguous share.
 
-The first one reads what is there before, and tells the others what is missing.
+The first process reads recorded errors, and sends the other processes a list of the missing ones.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from winobench.evaluation import contracts, importance
 from winobench.evaluation import plan as planning
 from winobench.evaluation.sample_groups import SampleGroup
 from winobench.runs import error_parts, records
+from winobench.runs.settings import Recording
 from winobench.scorers import base, samples
 
 if TYPE_CHECKING:
@@ -34,10 +35,10 @@ if TYPE_CHECKING:
 RACE_OVER_PROCESSES = "a race needs a mesh of one process's devices: leave mesh out, or use mode='fixed'"
 """Message about a race of a scorer whose devices belong to several processes."""
 
-# Triples of which those that are missing are scored at once, which bounds the memory of their indices.
+# Triples whose missing errors are scored at once, which bounds the memory of their indices.
 _TRIPLES_A_CALL = 2**22
 
-# How long it may take until a file that one process has written is seen by another, on a file system that they share.
+# Time until other processes see a file that a process has written to a shared file system.
 _SECONDS_TO_APPEAR = 60.0
 
 IterErrors = Callable[[np.ndarray, np.ndarray], Iterator[tuple[np.ndarray, np.ndarray]]]
@@ -70,17 +71,15 @@ class Runner:
         folder: records.RunFolder,
         versions: Mapping[str, Any],
         fingerprint: Mapping[str, Any],
-        *,
-        reuse: bool,
-        progress: bool,
+        recording: Recording,
         watch: RunReporter | None = None,
     ):
         self.scorer = scorer
         self.groups = groups
         self.folder = folder
         self.versions = versions
-        self.reuse = reuse
-        self.progress = progress and parallel.is_main_process()
+        self.reuse = recording.reuse
+        self.progress = recording.progress and parallel.is_main_process()
         self._fingerprint = fingerprint
         self._watch = watch
 
@@ -133,15 +132,15 @@ class Runner:
         first = parallel.broadcast_from_host0(look)
         for group, packed in zip(self.groups, first["missing"], strict=True):
             flags = np.frombuffer(zlib.decompress(base64.b64decode(packed)), np.uint8)
-            group.missing = _places(np.unpackbits(flags, count=group.errors.size))
+            group.missing = _set_flags(np.unpackbits(flags, count=group.errors.size))
         return first["seconds"]
 
     def score_missing(self) -> list[str]:
-        """Scores and records what is missing. Returns the names of the parts that the processes have written."""
+        """Scores and records missing errors. Returns the names of the parts that the processes have written."""
         if parallel.is_multihost(getattr(self.scorer, "mesh", None)):
             if any(group.alpha is not None for group in self.groups):
                 raise InputError(RACE_OVER_PROCESSES, code="several-processes")
-            # All do the same, and none could wait for the others: they would wait for it in the middle of a batch.
+            # All processes do the same. None can wait for the others, which wait for it in the middle of a batch.
             for group in self.groups:
                 writer = self._writer(group, process=0) if parallel.is_main_process() else None
                 self._score_share(group, group.missing, writer)
@@ -171,7 +170,7 @@ class Runner:
         return [name for names in parallel.all_gather_object(score) for name in names]
 
     def collect(self, parts: Sequence[str]) -> None:
-        """Reads what other processes have scored, in one that has scored only its share."""
+        """Reads the errors that other processes have scored."""
         _wait_for([self.folder.errors_path / name for name in parts])
         for group in self.groups:
             if group.alpha is not None:
@@ -193,16 +192,16 @@ class Runner:
         group.errors, seconds = error_parts.read_own_errors(self.folder, *table)
         if not reuse or not np.isnan(group.errors).any():
             return seconds
-        found = group.errors.copy()
+        known = group.errors.copy()
         for neighbour in self.folder.neighbours():
             errors, _ = error_parts.read_errors(neighbour, *table, on_fault=error_parts.pass_over)
-            found = np.where(np.isnan(found), errors, found)
-        new = np.flatnonzero(np.isnan(group.errors) & ~np.isnan(found))
+            known = np.where(np.isnan(known), errors, known)
+        new = np.flatnonzero(np.isnan(group.errors) & ~np.isnan(known))
         if len(new):
             writer = self._writer(group, process=0)
-            writer.add(group.triples(new), found.reshape(-1)[new])
+            writer.add(group.triples(new), known.reshape(-1)[new])
             writer.flush()
-            group.errors = found
+            group.errors = known
         return seconds
 
     def _score_share(
@@ -218,7 +217,7 @@ class Runner:
             progress_bars.say(f"all {total:,} errors are recorded: 0 passes to do")
         if self.progress and left and num_processes > 1:
             progress_bars.say(f"{left:,} passes for {num_processes} processes. This one's share:")
-        # Of several processes the first one shows its own part.
+        # With several processes, the first one shows its own part.
         whole, done = (total, total - left) if num_processes == 1 else (len(flat_indices), 0)
         shown = {"enabled": self.progress and len(flat_indices) > 0, "watch": self._watch}
         with progress_bars.counting(whole, done, **shown) as advance:
@@ -237,7 +236,7 @@ class Runner:
             recorded = int(np.count_nonzero(~np.isnan(flat)))
             self._watch.begin(recorded, recorded)
         session = self._session(group)
-        competition = group.race(process=process, num_processes=num_processes, rows=session.capacity)
+        competition = group.race(part=(process, num_processes), rows=session.capacity)
 
         def score(pairs: np.ndarray, first: int, end: int) -> None:
             flat_indices = (pairs[:, None] * budget + np.sort(competition.order[first:end])).reshape(-1)
@@ -251,17 +250,17 @@ class Runner:
             with progress_bars.counting(len(missing), **shown) as advance:
                 _score(group, missing, flat_indices, session.iter_errors, writer, advance)
 
-        competition.run(group.errors, score)
+        competition.run(group.errors, score, group.alpha, group.share)
 
     def _session(self, group: SampleGroup) -> Session | _EachCall:
-        """Takes triples of the plan. Those of a scorer that has sessions keep what they have encoded."""
+        """Takes triples of the plan. A scorer's own session keeps its encoded images and texts."""
         session = getattr(self.scorer, "session", None)
         if session is None:
             return _EachCall(self.scorer, group)
         return session(group.plan.images, group.plan.texts, **group.sampling)
 
     def _iter_errors(self, group: SampleGroup) -> IterErrors:
-        """A function that scores triples in one session. The session begins with the first triple and takes memory."""
+        """Scores triples in one session, which begins with the first of them: it takes a device's memory."""
         session = functools.cache(lambda: self._session(group))
 
         def iter_errors(triples: np.ndarray, among: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -326,22 +325,22 @@ def _score(
                 advance(len(values))
                 parallel.check_first_process()
     finally:
-        # Also after an interrupt or an error: what is finished is kept.
+        # Also after an interrupt or an error: finished errors are kept.
         if writer is not None:
             writer.flush()
 
 
-def _places(flags: np.ndarray) -> np.ndarray | range:
-    """Where flags are set, as `np.flatnonzero` in half of its memory, or in none where all are set."""
+def _set_flags(flags: np.ndarray) -> np.ndarray | range:
+    """Indices of set flags, as `np.flatnonzero` in half of its memory, or in none where all are set."""
     if (count := np.count_nonzero(flags)) == len(flags):
         return range(count)
-    found = np.empty(count, np.uint32 if len(flags) < 2**32 else np.int64)
+    indices = np.empty(count, np.uint32 if len(flags) < 2**32 else np.int64)
     done = 0
     for first in range(0, len(flags), _TRIPLES_A_CALL):
-        here = first + np.flatnonzero(flags[first : first + _TRIPLES_A_CALL])
-        found[done : done + len(here)] = here
-        done += len(here)
-    return found
+        part = first + np.flatnonzero(flags[first : first + _TRIPLES_A_CALL])
+        indices[done : done + len(part)] = part
+        done += len(part)
+    return indices
 
 
 def _check_finite(plan: planning.Plan, triples: np.ndarray, errors: np.ndarray) -> None:
@@ -362,7 +361,7 @@ def _wait_for(paths: Sequence[pathlib.Path]) -> None:
     """Waits until files that other processes have written are seen here."""
     end = time.monotonic() + _SECONDS_TO_APPEAR
     for path in paths:
-        # Looking into the folder has network file systems ask for what is new in it.
+        # Network file systems look for new files when a program lists the folder.
         while path.name not in os.listdir(path.parent) if path.parent.is_dir() else True:
             if time.monotonic() > end:
                 raise InputError(

@@ -18,7 +18,7 @@ from winobench.runs import error_parts, records, settings
 from winobench.scorers import base, samples
 from winobench.tasks.base import Task
 
-# In the table of errors, and in the list of those that are missing.
+# In the table of errors, and in the list of missing errors.
 _BYTES_OF_AN_ERROR = 4 + 8
 
 # What a fingerprint says that does not change the error of a given sample: the timestep is recorded next to the error,
@@ -45,14 +45,14 @@ class SampleGroup:
 
     @property
     def computed(self) -> int:
-        """How many of the errors that are known now were not recorded when the run was opened."""
+        """Number of known errors that were not recorded when the run was opened."""
         recorded = self.errors.size - len(self.missing)
         return int(np.count_nonzero(~np.isnan(self.errors))) - recorded + self.pilot_passes[1]
 
     def outcome(self) -> race.Outcome:
         """The scores, once all that they need is known."""
         if self.alpha is not None:
-            outcome = self.race().run(self.errors, self._check_known)
+            outcome = self.race().run(self.errors, self._check_known, self.alpha, self.share)
             return dataclasses.replace(outcome, passes=outcome.passes + self.pilot_passes[0])
         size = self.errors.size
         scores = {
@@ -60,19 +60,18 @@ class SampleGroup:
         }
         return race.Outcome(scores, passes=size, fixed_passes=size, tasks={})
 
-    def race(self, **share: Any) -> race.Race:
+    def race(self, **part: Any) -> race.Race:
         """The race of the tasks' questions. Arguments: see `race.Race`."""
         budget = self.errors.shape[1]
         order = samples.visiting_order(budget, self.sampling["seed"])
-        options = {"weights": self.weights, "share": self.share, "order": order, **share}
-        return race.Race(self.plan, self.tasks, budget, self.alpha, **options)
+        return race.Race(self.plan, self.tasks, budget, weights=self.weights, order=order, **part)
 
     def triples(self, flat_indices: np.ndarray) -> np.ndarray:
         """Int32 [n, 3] (image, text, sample) of some of the flat errors."""
-        found = np.empty((len(flat_indices), 3), np.int32)
-        pairs, found[:, 2] = np.divmod(flat_indices, self.errors.shape[1])
-        found[:, :2] = self.plan.pairs[pairs]
-        return found
+        triples = np.empty((len(flat_indices), 3), np.int32)
+        pairs, triples[:, 2] = np.divmod(flat_indices, self.errors.shape[1])
+        triples[:, :2] = self.plan.pairs[pairs]
+        return triples
 
     def _check_known(self, pairs: np.ndarray, first: int, end: int) -> None:
         order = samples.visiting_order(self.errors.shape[1], self.sampling["seed"])

@@ -22,34 +22,34 @@ from winobench.tasks.base import Task
 
 # Share of a task's examples from which on a note on equal scores is next to its numbers.
 _NEARLY_ALL = 0.99
-# Of scores that are equal but for rounding to float32, relative to the largest.
+# Difference of scores that are equal up to rounding to float32, relative to the largest.
 _ROUNDING = 2 * float(np.finfo(np.float32).eps)
 
 
 def question_scores(plan: Plan, task: str, errors: np.ndarray, mean: SampleMean = PLAIN) -> list[np.ndarray]:
     """The score matrix of each question of a task, [images, texts] float64, higher = better match.
 
-    Minus the mean error, less the mean error of the same image under the empty text and that of the gray image under
-    the same text, where the plan names these terms. In float64, so that sums make no ties.
+    Minus the mean error, less the mean errors of the same image under the empty text and of the gray image under the
+    same text, where the plan names these terms. In float64, so that sums make no ties.
 
     Source: Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?", Eq. 4 and 5.
     """
     means, questions = mean(errors), plan.questions[task]
-    found: list[np.ndarray] = [np.empty(0)] * len(questions)
+    matrices: list[np.ndarray] = [np.empty(0)] * len(questions)
     for numbers, terms in _terms(plan, task):
         scores = sum(sign * means[rows] for rows, sign in terms)
         for number, matrix in zip(numbers, scores, strict=True):
-            found[number] = matrix
-    return found
+            matrices[number] = matrix
+    return matrices
 
 
 def score_terms(plan: Plan, task: str) -> list[list[tuple[np.ndarray, int]]]:
-    """For each question of a task: (int64 [images, texts] rows of ``plan.pairs``, sign) of each term of its scores."""
-    found: list[list[tuple[np.ndarray, int]]] = [[] for _ in plan.questions[task]]
+    """For each question: (int64 [images, texts] rows of ``plan.pairs``, sign) of each term of its scores."""
+    terms_of: list[list[tuple[np.ndarray, int]]] = [[] for _ in plan.questions[task]]
     for numbers, terms in _terms(plan, task):
-        for place, number in enumerate(numbers):
-            found[number] = [(rows[place], sign) for rows, sign in terms]
-    return found
+        for index, number in enumerate(numbers):
+            terms_of[number] = [(rows[index], sign) for rows, sign in terms]
+    return terms_of
 
 
 def _terms(plan: Plan, task: str) -> Iterator[tuple[list[int], list[tuple[np.ndarray, int]]]]:
@@ -81,15 +81,15 @@ def task_results(
 ) -> dict[str, dict[str, Any]]:
     """A task's numbers: of all examples first, then ``<group>/<metric>`` of each group in order of appearance.
 
-    Entries are those of `winobench.runs.schema`. Intervals are about another draw of examples, judged on the same
+    `winobench.runs.schema` declares the entries. Intervals are about another sample of examples, judged on the same
     samples of noise (docs/explanation/intervals.md). Rows of all examples have "constant" where `constant_over` finds
     it.
     """
     results = _metric_results(task, questions, scores, texts, seed, threshold)
-    if found := constant_over(scores):
+    if constant := constant_over(scores):
         for name in results:
             if "/" not in name or task.association is not None:
-                results[name]["constant"] = found
+                results[name]["constant"] = constant
     return results
 
 
@@ -103,18 +103,18 @@ def constant_over(scores: Sequence[np.ndarray]) -> str | None:
 
     Where no example has several images, all examples must have the same scores.
     """
-    found, stacks = [], [alike for _, alike in margins.by_shape(scores)]
+    constant, stacks = [], [alike for _, alike in margins.by_shape(scores)]
     for axis, name in enumerate(("images", "texts")):
         several = [_are_flat(alike, axis) for alike in stacks if alike.shape[1 + axis] > 1]
         if several and np.mean(np.concatenate(several)) > _NEARLY_ALL:
-            found.append(name)
+            constant.append(name)
         elif axis == 0 and not several and len(scores) > 1 and len(stacks) == 1:
-            found += [name] * bool(_are_flat(np.concatenate(scores)[None], axis)[0])
-    return "candidates" if len(found) > 1 else next(iter(found), None)
+            constant += [name] * bool(_are_flat(np.concatenate(scores)[None], axis)[0])
+    return "candidates" if len(constant) > 1 else next(iter(constant), None)
 
 
 def _are_flat(scores: np.ndarray, axis: int) -> np.ndarray:
-    """Mask of questions whose scores [questions, images, texts] are equal along an axis, up to rounding."""
+    """Mask of questions whose scores [questions, images, texts] are constant along an axis, up to rounding."""
     largest = np.abs(scores).max(axis=(1, 2), initial=0)
     return (np.ptp(scores, axis=1 + axis) <= _ROUNDING * largest[:, None]).all(axis=1)
 
@@ -187,7 +187,7 @@ def _association_results(
     task: Task, questions: Sequence[Question], scores: Sequence[np.ndarray], texts: Sequence[str], seed: int
 ) -> dict[str, dict[str, Any]]:
     columns = {text: column for column, text in enumerate(dict.fromkeys(t for q in questions for t in q.texts))}
-    table = np.full((len(questions), len(columns)), np.nan)  # a group need not be asked about another's texts
+    table = np.full((len(questions), len(columns)), np.nan)  # groups may have different texts
     for row, (question, matrix) in enumerate(zip(questions, scores, strict=True)):
         table[row, [columns[text] for text in question.texts]] = matrix[0]
     return metrics.association_results(
@@ -202,5 +202,5 @@ def _association_results(
 
 
 def image_dependence(questions: Sequence[Question]) -> metrics.Dependence:
-    """Which questions depend on each other: those that have an image in common, whether it is right or not."""
+    """Questions depend on each other if they have an image in common, whether it is right or not."""
     return metrics.Dependence.from_sets([question.images for question in questions])

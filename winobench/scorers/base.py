@@ -1,4 +1,4 @@
-"""What a scorer is, and how the evaluation sees one that has no samples."""
+"""The interface of scorers, and the evaluation's view of a scorer without samples."""
 
 from __future__ import annotations
 
@@ -128,13 +128,13 @@ class WithoutSamples:
             return
         ends = [*np.flatnonzero(np.diff(pairs[:, 0])) + 1, len(pairs)]
         for start, end in zip([0, *ends], ends, strict=False):
-            asked = [texts[text] for text in pairs[start:end, 1]]
-            picture = image_files.open_image(images[pairs[start, 0]])
-            scores = np.asarray(self.scorer.score([picture], asked))
-            if scores.shape != (1, len(asked)) or not is_real(scores):
+            own_texts = [texts[text] for text in pairs[start:end, 1]]
+            image = image_files.open_image(images[pairs[start, 0]])
+            scores = np.asarray(self.scorer.score([image], own_texts))
+            if scores.shape != (1, len(own_texts)) or not is_real(scores):
                 raise InputError(
                     f"{type(self.scorer).__name__}.score returned {scores.dtype} {list(scores.shape)} for 1 image and"
-                    f" {len(asked)} texts: give floats [1, {len(asked)}]",
+                    f" {len(own_texts)} texts: give floats [1, {len(own_texts)}]",
                     code="bad-scores",
                 )
             yield np.arange(start, end), -scores[0].astype(np.float32)

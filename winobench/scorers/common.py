@@ -1,4 +1,4 @@
-"""What scorers share: checks of their arguments, and their devices."""
+"""Shared code of scorers: checks of their arguments, and their devices."""
 
 from __future__ import annotations
 

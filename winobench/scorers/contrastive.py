@@ -78,7 +78,7 @@ class Contrastive(HasSnapshots):
 
     Attributes:
       model: the network.
-      tokenizer: a ``transformers.CLIPTokenizer``, or that of a SigLIP.
+      tokenizer: a ``transformers.CLIPTokenizer``, or a SigLIP's.
       processor: makes images ready for the network.
       mesh: the devices.
     """
@@ -177,7 +177,7 @@ class Contrastive(HasSnapshots):
           float32 [num_images, num_texts], the cosines, or the logits of a SigLIP. Higher = better match.
 
         Raises:
-          InputError: for an empty list, an image that cannot be read, a text that is no string, or a score that is not
+          InputError: for an empty list, an unreadable image, a text that is not a string, or a score that is not
             finite.
         """
         snapshot = self.snapshot()
@@ -232,7 +232,7 @@ class Contrastive(HasSnapshots):
           float32 [num_texts, width], of length 1.
 
         Raises:
-          InputError: for an empty list, or a text that is no string.
+          InputError: for an empty list, or a text that is not a string.
         """
         texts = checked_texts(texts)
         first, number = common.distinct(texts)
@@ -241,7 +241,7 @@ class Contrastive(HasSnapshots):
     def fingerprint(self) -> dict[str, Any]:
         """Everything about this scorer that can change a score by more than rounding, ready for JSON.
 
-        What is not in it: the number of devices and the batch size, which change the last bits only.
+        Not in it: the number of devices and the batch size, which change the last bits only.
         """
         snapshot = self.snapshot()
         return {
@@ -273,10 +273,10 @@ class Contrastive(HasSnapshots):
                 (texts, pairs[:, 1], self._text_batches),
             ):
                 numbers, _ = tables.first_uses(column)
-                place = np.zeros(len(items), np.int64)
-                place[numbers] = np.arange(len(numbers))
+                positions = np.zeros(len(items), np.int64)
+                positions[numbers] = np.arange(len(numbers))
                 stream = stack.enter_context(contextlib.closing(batches(items, numbers.tolist())))
-                columns.append(_Column(place[column], len(numbers), stream))
+                columns.append(_Column(positions[column], len(numbers), stream))
             start = 0
             while start < len(pairs):
                 for column in columns:
@@ -309,7 +309,7 @@ class Contrastive(HasSnapshots):
 
 
 def _terms(model: CLIPModel | SiglipModel) -> tuple[float, float]:
-    """What a cosine is multiplied by, and what is added, for a score."""
+    """Factor and summand that make a score of a cosine."""
     if isinstance(model, CLIPModel):
         return 1.0, 0.0
     scale, bias = (np.float64(parameter[...][0]) for parameter in (model.logit_scale, model.logit_bias))
@@ -338,7 +338,7 @@ class _Column:
             self._encoded += len(batch)
 
     def pairs_ready(self) -> int:
-        """How many pairs from the first one on have their rows."""
+        """Number of first pairs whose rows are encoded."""
         return int(np.searchsorted(self._last_row, self._encoded))
 
 

@@ -67,7 +67,7 @@ def denoising_errors(
     target: str = "own",
     dtype: Any = jnp.float32,
 ) -> jax.Array:
-    """Errors of some (image, text, sample) triples. Pure: call it inside of your own `jax.jit`, on your own mesh.
+    """Errors of some (image, text, sample) triples. Pure: call it inside a `jax.jit`, on any mesh.
 
     Args:
       denoiser: ``(params, noisy latents [n, h, w, c], times float32 [n], text states) -> prediction [n, h, w, c]``.
@@ -130,7 +130,7 @@ def denoising_errors(
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """What the fused step is compiled for: equal values share a compilation."""
+    """Static argument of the fused step: equal values share a compilation."""
 
     denoiser: Denoiser
     schedule: Schedule

@@ -40,7 +40,7 @@ SCORING_VERSION = 1
 
 ENCODERS = ("resident", "staged")
 
-# Of the three numbers of a triple, twice, and of its error.
+# Bytes of the three numbers of a triple, twice, and of its error.
 _BYTES_OF_A_TRIPLE = 2 * 3 * 4 + 4
 
 
@@ -56,7 +56,7 @@ class DiffusionITM(HasSnapshots):
       latent_shape: (h, w, c) of an image's latents and of a sample's noise.
       error: ``squared_l2`` or ``l2``.
       target: ``own`` or ``epsilon``.
-      timestep_range: (first, end) of the timesteps that are drawn, or None for all.
+      timestep_range: (first, end) of the sampled timesteps, or None for all.
       float8: whether products of the denoiser have factors of 8 bits.
     """
 
@@ -85,7 +85,7 @@ class DiffusionITM(HasSnapshots):
             published code computes).
           target: ``own`` compares in what the network predicts, noise or velocity; ``epsilon`` always in noise.
           image_size: images are resized to this many pixels, height and width. The model's own size when None.
-          timestep_range: (first, end) of the timesteps that may be drawn; ``all`` for all of the schedule's; None for
+          timestep_range: (first, end) of the timesteps that may be sampled; ``all`` for all of the schedule's; None for
             those that the model's folder names (``pipeline.timestep_range``), or else all.
           batch_size: triples that each device works on at once. Chosen for the kind of device when None. ``search``
             measures some sizes, which compiles each of them, and remembers the fastest for the next time
@@ -156,7 +156,7 @@ class DiffusionITM(HasSnapshots):
 
     @property
     def lora(self) -> dict[str, Any] | None:
-        """Of the LoRA that `from_pretrained` loaded: ``sha256`` of its values, ``scale``, ``fused``.
+        """The LoRA that `from_pretrained` loaded: ``sha256`` of its values, ``scale``, ``fused``.
 
         None without one, and once the model has other weights.
         """
@@ -235,7 +235,7 @@ class DiffusionITM(HasSnapshots):
             raise InputError(
                 f"lora_scale is {lora_scale!r}, but no LoRA is named: name one (lora), or leave it out", code="no-lora"
             )
-        # Before the model: what is wrong with the small file shows before gigabytes are read.
+        # Before the model: a fault of the small file shows before gigabytes are read.
         where: dict[str, Any] = {"revision": revision, "backend": backend}
         adapters = None if lora is None else families.read_lora(source, lora, **where, allow_pickle=allow_pickle)
         words = [textual_inversions.read_word(path, allow_pickle=allow_pickle) for path in embeddings]
@@ -290,7 +290,7 @@ class DiffusionITM(HasSnapshots):
             (see `winobench.scorers.samples.choose_timesteps`), or an array [num_samples]: integers, or noise levels
             above 0 and up to 1 of a flow model. The last two are as they are, whatever ``timestep_range`` says.
           timestep_weights: how much each timestep counts (`winobench.metrics.timestep_weights`).
-          noise: float array [num_samples, h, w, c] (`latent_shape`), instead of noise drawn from the seed.
+          noise: float array [num_samples, h, w, c] (`latent_shape`), instead of noise from the seed.
 
         Returns:
           float64 [num_images, num_texts], higher = better match.
@@ -406,7 +406,7 @@ class DiffusionITM(HasSnapshots):
           timesteps: as in `score`.
           noise: as in `score`.
           among: int [m, 3], all triples of which these are some, such as those of an evaluation of which these are not
-            yet computed. With them, an error is the same bits whichever others are requested, on devices of one kind
+            yet computed. With them, an error has the same bits for any other requests, on devices of one kind
             and with one batch size.
 
         Returns:
@@ -430,7 +430,7 @@ class DiffusionITM(HasSnapshots):
         timesteps: str | ArrayLike = "uniform",
         noise: ArrayLike | None = None,
     ) -> Session:
-        """For errors that are requested in parts: what one part has encoded is there for the next ones.
+        """Starts a session for errors that are requested in parts. It keeps encoded images and texts.
 
         Arguments and errors are the ones in `iter_errors`.
         """
@@ -444,7 +444,6 @@ class DiffusionITM(HasSnapshots):
             text_table,
             snapshot._schedule.as_whole_numbers(chosen),
             noise,
-            mesh=self.mesh,
             size=self._size,
             # Networks of other packages need not know of it.
             shares_texts=getattr(snapshot.pipeline.denoiser, "shares_rows", False),
@@ -462,7 +461,7 @@ class DiffusionITM(HasSnapshots):
     def fingerprint(self) -> dict[str, Any]:
         """Everything about this scorer that can change an error by more than rounding, ready for JSON.
 
-        What is not in it: the arguments of `iter_errors`, and the number of devices and the batch size, which change
+        Not in it: the arguments of `iter_errors`, and the number of devices and the batch size, which change
         the last bits only.
         """
         snapshot = self.snapshot()
@@ -523,7 +522,7 @@ class DiffusionITM(HasSnapshots):
         return run
 
     def _speed_key(self) -> dict[str, Any]:
-        """What the speed of a step depends on, next to the devices and JAX."""
+        """Everything that the speed of a step depends on, next to the devices and JAX."""
         denoiser = self.pipeline.denoiser
         parameters = [[list(array.shape), array.dtype.name] for array in self._params.given]
         network = [type(denoiser).__name__, repr(getattr(denoiser, "config", None)), parameters]
@@ -535,12 +534,12 @@ class DiffusionITM(HasSnapshots):
         }
 
 
-def _timestep_range(pipeline: Pipeline, asked: tuple[int, int] | str | None) -> tuple[int, int] | None:
-    if asked is None:
-        asked = pipeline.timestep_range
-    elif isinstance(asked, str):
-        common.choice("timestep_range", asked, (options.ALL,))
-        asked = None
-    if asked is None:
+def _timestep_range(pipeline: Pipeline, chosen: tuple[int, int] | str | None) -> tuple[int, int] | None:
+    if chosen is None:
+        chosen = pipeline.timestep_range
+    elif isinstance(chosen, str):
+        common.choice("timestep_range", chosen, (options.ALL,))
+        chosen = None
+    if chosen is None:
         return None
-    return samples.check_timestep_range(asked, pipeline.schedule.num_train_timesteps)
+    return samples.check_timestep_range(chosen, pipeline.schedule.num_train_timesteps)

@@ -50,7 +50,7 @@ def _encode_texts(model: BlipForImageTextRetrieval, texts: jax.Array, head: str)
 
 @dataclasses.dataclass(frozen=True)
 class _Step:
-    """What the step over pairs is compiled for."""
+    """Static argument of the step over pairs."""
 
     structure: functional.Structure
     head: str
@@ -202,18 +202,18 @@ class ItmHead(PairScorer):
         options = {**(known.options if known is not None else {}), **options}
         # Before the weights, which take long: a typing mistake is to show at once.
         common.choice("head", options.get("head", "itm"), HEADS)
-        place = sources.resolve(source, revision=revision)
-        processor = processor_files.read_image_processor(place)
-        tokenizer = encoder_layouts.read_bert_tokenizer(place)
+        folder = sources.resolve(source, revision=revision)
+        processor = processor_files.read_image_processor(folder)
+        tokenizer = encoder_layouts.read_bert_tokenizer(folder)
         model = models.load_model(
-            BlipForImageTextRetrieval, place, dtype=dtype, variant=variant, allow_pickle=allow_pickle
+            BlipForImageTextRetrieval, folder, dtype=dtype, variant=variant, allow_pickle=allow_pickle
         )
         return cls(model, tokenizer, processor, **options)
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything about this scorer that can change a score by more than rounding, ready for JSON.
 
-        What is not in it: the number of devices and the batch size, which change the last bits only.
+        Not in it: the number of devices and the batch size, which change the last bits only.
         """
         snapshot = self.snapshot()
         return {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from winobench.scorers.base import SampledScorer, Scorer
 
 SCORES, TEXTS, IMAGES = "scores", "texts", "images"
-"""Wanted of a model: scores of images and texts, answers about texts, or answers about images."""
+"""Uses of a model: scores of images and texts, answers about texts, or answers about images."""
 
 DIFFUSION, SAMPLES = "diffusion", "samples"
 """Two groups of options: for diffusion models, and for evaluations that sample noise."""
@@ -164,13 +164,13 @@ def load(ref: ModelRef, kind: Kind, dtype: str, given: Mapping[str, Any]) -> Any
 
 def taken(ref: ModelRef, kind: Kind, given: Mapping[str, Any]) -> dict[str, Any]:
     """The given options that a kind takes, but for usual values. Refuses options of other kinds."""
-    found: dict[str, Any] = {}
+    keywords: dict[str, Any] = {}
     for name, value in {**given, "revision": ref.revision}.items():
         option = OPTIONS.get(name, Option(""))
         if option.allowed is not None:
             value = option.allowed.check(name, value, "wrong-type" if option.allowed is _DICT else "bad-value")
         if name in (DIFFUSION, SAMPLES):
-            values = {key: each for key, each in (value or {}).items() if each is not None}
+            values = {key: item for key, item in (value or {}).items() if item is not None}
         else:
             values = {} if value is None or value == option.usual else {name: value}
         if not values or name in kind.ignores:
@@ -180,12 +180,12 @@ def taken(ref: ModelRef, kind: Kind, given: Mapping[str, Any]) -> dict[str, Any]
                 f"{next(iter(values))} is an option of {option.owner}, but {ref.name!r} is none: leave it out",
                 code="option-of-others",
             )
-        found |= values
-    return found
+        keywords |= values
+    return keywords
 
 
 def resolve(model: str | ModelRef, wants: str = SCORES, revision: str | None = None) -> ModelRef:
-    """Resolves a model's name by small files, and settles its kind for what is wanted of the model.
+    """Resolves a model's name by small files, and settles its kind for one of ``SCORES``, ``TEXTS`` and ``IMAGES``.
 
     The kind is one of ``SCORERS``, ``RECORDED``, or a kind of network of `winobench.checkpoints.language_models`.
     """
@@ -234,9 +234,9 @@ def check_scorer(
     """Checks options of ``OPTIONS`` for a model by small files."""
     options.DTYPE.check("dtype", dtype)
     ref = resolve(model, SCORES, revision)
-    found = taken(ref, SCORERS[ref.kind], given)
+    keywords = taken(ref, SCORERS[ref.kind], given)
     if ref.kind == "diffusion_itm" and deeply:
-        _check_pipeline(ref, found, timesteps)
+        _check_pipeline(ref, keywords, timesteps)
     return ref
 
 
@@ -256,8 +256,8 @@ def _check_pipeline(ref: ModelRef, given: Mapping[str, Any], timesteps: str | Se
     if chosen is not None and chosen != options.ALL:
         options.span(total).check(f"timestep_range of {ref.name!r}", chosen)
     if timesteps is not None and not isinstance(timesteps, str):
-        one = options.NOISE_LEVEL if description.schedule.is_continuous else options.whole(0, total - 1)
-        options.items(one).check(f"timesteps for {ref.name!r}", list(timesteps))
+        timestep = options.NOISE_LEVEL if description.schedule.is_continuous else options.whole(0, total - 1)
+        options.items(timestep).check(f"timesteps for {ref.name!r}", list(timesteps))
     if (size := given.get("image_size")) is not None:
         denoiser = description.configs[description.family.DENOISER]
         factor = description.autoencoder_config.downsampling * description.family.latents_a_side(denoiser)
@@ -269,28 +269,28 @@ def _check_pipeline(ref: ModelRef, given: Mapping[str, Any], timesteps: str | Se
 
 
 def checkpoint_kind(source: str, revision: str | None = None) -> str:
-    """Which of ``SCORERS`` a folder or hub repository is for."""
+    """Key of ``SCORERS`` for a folder or hub repository."""
     from winobench.checkpoints import sources
 
-    place = sources.resolve(source, revision=revision)
+    folder = sources.resolve(source, revision=revision)
     for name, kind in SCORERS.items():
-        if kind.file is not None and place.find(kind.file) is not None:
+        if kind.file is not None and folder.find(kind.file) is not None:
             return name
-    config = place.find("config.json")
+    config = folder.find("config.json")
     model_type = sources.read_json(config).get("model_type") if config is not None else None
     for name, kind in SCORERS.items():
         if model_type in kind.types():
             return name
-    hint = place.hint()
+    hint = folder.hint()
     if config is None and hint:
-        raise InputError(f"model_index.json of {place} is not at hand: {hint}", code="hub-not-reached")
-    place.refuse_without_config()
+        raise InputError(f"model_index.json of {folder} is not available: {hint}", code="hub-not-reached")
+    folder.refuse_without_config()
     if config is not None:
         from winobench.checkpoints import vision_language
 
         vision_language.refuse_text_only(config, model_type)
-    found = f"its config.json is of a {model_type!r}" if config is not None else "it has none of their files"
+    reason = f"its config.json is of a {model_type!r}" if config is not None else "it has none of their files"
     *others, last = (f"{kind.name} ({kind.files()})" for kind in SCORERS.values() if kind.files())
     raise InputError(
-        f"{place} is not a {', '.join(others)} or {last}: {found}. Name another model", code="unknown-kind-of-model"
+        f"{folder} is not a {', '.join(others)} or {last}: {reason}. Name another model", code="unknown-kind-of-model"
     )

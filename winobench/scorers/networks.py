@@ -1,4 +1,4 @@
-"""What scorers and encoders do with a network: put it on the devices, call it without its parameters, identify it."""
+"""Networks of scorers and encoders: put on the devices, called without their parameters, and identified."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def fingerprint(network: Network, **others: Any) -> str:
 
 
 def tokenizer_identity(tokenizer: Any) -> dict[str, Any]:
-    """What a fast tokenizer of transformers does, as JSON values."""
+    """Everything that a fast tokenizer of transformers does, as JSON values."""
     content = json_files.parse(tokenizer.backend_tokenizer.to_str())
     # These two hold what the last call asked for.
     content = {key: value for key, value in content.items() if key not in ("padding", "truncation")}

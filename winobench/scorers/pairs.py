@@ -1,4 +1,4 @@
-"""What scorers share that look at an image and a text together: tables of both, and one pass for each pair."""
+"""Scorers that read an image and a text together: tables of both, and one pass for each pair."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class PairScorer(HasSnapshots):
           float32 [num_images, num_texts], higher = better match.
 
         Raises:
-          InputError: for an empty list, an image that cannot be read, a text that is no string, or a score that is not
+          InputError: for an empty list, an unreadable image, a text that is not a string, or a score that is not
             finite.
         """
         images, texts = checked_list("images", images), checked_texts(texts)
@@ -166,12 +166,12 @@ class PairScorer(HasSnapshots):
         return tables.score_rows(image_table, text_table, pairs, self._size, step)
 
     def _default_rows(self, encode: NetworkFunction, example: Any) -> int:
-        one = jax.tree.map(lambda array: np.asarray(array)[None], example)
-        return usual_rows(jax.eval_shape(encode, self._params, one), self._size.total, self.mesh)
+        batch = jax.tree.map(lambda array: np.asarray(array)[None], example)
+        return usual_rows(jax.eval_shape(encode, self._params, batch), self._size.total, self.mesh)
 
 
 def usual_rows(encoded: Any, batch_size: int, mesh: Mesh) -> int:
-    """How many rows a table has on each device if nobody says."""
+    """Default number of a table's rows on each device."""
     room = _TABLE_BYTES.on(mesh)
     # A batch of pairs may have as many images. With fewer rows it would be cut short. Where images are so large (a
     # third of a gigabyte for a LLaVA of 7 billion parameters), that is the lesser evil.
@@ -179,16 +179,16 @@ def usual_rows(encoded: Any, batch_size: int, mesh: Mesh) -> int:
 
 
 def images_at_once(rows: int, mesh: Mesh) -> int:
-    """Images that each device encodes at once: no more than the table of all devices has room for."""
+    """Images that each device encodes at once: at most the rows of the table of all devices."""
     return min(_IMAGES.on(mesh), math.ceil(rows / parallel.data_parallelism(mesh)))
 
 
 def token_rows(ids: Sequence[Sequence[int]], pad: int, longest: int) -> np.ndarray:
     """Texts in tokens as rows of one width: int32 [num_texts, tokens + 1]. The last number counts a text's tokens."""
-    # As long as the longest text of the call and no longer: a pair's work grows with it.
+    # The width of the call's longest text: a pair's work grows with it.
     width = min(-(-max(map(len, ids)) // TEXT_STEP) * TEXT_STEP, longest)
     rows = np.full((len(ids), width + 1), pad, np.int32)
-    for row, one in zip(rows, ids, strict=True):
-        row[: len(one)] = one
-        row[-1] = len(one)
+    for row, tokens in zip(rows, ids, strict=True):
+        row[: len(tokens)] = tokens
+        row[-1] = len(tokens)
     return rows

@@ -147,7 +147,7 @@ class TextTables:
         return tables.DeviceTable(self.encoder, len(items), self._rows, self._example(items[0]), load)
 
     def _example(self, item: Any) -> Any:
-        """What the table encodes, of one text."""
+        """Input of the encoder for one text."""
         if self.store is None:
             return item
         self.store.prepare([item])

@@ -33,7 +33,7 @@ def check_seed(seed: int) -> int:
 
 
 def noise_key(seed: int) -> jax.Array:
-    """The key that the noise of all samples is drawn from."""
+    """The random key of the noise of all samples."""
     return jax.random.fold_in(random_numbers.seed_key(check_seed(seed)), _NOISE_STREAM)
 
 
@@ -141,7 +141,7 @@ def choose_of_schedule(
     timestep_range: tuple[int, int] | None = None,
     left_out: int = 0,
 ) -> np.ndarray:
-    """As `choose_timesteps`, of any schedule: float32 noise levels of a continuous one, chosen among its T levels."""
+    """`choose_timesteps` of any schedule: for a continuous one float32 noise levels, chosen among its T levels."""
     total = schedule.num_train_timesteps
     if not schedule.is_continuous or (isinstance(rule, str) and rule != "published"):
         how = {"seed": seed, "num_train_timesteps": total, "timestep_range": timestep_range}
@@ -154,7 +154,7 @@ def choose_of_schedule(
 
 
 def draws_from_range(timesteps: str | ArrayLike) -> bool:
-    """Whether a range of timesteps has a part in what the timesteps are: not in published or listed ones."""
+    """Whether a range of timesteps has an effect. Published and listed timesteps ignore it."""
     return isinstance(timesteps, str) and timesteps != "published"
 
 
@@ -205,12 +205,12 @@ def _given(values: ArrayLike, num_samples: int | None, num_train_timesteps: int 
     """Listed timesteps as int32, or without a number of them noise levels as float32."""
     timesteps = np.asarray(values)
     of_levels = num_train_timesteps is None
-    one = "noise level, a number above 0 and up to 1" if of_levels else "whole number, the timestep"
+    item = "noise level, a number above 0 and up to 1" if of_levels else "whole number, the timestep"
     kind = np.floating if of_levels else np.integer
     if timesteps.ndim != 1 or not timesteps.size or not np.issubdtype(timesteps.dtype, kind):
         raise InputError(
             f"timesteps is an array of shape {timesteps.shape} and type {timesteps.dtype}, but this model's must be a"
-            f" list of at least one {one}, of each sample",
+            f" list of at least one {item}, of each sample",
             code="wrong-shape",
         )
     low, high = timesteps.min(), timesteps.max()

@@ -1,4 +1,4 @@
-"""Denoising errors that are requested in parts: what one part has encoded is there for the next ones."""
+"""Denoising errors that are requested in parts. Later parts use the encoded images and texts of earlier ones."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterator
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
 from jax.typing import ArrayLike
 
-from winobench import parallel
 from winobench.engine import batch_size, sharing, tables
 from winobench.scorers import common
 
@@ -17,7 +15,7 @@ Step = Callable[..., jax.Array]
 
 
 class Session:
-    """Images, texts and samples of one evaluation, and what is encoded of them; `DiffusionITM.session` makes it."""
+    """Images, texts and samples of one evaluation, and their encoded states. `DiffusionITM.session` makes it."""
 
     def __init__(
         self,
@@ -27,7 +25,6 @@ class Session:
         timesteps: np.ndarray,
         noise: jax.Array,
         *,
-        mesh: Mesh,
         size: batch_size.BatchSize,
         shares_texts: bool,
     ):
@@ -43,7 +40,6 @@ class Session:
         self._texts = texts
         self._timesteps = timesteps
         self._noise = noise
-        self._mesh = mesh
         self._size = size
         self._shares_texts = shares_texts
         self._texts_to_share: int | None = None  # until there are triples to choose it by
@@ -68,7 +64,7 @@ class Session:
             # Not for each small part, as each number is a program to be compiled.
             self._texts_to_share = sharing.texts_to_share(everything) if self._shares_texts else 1
         texts = self._texts_to_share or 1
-        parts = parallel.data_parallelism(self._mesh)
+        parts = self._size.total // self._size.per_device
         shared = None if among is None else sharing.Shared(everything, texts)
         sharing_step, lone_step = self._make_step(texts), self._make_step(1)
 

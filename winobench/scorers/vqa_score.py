@@ -54,7 +54,7 @@ def _image_states(
 def _encode_images(
     model: VisionLanguageNetwork, images: Any, processor: ImageProcessor | PatchProcessor, before: tuple[int, ...]
 ) -> Any:
-    """As `_image_states`, with rows of one line: TPUs would transpose a table of larger arrays at each step."""
+    """`_image_states` with rows of one line: TPUs would transpose a table of larger arrays at each step."""
     kept = model.image_axes
     return jax.tree.map(lambda x: x.reshape(*x.shape[:kept], -1), _image_states(model, images, processor, before))
 
@@ -66,7 +66,7 @@ def _encode_texts(model: VisionLanguageNetwork, texts: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class _Step:
-    """What the step over pairs is compiled for. ``shapes``: see `image_shapes`."""
+    """Static argument of the step over pairs. ``shapes``: see `image_shapes`."""
 
     structure: functional.Structure
     answers: tuple[tuple[int, ...], ...]
@@ -114,8 +114,8 @@ def image_shapes(
 ) -> tuple[tuple[int, ...], ...]:
     """The shapes of an image's arrays of `VisionLanguageNetwork.encode_image`, in the order of the pytree's leaves."""
     images = jax.tree.map(lambda array: np.asarray(array)[None], processor.blank)
-    found = pure_functions.shapes(NetworkFunction(structure, _image_states, (processor, before)), params, images)
-    return tuple(leaf.shape[1:] for leaf in jax.tree.leaves(found))
+    states = pure_functions.shapes(NetworkFunction(structure, _image_states, (processor, before)), params, images)
+    return tuple(leaf.shape[1:] for leaf in jax.tree.leaves(states))
 
 
 def lower_step(
@@ -208,10 +208,10 @@ class VQAScore(AnswerScorer, networks.HoldsVisionLanguage, PairScorer):
         )
 
     def _place(self, loaded: LoadedVisionLanguageModel) -> None:
-        asked = {"answer": self.answer}
+        words = {"answer": self.answer}
         if self.kind == "log_odds":
-            asked["opposite"] = self.opposite
-        answers = tuple(self._tokens_of(name, text) for name, text in asked.items())
+            words["opposite"] = self.opposite
+        answers = tuple(self._tokens_of(name, text) for name, text in words.items())
         if len(set(answers)) < len(answers):
             raise InputError(
                 f"answer and opposite are both {options.quote(self.answer)} to the model: name two answers",
@@ -290,9 +290,9 @@ class VQAScore(AnswerScorer, networks.HoldsVisionLanguage, PairScorer):
         check_texts(texts)
         longest, of_language = self.max_text_tokens, self._loaded.tokenizer
         if self._loaded.form.names_image:
-            _, found = self._loaded.tokens(self.question, texts)
-            log_truncated(sum(len(ids) > longest for ids in found), len(texts), longest, "questions")
-            rows = pairs.token_rows([ids[-longest:] for ids in found], of_language.pad_token_id or 0, longest)
+            _, rows_of_ids = self._loaded.tokens(self.question, texts)
+            log_truncated(sum(len(ids) > longest for ids in rows_of_ids), len(texts), longest, "questions")
+            rows = pairs.token_rows([ids[-longest:] for ids in rows_of_ids], of_language.pad_token_id or 0, longest)
             return [(row,) for row in rows]
         questions = [self.question.replace("{}", text) for text in texts]
         columns, truncated = [], 0
