@@ -124,7 +124,7 @@ def test_a_sampler_is_a_class_and_a_line(monkeypatch):
     found = samplers.find_sampler("halving", schedule)
     noise, picture = np.random.default_rng(0).normal(size=(2, 1, 2, 2, 3)).astype(np.float32)
     plan = found.plan(schedule, 4)
-    drawn = samplers.sample(found, lambda *_: noise - picture, None, plan, noise, np.zeros((1, 1)), None)
+    drawn = samplers.sample(found, lambda *_: noise - picture, plan, noise, np.zeros((1, 1)))
     np.testing.assert_allclose(plan.times, [1000, 500, 250, 125])
     np.testing.assert_allclose(drawn, picture, atol=1e-6)
 

@@ -15,14 +15,14 @@ def test_guidance_of_one_is_no_guidance():
     noise = np.random.default_rng(0).normal(size=(2, 4, 4, 1)).astype(np.float32)
     text, empty = np.full((2, 1, 1), 2.0, np.float32), np.full((1, 1, 1), -1.0, np.float32)
 
-    def denoiser(params, noisy, timesteps, states):
+    def denoise(noisy, timesteps, states):
         return 0.1 * noisy + states[:, :, :, None]
 
     sampler = samplers.SAMPLERS["ddim"]
-    arguments = (sampler, denoiser, None, sampler.plan(SCHEDULE, 3), noise, text)
-    plain = samplers.sample(*arguments, None)
-    np.testing.assert_allclose(samplers.sample(*arguments, empty, guidance_scale=1.0), plain, rtol=1e-5)
-    assert np.abs(samplers.sample(*arguments, empty, guidance_scale=3.0) - plain).max() > 1
+    arguments = (sampler, denoise, sampler.plan(SCHEDULE, 3), noise, text)
+    plain = samplers.sample(*arguments)
+    np.testing.assert_allclose(samplers.sample(*arguments, guidance=(empty, 1.0)), plain, rtol=1e-5)
+    assert np.abs(samplers.sample(*arguments, guidance=(empty, 3.0)) - plain).max() > 1
 
 
 @pytest.mark.parametrize(

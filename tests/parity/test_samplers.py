@@ -98,12 +98,10 @@ def run_of_theirs(theirs, latents, text, empty, first, num_steps, clean=None, **
 
 @functools.partial(jax.jit, static_argnums=0)
 def run_of_ours(sampler, plan, noise, text, empty, clean, step_noise):
-    def network(_, *inputs):
-        return denoise(*inputs)
+    def of_step(number):
+        return step_noise[number - plan.numbers[0]]
 
-    return samplers.sample(
-        sampler, network, None, plan, noise, text, empty, guidance_scale=4.0, clean=clean, step_noise=step_noise
-    )
+    return samplers.sample(sampler, denoise, plan, noise, text, guidance=(empty, 4.0), clean=clean, step_noise=of_step)
 
 
 def compare(name, schedule, theirs, num_steps, *, strength=None, evenly=False, **timesteps):

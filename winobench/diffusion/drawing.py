@@ -47,7 +47,7 @@ class Run(NamedTuple):
 
 
 class Drawing:
-    """What a `Pipeline` has to generate images with."""
+    """The parts of a `Pipeline` that generate images."""
 
     @parallel.without_mesh
     def generate(
@@ -116,13 +116,13 @@ class Drawing:
         noise = _drawn(keys[0], shape) if latents is None else _checked_latents("latents", latents, (total, *shape))
         if image is None and strength is not None:
             raise InputError(
-                f"strength is {options.quote(strength)}, but there is no image to begin with: name one",
+                f"strength is {options.quote(strength)}, but no image is named to begin with: name one",
                 code="missing-images",
             )
         run = Run(num_steps, guidance_scale, sampler, image, strength, batch_size, size, mesh, not return_latents)
         drawn, decoded = pipeline._run(run, texts, noise, keys[1])
         seeds = np.resize(seed, total)
-        names = [f"{options.quote(text)} (seed {one})" for text, one in zip(texts, seeds, strict=True)]
+        names = [f"{options.quote(text)} (seed {seed})" for text, seed in zip(texts, seeds, strict=True)]
         is_finite = np.isfinite(drawn).reshape(total, -1).all(axis=1)
         check_finite(is_finite, "the latent array of", names, pipeline.networks.values())
         if decoded is None:
@@ -140,24 +140,24 @@ class Drawing:
     ) -> tuple[np.ndarray, Decoded | None]:
         """Latents of texts, from noise and from keys of the steps' noise, and their images where they are decoded."""
         pipeline, total, size = cast(AnyPipeline, self), len(texts), run.image_size
-        found = samplers.find_sampler(run.sampler, pipeline.schedule)
+        sampler = samplers.find_sampler(run.sampler, pipeline.schedule)
         function, params = pipeline.denoiser_function()
         first, clean = 0, None
         if run.image is not None:
             strength = _STRENGTH.check("strength", _USUAL_STRENGTH if run.strength is None else run.strength)
-            first = found.first_step(run.num_steps, strength)
+            first = sampler.first_step(run.num_steps, strength)
             clean = _clean(pipeline, run.image, (total, size, size, 3), noise.shape, run.batch_size)
-        plan = found.plan(pipeline.schedule_at(size), run.num_steps, first=first, evenly=pipeline.EVEN_LEVELS)
+        plan = sampler.plan(pipeline.schedule_at(size), run.num_steps, first=first, evenly=pipeline.EVEN_LEVELS)
         if isinstance(params[0], np.ndarray):
             pipeline._copies.pop("denoiser", None)  # off the devices while texts are encoded
         conditioned, guidance_scale = pipeline.guided(run.guidance_scale)
         encoding = {"image_size": size, "batch_size": run.batch_size}
         states = conditioned.encode_texts(texts, **encoding)
         empty = pipeline.unconditional().encode_texts([""], **encoding) if guidance_scale != 1 else None
-        rows = Rows(noise, states, clean, jax.random.key_data(keys) if found.is_random else None)
+        rows = Rows(noise, states, clean, jax.random.key_data(keys) if sampler.is_random else None)
         whole = jax.tree.map(lambda leaf: parallel.put(leaf, parallel.replicated(run.mesh)), (plan, empty))
         shared = Shared(self._copied("denoiser", params, run.mesh), *whole, guidance_scale)
-        return self._drawn(LatentDrawing(found, function), shared, rows, run)
+        return self._drawn(LatentDrawing(sampler, function), shared, rows, run)
 
     def _drawn(self, draw: LatentDrawing, shared: Shared, rows: Rows, run: Run) -> tuple[np.ndarray, Decoded | None]:
         """Latents and, where they are decoded, their images, a batch at a time."""
@@ -175,7 +175,7 @@ class Drawing:
             if decoding:
                 decoded.append(parallel.wait_if_cpu(mesh, pure_functions.call_on_rows(decode, mesh, params, drawn)))
         latents, decoded = (
-            jax.tree.map(lambda *batches: np.concatenate([np.asarray(one) for one in batches])[:total], *parts)
+            jax.tree.map(lambda *batches: np.concatenate([np.asarray(batch) for batch in batches])[:total], *parts)
             if parts
             else None
             for parts in (latents, decoded)
@@ -207,7 +207,7 @@ def check_finite(finite: ArrayLike, what: str, names: Sequence[str], networks: I
 
 
 def _devices(params: Sequence[jax.Array], batch_size: int) -> Mesh:
-    """As many devices as can share a batch evenly."""
+    """The most devices that can share a batch evenly."""
     devices = list(parallel.default_mesh(params).devices.flat)
     while batch_size % len(devices):
         devices.pop()
@@ -239,7 +239,7 @@ def _check_memory(pipeline: AnyPipeline, size: int, total: int, batch_size: int,
 
 
 def _size_of(image: ArrayLike | None) -> int | None:
-    """Of images; None of latents and of anything else."""
+    """The size of images. None for latents and anything else."""
     shape = np.shape(image) if image is not None else ()
     return shape[1] if len(shape) == 4 and shape[1] == shape[2] and shape[3] == 3 else None
 
@@ -262,7 +262,7 @@ def _clean(
 
 def _checked_latents(name: str, latents: ArrayLike, shape: tuple[int, ...]) -> jax.Array:
     latents = np.asarray(latents)
-    # Rounded to float32 first: what overflows there is no number, either.
+    # Rounded to float32 first: an overflow there is not finite, either.
     if latents.shape != shape or not jnp.issubdtype(latents.dtype, jnp.floating):
         raise InputError(
             f"{name} are {latents.dtype} {list(latents.shape)}, but must be floats {list(shape)}", code="wrong-shape"
@@ -283,8 +283,8 @@ def _keys(seed: int | Sequence[int], numbers: ArrayLike | None, total: int) -> t
     seeds = _of_each("seed", seed, options.SEED, total) if np.ndim(seed) else [options.SEED.check("the seed", seed)]
     seeds = seeds * total if len(seeds) == 1 else seeds
     numbers = _of_each("numbers", range(total) if numbers is None else numbers, _NUMBERS, total)
-    roots = {one: random_numbers.seed_key(one) for one in set(seeds)}
-    roots = jnp.stack([roots[one] for one in seeds])
+    roots = {seed: random_numbers.seed_key(seed) for seed in set(seeds)}
+    roots = jnp.stack([roots[seed] for seed in seeds])
     fold = jax.vmap(jax.random.fold_in)
     numbers = jnp.asarray(numbers, jnp.uint32)
     return fold(roots, numbers), fold(fold(roots, jnp.full_like(numbers, _STEPS)), numbers)
@@ -296,4 +296,4 @@ def _of_each(name: str, values: ArrayLike, allowed: options.Range, total: int) -
         raise InputError(
             f"{name} has the shape {shape}, but there are {total:,} texts: give one for each", code="wrong-shape"
         )
-    return [allowed.check(f"{name}[{place}]", value) for place, value in enumerate(values)]
+    return [allowed.check(f"{name}[{number}]", value) for number, value in enumerate(values)]

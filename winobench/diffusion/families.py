@@ -138,7 +138,7 @@ def family_of(source: Source, backend: str = AUTO) -> type[AnyPipeline]:
         )
     known = sorted({*FAMILIES, *by_torch})
     raise InputError(
-        f"{path} describes a {kind or 'pipeline'}, whose parts are those of no family that can be used: name one of"
+        f"{path} describes a {kind or 'pipeline'}, whose parts fit no family that can be used: name one of"
         f" {', '.join(known)}",
         code="wrong-kind-of-model",
     )

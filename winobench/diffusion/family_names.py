@@ -22,7 +22,7 @@ _LEGACY = {"StableDiffusionInpaintPipelineLegacy": "StableDiffusionPipeline"}
 
 
 def mismatch(family: type[AnyPipeline], index: Mapping[str, Any]) -> str | None:
-    """What keeps a ``model_index.json`` from being of this family, in words; None if nothing does."""
+    """The reason why a ``model_index.json`` is not of this family, or None."""
     from winobench.checkpoints import fast_tokenizers
 
     for part, (library, known) in family.PARTS.items():
@@ -40,8 +40,8 @@ def mismatch(family: type[AnyPipeline], index: Mapping[str, Any]) -> str | None:
         if named[0] != library:
             return f"whose {part} is {named[0]}.{name}, not {library}.{known}"
     others = {"text_encoder_2", "text_encoder_3", "transformer", "prior"} - family.PARTS.keys()
-    if there := sorted(others & index.keys()):
-        return f"with {', '.join(there)}"
+    if parts := sorted(others & index.keys()):
+        return f"with {', '.join(parts)}"
     return None
 
 

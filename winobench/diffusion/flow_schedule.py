@@ -27,7 +27,7 @@ SCHEDULER_CLASS = "FlowMatchEulerDiscreteScheduler"
 _CLASSES = (SCHEDULER_CLASS, "FlowMatchHeunDiscreteScheduler", "FlowMatchLCMScheduler")
 SHIFT_TYPES = ("exponential", "linear")
 
-# Fields of the file that say which levels there are, and what they may be.
+# Fields of the file that decide the levels, and their allowed values.
 _FIELDS = {
     "num_train_timesteps": options.whole(2, options.MAX_TIMESTEPS),
     "shift": options.number(above=0, high=1e6),
@@ -201,8 +201,8 @@ class FlowSchedule(Schedule):
         scheduler no image size, so nothing is shifted dynamically.
         """
         total = self.num_train_timesteps
-        asked = options.whole(1, total).check("num_samples of timesteps='published'", num_samples)
-        from_noisiest = np.arange(left_out, total - left_out, int(total / asked))
+        num_samples = options.whole(1, total).check("num_samples of timesteps='published'", num_samples)
+        from_noisiest = np.arange(left_out, total - left_out, int(total / num_samples))
         unshifted = dataclasses.replace(self, positions=None)
         return unshifted.shifted(1 - from_noisiest[::-1] / total).astype(np.float32)
 

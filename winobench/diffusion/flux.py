@@ -34,7 +34,7 @@ class Flux(Pipeline):
     """FLUX.1-dev and FLUX.1-schnell (Black Forest Labs 2024).
 
     Attributes:
-      transformer: the denoiser. That of dev is told a strength of guidance, which it was distilled from.
+      transformer: the denoiser. In dev, it takes the strength of the guidance that it was distilled from.
       vae: the autoencoder, with 16 channels.
       text_encoder: CLIP ViT-L's, of which the pooled text is taken, unprojected.
       text_encoder_2: T5's, of the transformer's dtype.
@@ -42,8 +42,8 @@ class Flux(Pipeline):
       tokenizer_2: T5's.
       schedule: noise levels. Those of dev are shifted by the image's size.
       timestep_range: see `Pipeline`.
-      guidance_embedding: the strength that dev is told of when images are judged; 0 as in Self-Bench's code. Drawing
-        has its own.
+      guidance_embedding: the strength that dev takes when images are judged. The default 0 is Self-Bench's. Generation
+        has another strength.
       text_tokens: of every text for T5, padding included: 512, or 256 as in the examples for schnell.
     """
 
@@ -104,7 +104,7 @@ class Flux(Pipeline):
 
     @staticmethod
     def encode_conditions(networks: Mapping[str, Network], ids: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        """See `Pipeline`. Of the released models ``states`` ``[n, 512, 4096]`` and ``pooled`` ``[n, 768]``."""
+        """See `Pipeline`. Released models have ``states`` ``[n, 512, 4096]`` and ``pooled`` ``[n, 768]``."""
         conditions = {
             "states": networks["text_encoder_2"](ids["ids_2"]),
             "pooled": networks["text_encoder"](ids["ids"]).pooled,
@@ -122,7 +122,7 @@ class Flux(Pipeline):
         return denoiser(noisy, times / 1000, texts, **keywords)
 
     def guided(self, guidance_scale: float) -> tuple[Self, float]:
-        """See `Pipeline`: dev is told the scale, and schnell, which was distilled without any, is not."""
+        """See `Pipeline`. The network of dev takes the scale. Schnell was distilled without guidance."""
         if not self.transformer.config.guidance_embeds:
             return self, 1.0
         return self.replace(guidance_embedding=guidance_scale), 1.0
@@ -132,11 +132,11 @@ class Flux(Pipeline):
         """See `Pipeline`."""
         transformer, first, second = configs["transformer"], configs["text_encoder"], configs["text_encoder_2"]
         stable_diffusion.check_latents(transformer.latent_channels, configs["vae"], "transformer")
-        for width, given, part in (
+        for width, encoded, part in (
             (transformer.joint_attention_dim, second.d_model, "text states"),
             (transformer.pooled_projection_dim, first.hidden_size, "a pooled text"),
         ):
-            stable_diffusion.check_width("transformer", part, width, "the text encoder", given)
+            stable_diffusion.check_width("transformer", part, width, "the text encoder", encoded)
         stable_diffusion.check_vocabulary("tokenizer", num_tokens["tokenizer"], "text encoder", first)
         stable_diffusion.check_vocabulary("tokenizer_2", num_tokens["tokenizer_2"], "second text encoder", second)
 

@@ -34,14 +34,14 @@ _AT_200, _AT_10, _MOST_FITTED = (0.00016927, 0.45666666), (8.73809524e-05, 1.898
 def empirical_shift(positions: int, num_steps: int) -> float:
     """The shift of a generated image's noise levels: ``compute_empirical_mu`` of diffusers.
 
-    A straight line in the number of steps, through fits at 200 and 10 of them; for large images the fit at 200.
+    A straight line in the number of steps, through fits at 200 and 10 of them. For large images, the fit at 200.
     """
     at_200, at_10 = (slope * positions + offset for slope, offset in (_AT_200, _AT_10))
     return at_200 if positions > _MOST_FITTED else at_200 + (at_200 - at_10) / 190 * (num_steps - 200)
 
 
 class Flux2Schedule(FlowSchedule):
-    """As `FlowSchedule`, but images are generated with a shift that depends on the number of steps, too."""
+    """A `FlowSchedule`, but images are generated with a shift that depends on the number of steps, too."""
 
     def sampling_levels(self, num_steps: int, *, evenly: bool) -> np.ndarray:
         shifted = self
@@ -117,11 +117,11 @@ class Flux2Klein(Pipeline):
                 f"text_encoder_out_layers has {max(layers)}, but the text encoder {encoder.num_hidden_layers} layers",
                 code="mismatched-parts",
             )
-        width, given = self.transformer.config.joint_attention_dim, len(layers) * encoder.hidden_size
-        if width != given:
+        width, encoded = self.transformer.config.joint_attention_dim, len(layers) * encoder.hidden_size
+        if width != encoded:
             raise InputError(
                 f"the transformer takes text states of width {width}, but {len(layers)} layers of the text encoder give"
-                f" {given}: the two are not of the same model, or text_encoder_out_layers names others than it needs",
+                f" {encoded}: the two are not of the same model, or text_encoder_out_layers names others than it needs",
                 code="mismatched-parts",
             )
         object.__setattr__(self, "text_encoder", self.text_encoder.taking(layers))
@@ -129,16 +129,16 @@ class Flux2Klein(Pipeline):
     def tokenize(self, texts: Sequence[str], *, image_size: int | None = None) -> dict[str, np.ndarray]:
         """Turns texts into ids, each in the chat template with an empty thought behind it.
 
-        Returns ``ids`` int32 ``[num_texts, text_tokens]``; ``lengths`` int32 ``[num_texts]``, without padding.
+        Returns ``ids`` int32 ``[num_texts, text_tokens]`` and ``lengths`` int32 ``[num_texts]``, without padding.
         Raises InputError as in `Pipeline`, and where the tokenizer has no chat template.
         """
-        asked = fast_tokenizers.apply_chat_template(self.tokenizer, texts)
-        ids, lengths = fast_tokenizers.fast_ids(self.tokenizer, asked, self.text_tokens)
+        prompts = fast_tokenizers.apply_chat_template(self.tokenizer, texts)
+        ids, lengths = fast_tokenizers.fast_ids(self.tokenizer, prompts, self.text_tokens)
         return {"ids": ids, "lengths": lengths}
 
     @staticmethod
     def encode_conditions(networks: Mapping[str, Network], ids: Mapping[str, jax.Array]) -> jax.Array:
-        """See `Pipeline`. Of the released models ``[n, 512, 7680]`` (4B) and ``[n, 512, 12288]`` (9B).
+        """See `Pipeline`. Released models have ``[n, 512, 7680]`` (4B) and ``[n, 512, 12288]`` (9B).
 
         The transformer attends to padding as well.
         """

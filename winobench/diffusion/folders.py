@@ -51,20 +51,18 @@ class Description:
 
 def load(
     family: type[_Family],
-    source: str | os.PathLike,
+    source: Source,
     dtype: Any,
     *,
     encoder_dtype: Any,
     variant: str | None,
-    revision: str | None,
     allow_pickle: bool,
     on_host: bool,
     settings: Mapping[str, Any],
 ) -> _Family:
     dtype = models.as_dtype(dtype)
     encoder_dtype = dtype if encoder_dtype is None else models.as_dtype(encoder_dtype)
-    source = sources.resolve(source, revision=revision)
-    # The small files first, so that what is wrong shows before gigabytes are read or downloaded.
+    # The small files first, so that faults appear before gigabytes are read or downloaded.
     settings = family.check_settings(settings)
     description = family.read_description(source, settings=settings)
     settings = {**description.settings, **settings}
@@ -109,11 +107,10 @@ def save(pipeline: AnyPipeline, folder: str | os.PathLike, dtype: Any) -> None:
         for name, network in pipeline.networks.items():
             models.save_model(network, os.path.join(folder, name), dtype=dtype)
         for name, tokenizer in pipeline.tokenizers.items():
-            place = os.path.join(folder, name)
-            if _is_clip(pipeline, name):
-                tokenizer_files.save_clip_tokenizer(tokenizer, place)
-            else:
-                fast_tokenizers.save_fast_tokenizer(tokenizer, place)
+            save = (
+                tokenizer_files.save_clip_tokenizer if _is_clip(pipeline, name) else fast_tokenizers.save_fast_tokenizer
+            )
+            save(tokenizer, os.path.join(folder, name))
         os.makedirs(os.path.join(folder, "scheduler"), exist_ok=True)
         schedule = {**pipeline.schedule.to_config(), "_diffusers_version": _DIFFUSERS_VERSION}
         own = {} if pipeline.timestep_range is None else {"timestep_range": list(pipeline.timestep_range)}
@@ -124,8 +121,8 @@ def save(pipeline: AnyPipeline, folder: str | os.PathLike, dtype: Any) -> None:
         if own:
             schedule[_OWN_KEY] = own
         files.write_json(os.path.join(folder, "scheduler", "scheduler_config.json"), schedule)
-        there = {**pipeline.networks, **pipeline.tokenizers}
-        parts = {name: list(named) if name in there else [None, None] for name, named in pipeline.PARTS.items()}
+        present = {**pipeline.networks, **pipeline.tokenizers}
+        parts = {name: list(named) if name in present else [None, None] for name, named in pipeline.PARTS.items()}
         parts["scheduler"] = ["diffusers", pipeline.schedule.scheduler_class]
         index = {"_class_name": pipeline.CLASS_NAME, "_diffusers_version": _DIFFUSERS_VERSION}
         fields = {name: getattr(pipeline, name) for name in pipeline.INDEX_FIELDS}

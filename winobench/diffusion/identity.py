@@ -1,4 +1,4 @@
-"""What tells pipelines apart: a digest over everything that can change an error."""
+"""The identity of pipelines: a digest over everything that can change an error."""
 
 from __future__ import annotations
 

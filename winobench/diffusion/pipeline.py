@@ -50,7 +50,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
     """
 
     CLASS_NAME: ClassVar[str]
-    """What ``model_index.json`` calls the family."""
+    """The family's name in ``model_index.json``."""
     NETWORKS: ClassVar[Mapping[str, type[Network]]]
     """Folder -> network. The order decides the fingerprint."""
     TOKENIZERS: ClassVar[tuple[str, ...]] = ("tokenizer",)
@@ -60,23 +60,23 @@ class Pipeline(drawing.Drawing, abc.ABC):
     OPTIONAL: ClassVar[tuple[str, ...]] = ()
     """Parts that a folder may leave out. Their fields are then None."""
     INDEX: ClassVar[Mapping[str, Any]] = {}
-    """What else ``model_index.json`` says."""
+    """Further entries of ``model_index.json``."""
     INDEX_FIELDS: ClassVar[Mapping[str, options.Range]] = {}
-    """Field -> what it may be, of those that ``model_index.json`` has under the same names."""
+    """Field in ``model_index.json`` -> its allowed values."""
     DENOISER: ClassVar[str] = "unet"
     AUTOENCODER: ClassVar[str] = "vae"
     LATENT_MULTIPLE: ClassVar[int] = 1
-    """Of the latents' height and width, as the autoencoder's scaling needs it."""
+    """The divisor of the latents' height and width that the autoencoder's scaling needs."""
     LARGE_ENCODERS: ClassVar[tuple[str, ...]] = ()
     """Text encoders as large as the denoiser, which are loaded in its dtype."""
     RELEASED: ClassVar[Mapping[str, Callable[[], Description]]] = {}
-    """Name in `winobench.base.registry.MODELS` -> what that published model is, from its sizes in code."""
+    """Name in `winobench.base.registry.MODELS` -> the published model, from its sizes in code."""
     SETTINGS: ClassVar[Mapping[str, options.Range]] = {}
-    """Field -> what it may be, of the options that only this family has."""
+    """Option that only this family has -> its allowed values."""
 
     SCHEDULE: ClassVar[type[Schedule]] = NoiseSchedule
     LATENTS_A_SIDE: ClassVar[int | None] = None
-    """Of a position of the denoiser, where its config does not state it as ``patch_size``."""
+    """Latents along one side of a denoiser's position, where its config has no ``patch_size``."""
     LATENT_SIZE: ClassVar[int | None] = None
     """Latents along one side of images of the usual size, where it is in no file but diffusers' code."""
 
@@ -84,9 +84,9 @@ class Pipeline(drawing.Drawing, abc.ABC):
     timestep_range: tuple[int, int] | None
 
     PUBLISHED_LEFT_OUT: ClassVar[int] = 20
-    """Of a flow model: the levels at either end that published scoring code leaves out."""
+    """The levels of a flow model at either end that published scoring code leaves out."""
     EVEN_LEVELS: ClassVar[bool] = False
-    """Of a flow model: as ``evenly`` of `FlowSchedule.sampling_levels`."""
+    """For flow models: ``evenly`` of `FlowSchedule.sampling_levels`."""
 
     # Of each family -----------------------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
     @staticmethod
     @abc.abstractmethod
     def encode_conditions(networks: Mapping[str, Network], ids: Tree) -> Tree:
-        """What the denoiser is given of texts: a tree of arrays ``[n, ...]``. Pure.
+        """The denoiser's inputs from texts: a tree of arrays ``[n, ...]``. Pure.
 
         Args:
           networks: the text encoders, by their names in ``NETWORKS``.
@@ -124,7 +124,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
         Args:
           denoiser: the network.
           noisy: noisy latents ``[n, h, w, c]``.
-          times: float32 ``[n]``, what it is told of the timesteps (`Schedule.model_time`).
+          times: float32 ``[n]``, from `Schedule.model_time`.
           conditions: from `encode_conditions`.
           **keywords: ``sample_rows`` where the network shares rows (`Network.shares_rows`), ``remat`` in training.
         """
@@ -155,10 +155,9 @@ class Pipeline(drawing.Drawing, abc.ABC):
         return autoencoder.decode(latents if shift is None else latents + shift)
 
     def guided(self, guidance_scale: float) -> tuple[Self, float]:
-        """A pipeline that generates with this guidance, and the scale of guidance by the empty text, of which 1 is
-        none.
+        """A pipeline that generates with this guidance, and the scale of guidance by the empty text.
 
-        Scales below 1 are none, too, as in diffusers: SDXL-Turbo is published with 0.
+        Scales of 1 and below mean no guidance, as in diffusers: SDXL-Turbo is published with 0.
         """
         return self, max(guidance_scale, 1.0)
 
@@ -167,7 +166,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
         return self
 
     def drawing_identity(self, guidance_scale: float, sampler: str | None, image_size: int) -> dict[str, Any]:
-        """What decides generated images besides the fingerprint and the arguments, as JSON values."""
+        """The values, besides the fingerprint and the arguments, that decide generated images. As JSON values."""
         of_sampler = samplers.find_sampler(sampler, self.schedule).identity(self.schedule)
         # Where the scale counts from 1, earlier versions guided below it, too.
         counts_from_one = self.guided(2.0)[1] == 2.0
@@ -225,7 +224,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
 
         Any `flax.nnx.Module` can be the denoiser. It is called as ``module(noisy, times, conditions)``, with arrays
         ``[n, h, w, c]``, float32 ``[n]`` and what `encode_conditions` gives, and returns ``[n, h, w, c]``. It has two
-        attributes: ``config``, such as that of the network before it, and ``dtype``, of its computation.
+        attributes: ``config``, as in the earlier network, and ``dtype``, of its computation.
 
         Raises:
           InputError: the family has no such field, or a network lacks an attribute or does not fit the others.
@@ -242,7 +241,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
           InputError: the family has no such setting, or it cannot be this.
         """
         for name in settings.keys() - cls.SETTINGS.keys():
-            has = f"the settings {', '.join(cls.SETTINGS)}" if cls.SETTINGS else "no settings of its own"
+            has = f"the settings {', '.join(cls.SETTINGS)}" if cls.SETTINGS else "no settings"
             raise InputError(f"{cls.__name__} has no setting {name!r}: it has {has}", code="unknown-name")
         return {name: cls.SETTINGS[name].check(name, value) for name, value in settings.items()}
 
@@ -271,20 +270,21 @@ class Pipeline(drawing.Drawing, abc.ABC):
             run once for each text and image, so float32 costs little there.
           variant: suffix of the weight files, e.g. ``fp16``. Parts without that variant have their usual files.
           revision: branch, tag or commit of a hub repository.
-          allow_pickle: read ``.bin`` files where there are no safetensors files, with a restricted unpickler.
+          allow_pickle: read ``.bin`` files where safetensors files are missing, with a restricted unpickler.
           on_host: leave all parameters but the autoencoder's in the host's memory, as NumPy arrays.
           **settings: options that only this family has.
 
         Raises:
-          InputError: if there is no pipeline, if it is of another kind, or if a file is missing or damaged.
+          InputError: the pipeline is missing or of another kind, or a file is missing or damaged.
         """
+        from winobench.checkpoints import sources
+
         return folders.load(
             cls,
-            source,
+            sources.resolve(source, revision=revision),
             dtype,
             encoder_dtype=encoder_dtype,
             variant=variant,
-            revision=revision,
             allow_pickle=allow_pickle,
             on_host=on_host,
             settings=settings,
@@ -354,7 +354,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
 
     @classmethod
     def left_out(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
-        """Those of ``OPTIONAL`` that are not read although they are there, because of these settings."""
+        """Parts of ``OPTIONAL`` that these settings leave out although the folder has them."""
         return ()
 
     @classmethod
@@ -425,10 +425,10 @@ class Pipeline(drawing.Drawing, abc.ABC):
         return None
 
     def own_identity(self) -> dict[str, Any]:
-        """What the fingerprint holds of tokenizers, family and settings."""
+        """The parts of the fingerprint on tokenizers, family and settings."""
         return {
             "family": self.CLASS_NAME,
-            "tokenizers": {name: identity.tokenizer_identity(one) for name, one in self.tokenizers.items()},
+            "tokenizers": {name: identity.tokenizer_identity(tokenizer) for name, tokenizer in self.tokenizers.items()},
             "settings": {name: getattr(self, name) for name in self.SETTINGS},
         }
 
@@ -554,7 +554,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
                 code="wrong-shape",
             )
         if not bool(jnp.isfinite(latents).all()):
-            raise InputError("latents hold NaN or infinite numbers: check what they were made by", code="not-finite")
+            raise InputError("latents hold NaN or infinite numbers: check the code that made them", code="not-finite")
         structure, params = snapshots.split(self.autoencoder)
         decode = functools.partial(pure_functions.call, PictureDecoding(type(self), structure), params)
         decoded = pure_functions.in_batches(decode, latents, batch_size=batch_size)

@@ -1,6 +1,6 @@
-"""A pipeline's networks as pure functions of their parameters: what is compiled.
+"""A pipeline's networks as pure functions of their parameters. JAX compiles these.
 
-They are hashable, and equal to those of pipelines that are built alike: these share compilations.
+They are hashable. Pipelines that are built alike have equal functions, and share compilations.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ImageEncoding:
     structure: functional.Structure
 
     def __call__(self, params: list[jax.Array], images: jax.Array, noise: jax.Array | None = None) -> jax.Array:
-        """Without noise, the posterior's mean: a sample would add noise to every comparison."""
+        """The posterior's mean without noise: a sample would add noise to every comparison."""
         autoencoder = self.structure.module(params)
         if images.dtype == jnp.uint8:
             images = images.astype(jnp.float32) / 127.5 - 1.0
@@ -103,7 +103,7 @@ class Denoising:
 
 
 class Rows(NamedTuple):
-    """What differs from image to image where latents are generated."""
+    """The values of each image where latents are generated."""
 
     noise: jax.Array  # float32 ``[n, h, w, c]``
     states: Tree  # conditions, arrays ``[n, ...]``
@@ -112,7 +112,7 @@ class Rows(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """What all images share: the denoiser's parameters, and arguments of `winobench.diffusion.samplers.sample`."""
+    """The values that all images share: parameters of the denoiser, and arguments of `samplers.sample`."""
 
     params: list[jax.Array]
     plan: samplers.Plan
@@ -132,16 +132,20 @@ class LatentDrawing:
         with functional.precision(shared.params[0].dtype):
             return samplers.sample(
                 self.sampler,
-                self.denoiser,
-                shared.params,
+                functools.partial(self.denoiser, shared.params),
                 shared.plan,
                 rows.noise,
                 rows.states,
-                shared.empty,
-                guidance_scale=shared.guidance_scale,
+                guidance=None if shared.empty is None else (shared.empty, shared.guidance_scale),
                 clean=rows.clean,
-                keys=None if rows.keys is None else jax.random.wrap_key_data(rows.keys, impl=random_numbers.GENERATOR),
+                step_noise=None if rows.keys is None else functools.partial(_step_noise, rows),
             )
+
+
+def _step_noise(rows: Rows, number: jax.Array) -> jax.Array:
+    """The noise of a step, by its number."""
+    keys = jax.random.wrap_key_data(rows.keys, impl=random_numbers.GENERATOR)
+    return jax.vmap(lambda key: random_numbers.normal(jax.random.fold_in(key, number), rows.noise.shape[1:]))(keys)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -157,7 +161,7 @@ def shapes(function: Callable[..., Tree], params: Any, *arguments: Any) -> Tree:
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def call_on_rows(function: Callable[[Any, Tree], Tree], mesh: Mesh, params: Any, rows: Tree) -> Tree:
     """Calls a compiled function on rows ``[n, ...]`` that the mesh's data axis splits, each device by itself."""
-    # On one device, too: under its mesh it is known which kernels it takes, and that it works by itself.
+    # On one device, too: its mesh shows which kernels it takes, and that it works by itself.
     split = PartitionSpec(parallel.DATA_AXIS)
     return parallel.map_over_data(function, mesh, (PartitionSpec(), split), split)(params, rows)
 

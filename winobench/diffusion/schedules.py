@@ -85,7 +85,7 @@ _COSINE_MAX_BETA = 0.999
 
 
 class Schedule(abc.ABC):
-    """How noise enters latents, and what the network answers.
+    """The rule by which noise enters latents, and the prediction of the network.
 
     With the rates a and b of a timestep, the noisy latents are z_t = a z + b eps. A perfect network would answer
 
@@ -95,11 +95,11 @@ class Schedule(abc.ABC):
 
     Subclasses are frozen dataclasses, so that equal schedules share a compilation. All methods are pure, and broadcast:
     timesteps are ``[B, ...]``, and the arrays that they belong to have further axes behind these. Timesteps are int,
-    rows of the tables. Or, of a schedule that is continuous, whatever it makes of these numbers (`timesteps_at`).
+    rows of the tables. In a continuous schedule, `timesteps_at` turns these numbers into timesteps.
     """
 
     is_continuous: ClassVar[bool] = False
-    """Whether timesteps are noise levels, float32 from 0 to 1, and any of them will do."""
+    """True where timesteps are noise levels: any float32 from 0 to 1."""
     scheduler_class: str
     """The sampler that a folder of the model names."""
 
@@ -108,22 +108,22 @@ class Schedule(abc.ABC):
     @property
     @abc.abstractmethod
     def prediction(self) -> str:
-        """What the network answers: one of `PREDICTIONS`."""
+        """The prediction of the network: one of `PREDICTIONS`."""
 
     @property
     @abc.abstractmethod
     def signal_rates(self) -> np.ndarray:
-        """What the clean latents are multiplied by at each timestep: float32 ``[T]``."""
+        """The factor of the clean latents at each timestep: float32 ``[T]``."""
 
     @property
     @abc.abstractmethod
     def noise_rates(self) -> np.ndarray:
-        """What the noise is multiplied by at each timestep: float32 ``[T]``."""
+        """The factor of the noise at each timestep: float32 ``[T]``."""
 
     @property
     @abc.abstractmethod
     def model_times(self) -> np.ndarray:
-        """What the network is told at each timestep: float32 ``[T]``."""
+        """The time that the network takes at each timestep: float32 ``[T]``."""
 
     @property
     @abc.abstractmethod
@@ -174,7 +174,7 @@ class Schedule(abc.ABC):
         return signal_rate * latents + noise_rate * noise
 
     def target(self, latents: ArrayLike, noise: ArrayLike, timesteps: ArrayLike) -> jax.Array:
-        """What a perfect network would answer. Arguments and result as in `add_noise`."""
+        """The answer of a perfect network. Arguments and result as in `add_noise`."""
         if self.prediction == "epsilon":
             return jnp.asarray(noise, jnp.float32)
         if self.prediction == "flow":
@@ -187,7 +187,7 @@ class Schedule(abc.ABC):
 
         Args:
           prediction: the network's answer, ``[B, ...]``.
-          noisy: z_t, what the network was given, like ``prediction``.
+          noisy: z_t, the input of the network, like ``prediction``.
           timesteps: int ``[B]``.
 
         Returns:
@@ -201,7 +201,7 @@ class Schedule(abc.ABC):
         return signal_rate * prediction + noise_rate * noisy
 
     def model_time(self, timesteps: ArrayLike) -> jax.Array:
-        """What the network is told of timesteps: float32, like ``timesteps``."""
+        """The times that the network takes: float32, like ``timesteps``."""
         return jnp.asarray(self.model_times)[jnp.asarray(timesteps)]
 
 
@@ -244,8 +244,8 @@ class NoiseSchedule(Schedule):
         try:
             pairs = [(str(key), value) for key, value in self.sampler_options]
         except (TypeError, ValueError):
-            given = f"the noise schedule's sampler_options is {options.quote(self.sampler_options)}"
-            raise InputError(f"{given}, but it must be pairs of a name and a value", code="wrong-type") from None
+            field = f"the noise schedule's sampler_options is {options.quote(self.sampler_options)}"
+            raise InputError(f"{field}, but it must be pairs of a name and a value", code="wrong-type") from None
         sampler_options = tuple(sorted((key, frozen(value)) for key, value in pairs))
         object.__setattr__(self, "sampler_options", sampler_options)
         options.text().check("the noise schedule's scheduler_class", self.scheduler_class)
@@ -284,7 +284,7 @@ class NoiseSchedule(Schedule):
             betas = values["trained_betas"]
             if isinstance(betas, list | tuple | np.ndarray):
                 betas = np.ravel(np.asarray(betas, object)).tolist()
-                # The check of the fields refuses what is not a number.
+                # The check of the fields refuses other values than numbers.
                 values["trained_betas"] = tuple(float(b) if isinstance(b, numbers.Real) else b for b in betas)
         sampler_options = {key: value for key, value in content.items() if key not in _TRAINING_FIELDS}
         if str(config.get("_class_name")).startswith("DDIM"):
@@ -329,7 +329,7 @@ class NoiseSchedule(Schedule):
 
     @property
     def prediction(self) -> str:
-        """What the network answers: ``epsilon`` or ``v``."""
+        """The prediction of the network: ``epsilon`` or ``v``."""
         return _PREDICTION_NAMES[self.prediction_type]
 
     @functools.cached_property
@@ -390,7 +390,7 @@ def read_keys(
     if unknown := sorted(content.keys() - neutral.keys() - set(known)):
         raise InputError(
             f"scheduler_config.json has the unknown key{'s' if len(unknown) > 1 else ''} {', '.join(unknown)},"
-            " which might change the noise schedule: remove what is not needed",
+            " which might change the noise schedule: remove keys that are not needed",
             code="unknown-field",
         )
     return named, content

@@ -132,14 +132,15 @@ def check_latents(channels: int, vae: Any, kind: str = "UNet") -> None:
 
 def check_states(unet: Any, width: int) -> None:
     widths = unet.cross_attention_dim
-    for each in widths if isinstance(widths, tuple) else (widths,):
-        check_width("UNet", "text states", each, "the text encoder", width)
+    for of_block in widths if isinstance(widths, tuple) else (widths,):
+        check_width("UNet", "text states", of_block, "the text encoder", width)
 
 
-def check_width(takes: str, what: str, width: int, gives: str, given: int) -> None:
-    if width != given:
+def check_width(network: str, states: str, width: int, encoder: str, encoded: int) -> None:
+    if width != encoded:
         raise InputError(
-            f"the {takes} takes {what} of width {width}, but {gives} gives {given}: the two are not of the same model",
+            f"the {network} takes {states} of width {width}, but {encoder} gives {encoded}: the two are not of the same"
+            " model",
             code="mismatched-parts",
         )
 

@@ -34,7 +34,7 @@ class StableDiffusion3(Pipeline):
     """Stable Diffusion 3 (Esser et al. 2024) and 3.5.
 
     The transformer attends to the penultimate states of both CLIP encoders, side by side and filled up with zeros, and
-    behind them to T5's. It is told both projected pooled texts.
+    behind them to T5's. It also takes both projected pooled texts.
 
     Attributes:
       transformer: the denoiser.
@@ -132,7 +132,7 @@ class StableDiffusion3(Pipeline):
 
     @staticmethod
     def encode_conditions(networks: Mapping[str, Network], ids: Mapping[str, jax.Array]) -> TextConditions:
-        """See `Pipeline`. Of the released models states ``[n, 333, 4096]`` and pooled texts ``[n, 2048]``.
+        """See `Pipeline`. Released models have states ``[n, 333, 4096]`` and pooled texts ``[n, 2048]``.
 
         Without T5, states are as wide as CLIP's alone: `denoise` fills them up.
         """

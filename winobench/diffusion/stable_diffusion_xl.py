@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 class StableDiffusionXL(Pipeline):
     """Stable Diffusion XL (Podell et al., 2023), base models.
 
-    The UNet attends to the penultimate states of both encoders, side by side, and is told the second one's projected
-    pooled text and six sizes: that of the image before it was resized, the corner of its crop, that of the result.
+    The UNet attends to the penultimate states of both encoders, side by side. It also takes the second encoder's
+    projected pooled text and six numbers: the first size of the image, the corner of its crop, the size of the result.
     Images are scored as whole images of their size: (size, size, 0, 0, size, size), as in diffusers.
 
     Attributes:
@@ -142,7 +142,7 @@ class StableDiffusionXL(Pipeline):
         return self.replace(zero_empty_text=self.force_zeros_for_empty_prompt if by_folder else self.zero_empty_text)
 
     def drawing_identity(self, guidance_scale: float, sampler: str | None, image_size: int) -> dict[str, Any]:
-        """See `Pipeline`. The fingerprint, which holds for scores, does not show that the folder asks for zeros.
+        """See `Pipeline`. The fingerprint, which holds for scores, does not show that the folder wants zeros.
 
         Earlier versions gave the UNet the model's own size for images of another one.
         """

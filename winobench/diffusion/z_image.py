@@ -66,11 +66,11 @@ class ZImage(Pipeline):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        room = self.transformer.config.axes_lens[0] - 2  # places begin at 1, and the last one is the image's
-        if -(-self.text_tokens // MULTIPLE) * MULTIPLE > room:
+        limit = self.transformer.config.axes_lens[0] - 2  # places begin at 1, and the last one is the image's
+        if -(-self.text_tokens // MULTIPLE) * MULTIPLE > limit:
             raise InputError(
                 f"text_tokens is {self.text_tokens}, but the transformer has places (axes_lens) for"
-                f" {room // MULTIPLE * MULTIPLE}"
+                f" {limit // MULTIPLE * MULTIPLE}"
             )
         last_but_one = (self.text_encoder.config.num_hidden_layers - 1,)
         object.__setattr__(self, "text_encoder", self.text_encoder.taking(last_but_one))
@@ -84,18 +84,18 @@ class ZImage(Pipeline):
         return size
 
     def tokenize(self, texts: Sequence[str], *, image_size: int | None = None) -> dict[str, np.ndarray]:
-        """Turns texts into ids, each in the chat template, which leaves room for a thought.
+        """Turns texts into ids, each in the chat template, which has space for a thought.
 
-        Returns ``ids`` int32 ``[num_texts, text_tokens]``; ``lengths`` int32 ``[num_texts]``, without padding.
+        Returns ``ids`` int32 ``[num_texts, text_tokens]`` and ``lengths`` int32 ``[num_texts]``, without padding.
         Raises InputError as in `Pipeline`, and where the tokenizer has no chat template.
         """
-        asked = fast_tokenizers.apply_chat_template(self.tokenizer, texts, thinking=True)
-        ids, lengths = fast_tokenizers.fast_ids(self.tokenizer, asked, self.text_tokens)
+        prompts = fast_tokenizers.apply_chat_template(self.tokenizer, texts, thinking=True)
+        ids, lengths = fast_tokenizers.fast_ids(self.tokenizer, prompts, self.text_tokens)
         return {"ids": ids, "lengths": lengths}
 
     @staticmethod
     def encode_conditions(networks: Mapping[str, Network], ids: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        """See `Pipeline`. Of the released models ``states`` ``[n, 512, 2560]``, and ``lengths`` ``[n]``."""
+        """See `Pipeline`. Released models have ``states`` ``[n, 512, 2560]``, and ``lengths`` ``[n]``."""
         states = networks["text_encoder"](ids["ids"], ids["lengths"])
         return {"states": states, "lengths": ids["lengths"]}
 

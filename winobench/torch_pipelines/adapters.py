@@ -1,6 +1,6 @@
 """LoRA of pipelines of diffusers: read as for winobench's own models, and added to the weights of torch's layers.
 
-diffusers itself only renames layers whose names are neither its own nor among those of `lora_layers`.
+diffusers itself only renames layers whose names neither it nor `lora_layers` knows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LoRAFile:
     """A LoRA file, or peft's files of several networks.
 
     Attributes:
-      sha256: of its tensors: names, dtypes, shapes and values. Also of its strengths where they are not 1.
+      sha256: a hash of its tensors (names, dtypes, shapes and values), and of its strengths where they are not 1.
     """
 
     path: str
@@ -86,7 +86,7 @@ def fuse(pipe: Any, file: LoRAFile, scale: float) -> None:
         with jax.default_device(jax.local_devices(backend="cpu")[0]):
             for layer, change in changes.items():
                 parameters = [layers[layer].weight, getattr(layers[layer], "bias", None)]
-                arrays = [None if one is None else bridge.to_numpy(one) for one in parameters]
+                arrays = [None if tensor is None else bridge.to_numpy(tensor) for tensor in parameters]
                 for parameter, new in zip(parameters, change.changed(*arrays, scale), strict=True):
                     if parameter is not None:
                         parameter.data = bridge.torch.tensor(np.asarray(new)).to(parameter.dtype)
@@ -98,11 +98,11 @@ def _network_name(pipe: Any, part: str, file: LoRAFile) -> str | None:
     from winobench.torch_pipelines.families import family_of
 
     kind = type(pipe).__name__
-    networks = {name: one for name, one in pipe.components.items() if isinstance(one, bridge.torch.nn.Module)}
+    networks = {name: part for name, part in pipe.components.items() if isinstance(part, bridge.torch.nn.Module)}
     if part == lora_keys.DENOISER:
         return family_of(kind).denoiser
     if part == lora_keys.T5 and part not in networks:
-        t5 = (name for name, one in networks.items() if name.startswith("text_encoder") and "T5" in type(one).__name__)
+        t5 = (name for name, net in networks.items() if name.startswith("text_encoder") and "T5" in type(net).__name__)
         part = next(t5, part)
     if part in networks:
         return part
@@ -115,14 +115,15 @@ def _network_name(pipe: Any, part: str, file: LoRAFile) -> str | None:
 def _layers(network: Any) -> dict[str, Any]:
     """The layers of a network that a change can fit."""
     layers = {name: layer for name, layer in network.named_modules() if name}
-    return {name: one for name, one in layers.items() if getattr(getattr(one, "weight", None), "ndim", 0) in (1, 2, 4)}
+    weights = {name: getattr(layer, "weight", None) for name, layer in layers.items()}
+    return {name: layers[name] for name, weight in weights.items() if getattr(weight, "ndim", 0) in (1, 2, 4)}
 
 
 def _fitted(pipe: Any, name: str, changes: Changes, file: LoRAFile) -> Changes:
     """Changes under the names of the network's layers."""
     network = pipe.components[name]
     layers = _layers(network)
-    shapes = {layer: tuple(one.weight.shape) for layer, one in layers.items()}
+    shapes = {name: tuple(layer.weight.shape) for name, layer in layers.items()}
     kind = type(network).__name__
 
     def named(changes: Changes) -> Changes:
@@ -170,13 +171,13 @@ def _renamed(pipe: Any, changes: Changes) -> Changes:
         return {}
     renamed = renamed[0] if isinstance(renamed, tuple) else renamed
     tensors = {
-        key: FileTensor(key, tuple(one.shape), "", lambda one=one: one.float().numpy())
-        for key, one in renamed.items()
+        key: FileTensor(key, tuple(tensor.shape), "", lambda tensor=tensor: tensor.float().numpy())
+        for key, tensor in renamed.items()
         if not key.endswith("alpha")
     }
     roles = lora.roles_of(tensors)
-    found = {layer: _as_change(lora.adapter_of(layer, one)) for (_, layer), one in roles.items()}
-    return found if np.isclose(_size(found), total, rtol=1e-3) else {}
+    fitted = {layer: _as_change(lora.adapter_of(layer, tensors)) for (_, layer), tensors in roles.items()}
+    return fitted if np.isclose(_size(fitted), total, rtol=1e-3) else {}
 
 
 def _size(changes: Changes) -> float:

@@ -58,7 +58,7 @@ def _standardised(vae: Any, latents: Any) -> Any:
 
 
 class Encoder(NamedTuple):
-    """How to call an autoencoder, on tensors.
+    """Calls of an autoencoder, on tensors.
 
     Attributes:
       encode: (module, images [n, 3, h, w]) -> the input of its decoder, [n, c, h, w].
@@ -79,10 +79,10 @@ ENCODERS: dict[str, Encoder] = {
     "AutoencoderTiny": Encoder(lambda vae, images: vae.encode(images).latents, _shifted),
     "VQModel": Encoder(lambda vae, images: vae.encode(images).latents, lambda vae, latents: latents),
 }
-"""Class of an autoencoder -> how to call it."""
+"""Class of an autoencoder -> its calls."""
 
 
 def encoder_of(name: str, family: Family) -> Encoder:
-    """How to call the autoencoder of this class in a family."""
+    """The calls of the autoencoder of this class in a family."""
     encoder = ENCODERS[name]
     return encoder if family.scale is None else encoder._replace(scale=family.scale)

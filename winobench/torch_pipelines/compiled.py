@@ -49,9 +49,9 @@ def stand_in(
         results, form = _run(call, params(), [parallel.put(array, _sharding(array, mesh, rows)) for array in arrays])
         return form.put_together(_shortened(results, length, padded))
 
-    found = object.__new__(_kind(type(module), method))
-    vars(found).update({**vars(module), "_compute": compute})
-    return found
+    replacement = object.__new__(_kind(type(module), method))
+    vars(replacement).update({**vars(module), "_compute": compute})
+    return replacement
 
 
 @functools.cache
@@ -78,7 +78,7 @@ class _Form:
         from winobench.torch_pipelines import bridge
 
         arrays = iter(arrays)
-        return self.tree([bridge.to_torch(np.array(next(arrays))) if one is _TENSOR else one for one in self.others])
+        return self.tree([bridge.to_torch(np.array(next(arrays))) if leaf is _TENSOR else leaf for leaf in self.others])
 
     def tree(self, leaves: Sequence[Any]) -> Any:
         from torch.utils import _pytree
@@ -88,7 +88,7 @@ class _Form:
     @functools.cached_property
     def _key(self) -> tuple[Any, ...]:
         # 1, 1.0 and True are equal, and compute different things.
-        return repr(self.spec), tuple((type(one), one) for one in self.others)
+        return repr(self.spec), tuple((type(leaf), leaf) for leaf in self.others)
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -116,7 +116,7 @@ def _run(call: _Call, params: Sequence[jax.Array], arrays: Sequence[jax.Array]) 
 
     with parallel.traced_on(call.mesh), call.structure.module(list(params)).traced() as module:
         tensors = iter([bridge.as_torch(array) for array in arrays])
-        leaves = [next(tensors) if one is _TENSOR else one for one in call.form.others]
+        leaves = [next(tensors) if leaf is _TENSOR else leaf for leaf in call.form.others]
         arguments, keywords = call.form.tree(leaves)
         form, tensors = _form(_used(getattr(module, call.method)(*arguments, **keywords)))
         return [bridge.as_jax(tensor) for tensor in tensors], form
@@ -167,7 +167,7 @@ def _padded(
     shape = getattr(mask, "shape", ())
     tensors = _form((arguments, keywords))[1]
     in_keywords = [name for name, value in keywords.items() if isinstance(value, torch.Tensor)]
-    if len(shape) != 2 or any(one.shape != shape for one in tensors) or len(in_keywords) != len(tensors):
+    if len(shape) != 2 or any(tensor.shape != shape for tensor in tensors) or len(in_keywords) != len(tensors):
         return dict(keywords), None, None
     length = shape[1]
     padded = min(-(-length // _TOKENS) * _TOKENS, getattr(config, "max_position_embeddings", None) or 1 << 30)

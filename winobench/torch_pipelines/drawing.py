@@ -80,15 +80,15 @@ def decode(pipeline: TorchParts, latents: np.ndarray, batch_size: int, mesh: Mes
 
 
 def _takes_rows(pipeline: TorchParts) -> bool:
-    """Whether an image does not depend on its batch, and the call takes the noise."""
+    """True where an image does not depend on its batch, and the call takes the noise."""
     return pipeline.family.together and "latents" in inspect.signature(type(pipeline.diffusers).__call__).parameters
 
 
 def _in_batches(batch: Callable[[np.ndarray], Any], total: int, batch_size: int) -> Any:
     """Results of all rows, ``batch_size`` at a time. The last row fills the last batch."""
     starts = range(0, total, batch_size)
-    found = [batch(np.minimum(np.arange(start, start + batch_size), total - 1)) for start in starts]
-    return jax.tree.map(lambda *parts: np.concatenate(parts)[:total], *found)
+    results = [batch(np.minimum(np.arange(start, start + batch_size), total - 1)) for start in starts]
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[:total], *results)
 
 
 def _called(
@@ -171,16 +171,16 @@ def _on_devices(
 
     def rounded(*arguments: Any, **keywords: Any) -> Any:
         """Some pipelines keep latents in float32."""
-        arguments = (*(_rounded(one, network.dtype) for one in arguments[:1]), *arguments[1:])
+        arguments = (*(_rounded(latents, network.dtype) for latents in arguments[:1]), *arguments[1:])
         keywords |= {name: _rounded(keywords[name], network.dtype) for name in _LATENTS if name in keywords}
         return forward(*arguments, **keywords)
 
-    def recorded(given: Any, *arguments: Any, **keywords: Any) -> Any:
-        latents = given[:, :, 0] if given.ndim == 5 else given
+    def recorded(scaled: Any, *arguments: Any, **keywords: Any) -> Any:
+        latents = scaled[:, :, 0] if scaled.ndim == 5 else scaled
         vae.latents = np.moveaxis(pipeline.vae.encoder.scale(vae, latents.float()).numpy(), 1, -1)
         if not decoding:
             raise prediction.Stopped
-        result = decode(given, *arguments, **keywords)
+        result = decode(scaled, *arguments, **keywords)
         images = result[0] if isinstance(result, tuple) else result.sample
         vae.finite = np.isfinite(images.numpy()).reshape(rows, -1).all(axis=1)
         return result

@@ -14,7 +14,7 @@ from winobench.torch_pipelines import refusals
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """How winobench runs a pipeline class of diffusers.
+    """The settings by which winobench runs a pipeline class of diffusers.
 
     Attributes:
       denoiser: the part that predicts.
@@ -130,7 +130,7 @@ def without_shift(vae: Any, latents: Any) -> Any:
 
 def normalized_squares(vae: Any, latents: Any, epsilon: float | None = None) -> Any:
     n, c, h, w = latents.shape
-    mean, variance = (one.view(1, c, 1, 2, 1, 2) for one in (vae.bn.running_mean, vae.bn.running_var))
+    mean, variance = (values.view(1, c, 1, 2, 1, 2) for values in (vae.bn.running_mean, vae.bn.running_var))
     deviation = (variance + (vae.config.batch_norm_eps if epsilon is None else epsilon)).sqrt()
     return ((latents.view(n, c, h // 2, 2, w // 2, 2) - mean) / deviation).view(n, c, h, w)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import inspect
-import os
 import pathlib
 from typing import TYPE_CHECKING, Any
 
@@ -63,15 +62,15 @@ def load(
     index = _read_index(source)
     family = family_of(index["_class_name"])
     kinds = parts.classes(source, index, family)
-    found = parts.weight_files(source, kinds, variant)
+    weights = parts.weight_files(source, kinds, variant)
     # Images are encoded only once, and half precision would lose most of its accuracy there.
     dtypes = {"default": dtype, family.autoencoder: "float32"}
-    parts.check_memory(source, {part: tensors for part, (_, tensors) in found.items()}, dtypes)
+    parts.check_memory(source, {part: tensors for part, (_, tensors) in weights.items()}, dtypes)
     folder, loaded = parts.folder_of(source, kinds), {}
     for part, kind in kinds.items():
-        if part in found:
-            how = dtypes.get(part, dtype), part == family.denoiser
-            loaded[part] = parts.load_network(source, folder, part, kind, *found[part], *how)
+        if part in weights:
+            options = dtypes.get(part, dtype), part == family.denoiser
+            loaded[part] = parts.load_network(source, folder, part, kind, *weights[part], *options)
         else:
             loaded[part] = parts.load_other(source, folder, part, kind)
     pipe = parts.assemble(source, index, loaded)
@@ -165,14 +164,13 @@ def _read_schedule(scheduler: Any) -> Schedule:
 
 def check_against_torch(pipeline: TorchParts) -> None:
     """Raises InputError unless predictions and an image's latents equal torch's. The cache keeps the result."""
-    place = os.path.join(caches.folder(), "torch_checks")
     device = jax.devices()[0]
     key = [pipeline.fingerprint, device.platform, device.device_kind, jax.__version__, caches.processor()]
-    path = pathlib.Path(place) / f"{files.digest(key)[:32]}.json"
+    path = pathlib.Path(caches.folder()) / "torch_checks" / f"{files.digest(key)[:32]}.json"
     if path.exists():
         return
-    found = differences(pipeline)
-    for name, (difference, allowed) in found.items():
+    measured = differences(pipeline)
+    for name, (difference, allowed) in measured.items():
         if not difference <= allowed:
             raise InputError(
                 f"{name} of this {pipeline.diffusers_class} differ from torch's by {difference:.1e} of their size"
@@ -180,7 +178,7 @@ def check_against_torch(pipeline: TorchParts) -> None:
                 code="differs-from-torch",
             )
     path.parent.mkdir(parents=True, exist_ok=True)
-    files.write_json(path, {name: difference for name, (difference, _) in found.items()})
+    files.write_json(path, {name: difference for name, (difference, _) in measured.items()})
 
 
 def differences(pipeline: TorchParts) -> dict[str, tuple[float, float]]:
@@ -190,7 +188,7 @@ def differences(pipeline: TorchParts) -> dict[str, tuple[float, float]]:
     vae, network, schedule = pipeline.vae, pipeline.network, pipeline.schedule
     latents = vae.run_in_torch(pixels.astype(vae.dtype))
     difference = _difference(_jitted(vae, pixels.astype(vae.dtype)), latents, vae.dtype)
-    found = {"latents": (difference, _TOLERANCES[vae.dtype.name])}
+    measured = {"latents": (difference, _TOLERANCES[vae.dtype.name])}
     for rows in _ROWS:
         noisy = random.standard_normal((rows, *latents.shape[1:])).astype(network.dtype)
         numbers = np.linspace(0, schedule.num_train_timesteps - 1, rows + 2)[1:-1].astype(int)
@@ -198,8 +196,8 @@ def differences(pipeline: TorchParts) -> dict[str, tuple[float, float]]:
         conditions = pipeline.texts.encode_all(_TEXTS[:rows], network.dtype)
         inputs = (noisy, times, conditions)
         difference = _difference(_jitted(network, *inputs), network.run_in_torch(*inputs), network.dtype)
-        found[f"predictions for {rows}"] = difference, max(_TOLERANCES[network.dtype.name], pipeline.family.rounding)
-    return found
+        measured[f"predictions for {rows}"] = difference, max(_TOLERANCES[network.dtype.name], pipeline.family.rounding)
+    return measured
 
 
 def _jitted(network: Any, *inputs: Any) -> np.ndarray:
@@ -210,8 +208,8 @@ def _jitted(network: Any, *inputs: Any) -> np.ndarray:
 def _difference(got: np.ndarray, wanted: np.ndarray, dtype: Any) -> float:
     got, wanted = (np.asarray(array, np.float32) for array in (got, wanted))
     between = np.abs(got - wanted)
-    found = between.max() if dtype == jnp.float32 else _size(between)
-    return float(found) / max(_size(wanted), np.finfo(np.float32).tiny)
+    largest = between.max() if dtype == jnp.float32 else _size(between)
+    return float(largest) / max(_size(wanted), np.finfo(np.float32).tiny)
 
 
 def _size(array: np.ndarray) -> float:

@@ -26,7 +26,7 @@ class TorchConfig:
 
     def __init__(self, values: Mapping[str, Any]):
         # Schedulers have infinite numbers, which JSON lacks.
-        values = {name: str(one) if one in (math.inf, -math.inf) else one for name, one in values.items()}
+        values = {name: str(value) if value in (math.inf, -math.inf) else value for name, value in values.items()}
         self._text = json.dumps(values, sort_keys=True, default=str)
         self._values = json_files.parse(self._text)
 
@@ -118,7 +118,9 @@ class TorchNetwork(nnx.Module):
         arrays |= {name: operations.kernel_of(arrays[name]) for name in self.kernels}
         self.arrays = nnx.Dict({name: nnx.Param(array) for name, array in arrays.items()})
         # Compiled functions keep programs for longer than the module's numbers may stay in memory.
-        module = copy.deepcopy(module, {id(one): one.to("meta") for one in tensors.values()}) if keep else module
+        module = (
+            copy.deepcopy(module, {id(tensor): tensor.to("meta") for tensor in tensors.values()}) if keep else module
+        )
         del tensors
         self.program = TorchProgram(module.to("meta"), (config, key))
 

@@ -98,21 +98,12 @@ def _padded(array: jax.Array, width: int) -> jax.Array:
     return jnp.pad(array, ((0, 0), (0, 0), (0, 0), (0, more))) if more else array
 
 
-def convolution(
-    x: jax.Array,
-    weight: jax.Array,
-    bias: jax.Array | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
-) -> jax.Array:
+def convolution(x: jax.Array, weight: jax.Array, bias: jax.Array | None, *geometry: Any) -> jax.Array:
     """x [B, inputs, ...], weight [outputs, inputs / groups, ...] -> [B, outputs, ...], of one to three dimensions.
 
-    A transposed one has weight [inputs, outputs / groups, ...].
+    A transposed one has weight [inputs, outputs / groups, ...]. ``geometry`` has the other arguments in torch's order.
     """
+    stride, padding, dilation, transposed, output_padding, groups = geometry
     x = jnp.moveaxis(x, 1, -1)
     kernel_size = weight.shape[2:]
     ones = (1,) * len(kernel_size)
@@ -145,7 +136,7 @@ def convolution(
             y = convolve(x, kernel, feature_group_count=groups)
         else:
             parts = (jnp.split(array, groups, axis=-1) for array in (x, kernel))
-            y = jnp.concatenate([convolve(*each) for each in zip(*parts, strict=True)], axis=-1)
+            y = jnp.concatenate([convolve(*pair) for pair in zip(*parts, strict=True)], axis=-1)
     return jnp.moveaxis(y if bias is None else y + bias, -1, 1)
 
 
@@ -243,5 +234,5 @@ def written(array: jax.Array, slices: tuple[slice, ...], value: Any) -> jax.Arra
         return jnp.broadcast_to(value, array.shape).astype(array.dtype)
     start, stop, _ = slices[axis].indices(array.shape[axis])
     before, inside, after = jnp.split(array, (start, max(start, stop)), axis)
-    others = tuple(slice(None) if place == axis else part for place, part in enumerate(slices))
+    others = tuple(slice(None) if number == axis else part for number, part in enumerate(slices))
     return jnp.concatenate([before, written(inside, others, value), after], axis)

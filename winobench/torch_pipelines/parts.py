@@ -56,7 +56,7 @@ def _named(index: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
 
 
 def _is_known(library: Any) -> bool:
-    """Whether a library is diffusers, transformers, or a module of diffusers' pipelines."""
+    """True for diffusers, transformers, and modules of diffusers' pipelines."""
     if library in _LIBRARIES:
         return True
     from winobench.torch_pipelines import bridge
@@ -72,7 +72,7 @@ def classes(source: Source, index: Mapping[str, Any], family: Family) -> dict[st
     pipeline = getattr(bridge.diffusers, index["_class_name"])
     wanted = inspect.signature(pipeline.__init__).parameters
     hints = pipeline._get_signature_types()
-    found = {}
+    kinds = {}
     for part, (library, name) in _named(index).items():
         if library is None or part.startswith("_") or part not in wanted or part in (*_UNUSED, *family.without):
             continue
@@ -86,9 +86,9 @@ def classes(source: Source, index: Mapping[str, Any], family: Family) -> dict[st
                 code="unknown-class",
             )
         is_network = issubclass(kind, bridge.torch.nn.Module)
-        expected = tuple(one for one in hints.get(part, ()) if isinstance(one, type) and one is not type(None))
+        expected = tuple(hint for hint in hints.get(part, ()) if isinstance(hint, type) and hint is not type(None))
         if is_network if _LOOSE.search(part) else (expected and not issubclass(kind, expected)):
-            names = " or ".join(one.__name__ for one in expected)
+            names = " or ".join(hint.__name__ for hint in expected)
             raise InputError(
                 f"{path} takes its {part} from {name}, but a {pipeline.__name__} has {names or 'no network'} there: get"
                 " the file again",
@@ -96,15 +96,15 @@ def classes(source: Source, index: Mapping[str, Any], family: Family) -> dict[st
             )
         if _READS_AUTO_MAP.fullmatch(name):
             _refuse_auto_map(source, part, name)
-        found[part] = kind
-    optional = {name for name, one in wanted.items() if one.default is not inspect.Parameter.empty}
+        kinds[part] = kind
+    optional = {name for name, parameter in wanted.items() if parameter.default is not inspect.Parameter.empty}
     optional |= {"self", *pipeline._optional_components, *_UNUSED, *family.without}
-    if missing := sorted(wanted.keys() - found.keys() - optional):
+    if missing := sorted(wanted.keys() - kinds.keys() - optional):
         raise InputError(
             f"{path} names no {missing[0]}, which a {pipeline.__name__} needs: get the file again",
             code="missing-part",
         )
-    return found
+    return kinds
 
 
 def _class_of(pipeline: type, library: str, name: str) -> Any:
@@ -165,22 +165,23 @@ def weight_files(source: Source, kinds: Mapping[str, type], variant: str | None)
         for part, kind in kinds.items()
         if is_network(kind)
     }
-    found = {}
+    tensors = {}
     for part, its_variant in weights.variants(source, stems, variant).items():
         try:
             paths = weights.find_weights(source, part, stems[part], variant=its_variant)
         except InputError as error:
             # diffusers has no restricted unpickler.
             raise InputError(str(error).partition(", or allow pickles")[0], code=error.code) from error
-        found[part] = its_variant, weights.read_weights(paths)
-    return found
+        tensors[part] = its_variant, weights.read_weights(paths)
+    return tensors
 
 
-def check_memory(source: Source, found: Mapping[str, Mapping[str, Any]], dtypes: Mapping[str, Any]) -> None:
+def check_memory(source: Source, networks: Mapping[str, Mapping[str, Any]], dtypes: Mapping[str, Any]) -> None:
     """Raises InputError where the host cannot hold the weights, by the headers of their files."""
     total = sum(
-        jnp.dtype(dtypes.get(part, dtypes["default"])).itemsize * sum(math.prod(one.shape) for one in tensors.values())
-        for part, tensors in found.items()
+        jnp.dtype(dtypes.get(part, dtypes["default"])).itemsize
+        * sum(math.prod(array.shape) for array in tensors.values())
+        for part, tensors in networks.items()
     )
     memory.check(f"loading {source}", total, "use bfloat16 (dtype), or a machine with more memory")
 
@@ -204,14 +205,14 @@ def load_network(
     path = source.require(f"{part}/config.json", f"so its {kind.__name__} cannot be loaded")
     config = sources.read_json(path)
     # winobench itself dequantises bitsandbytes' forms, for which diffusers needs a GPU, and 8-bit floats with scales.
-    is_ours = any(not (one.stored and one.file.startswith(os.path.join(folder, ""))) for one in tensors.values())
+    is_ours = any(not (array.stored and array.file.startswith(os.path.join(folder, ""))) for array in tensors.values())
     if not is_ours:
         _check_quantiser(source, part, config)
-    how: dict[str, Any] = {"dtype": getattr(bridge.torch, dtype)}
+    torch_dtype = getattr(bridge.torch, dtype)
     with quietly(f"{part} of {source} cannot be loaded"):
         if is_ours:
             config.pop("quantization_config", None)
-            return _filled(kind, config, tensors, **how)
+            return _filled(kind, config, tensors, torch_dtype)
         # From the part's own folder: some classes read their config before they look at subfolder.
         network, report = kind.from_pretrained(
             os.path.join(folder, part),
@@ -219,7 +220,7 @@ def load_network(
             use_safetensors=True,
             local_files_only=True,
             output_loading_info=True,
-            **how,
+            dtype=torch_dtype,
         )
     lacking = sorted(report["missing_keys"])
     left = sorted(key for key in report["unexpected_keys"] if is_denoiser or _SCALES.fullmatch(key))
@@ -231,7 +232,7 @@ def load_network(
         )
     if config.get("quantization_config"):
         with quietly(f"{part} of {source} cannot be dequantised"):
-            network = network.dequantize().to(**how)
+            network = network.dequantize().to(dtype=torch_dtype)
     return network
 
 
@@ -284,12 +285,11 @@ def _check_quantiser(source: Source, part: str, config: Mapping[str, Any]) -> No
 
 def load_other(source: Source, folder: str, part: str, kind: type) -> Any:
     """A tokenizer, a processor or a scheduler."""
-    place = os.path.join(folder, part)
     if hasattr(kind, "vocab_files_names"):
         _check_vocabulary(source, part, kind)
     more = {} if hasattr(kind, "load_config") else {"trust_remote_code": False}
     with quietly(f"{part} of {source} cannot be loaded as a {kind.__name__}"):
-        return kind.from_pretrained(place, local_files_only=True, **more)
+        return kind.from_pretrained(os.path.join(folder, part), local_files_only=True, **more)
 
 
 def _check_vocabulary(source: Source, part: str, kind: Any) -> None:

@@ -42,7 +42,7 @@ def one_time(scheduler: Any, times: Any, offered: Any = None) -> Any:
     known = inspect.signature(kind.set_timesteps).parameters
     # Pipelines look up the parameter names before they pass custom levels.
     set_timesteps.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [one.replace(default=None) if name != "self" else one for name, one in known.items()]
+        [value.replace(default=None) if name != "self" else value for name, value in known.items()]
     )
     end = times * 0
     values = {
@@ -115,7 +115,7 @@ class TorchDenoiser(TorchNetwork):
     """A pipeline's denoiser, called as the pipeline calls it."""
 
     def __init__(self, pipe: Any, family: Family, config: TorchConfig, call: Mapping[str, Any], constants: Any):
-        """Args: ``call``: more keywords of ``__call__``. ``constants``: place -> an array for all texts, or None."""
+        """Args: ``call``: more keywords of ``__call__``. ``constants``: see `TextEncoding`."""
         self.pipeline = Caller(pipe, family, dict(call), constants)
         super().__init__(getattr(pipe, family.denoiser), config, key=self.pipeline)
 
@@ -141,8 +141,8 @@ class Caller:
         self.pipe, self.family, self.call, self.constants = pipe, family, call, constants
         self._options = self._read_options()
         parts: list[Any] = [self._options, sorted(call.items())]
-        for place, array in sorted(constants.items()):
-            parts += [place, None if array is None else (array.dtype.name, array.shape, array.tobytes())]
+        for number, array in sorted(constants.items()):
+            parts += [number, None if array is None else (array.dtype.name, array.shape, array.tobytes())]
         self._key = hashlib.sha256(repr(parts).encode()).hexdigest()
 
     def _read_options(self) -> str:
@@ -158,13 +158,13 @@ class Caller:
         total = len(conditions) + len(self.constants)
         like = next(iter(conditions.values()))
 
-        def at(place: int) -> Any:
-            if place not in self.constants:
-                return conditions[str(place)]
-            value = self.constants[place]
+        def result(number: int) -> Any:
+            if number not in self.constants:
+                return conditions[str(number)]
+            value = self.constants[number]
             return None if value is None else _like(like, value)
 
-        return tuple(map(at, range(total)))
+        return tuple(map(result, range(total)))
 
     def __hash__(self) -> int:
         return hash(self._key)

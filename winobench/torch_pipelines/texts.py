@@ -174,29 +174,29 @@ class TextEncoding:
             return self._fixed(results)
         # Results of negative texts fill the places that are empty without guidance, in the same order.
         plain = self._plain
-        empty = [place for place, one in enumerate(plain) if one is None or len(one) == 0]
-        others = iter([results[place] for place in empty])
-        positive = self._fixed(tuple(plain[n] if n in empty else one for n, one in enumerate(results)))
-        negative = self._fixed(tuple(one if n in empty else next(others) for n, one in enumerate(plain)))
-        others = iter([one for place, one in enumerate(negative) if place not in empty])
-        return tuple(next(others) if place in empty else one for place, one in enumerate(positive))
+        empty = [n for n, result in enumerate(plain) if result is None or len(result) == 0]
+        others = iter([results[n] for n in empty])
+        positive = self._fixed(tuple(plain[n] if n in empty else result for n, result in enumerate(results)))
+        negative = self._fixed(tuple(result if n in empty else next(others) for n, result in enumerate(plain)))
+        others = iter([result for n, result in enumerate(negative) if n not in empty])
+        return tuple(next(others) if n in empty else result for n, result in enumerate(positive))
 
     def repeated(self, rows: int) -> Iterator[Any]:
         """Results of each call of `encode_prompt` for this many empty texts."""
 
-        def of_rows(place: int, one: Any) -> Any:
-            if rows == 1 or one is None or place in self._family.constants:
-                return one
-            return one * rows if isinstance(one, list) else one.expand(rows, *one.shape[1:])
+        def of_rows(number: int, result: Any) -> Any:
+            if rows == 1 or result is None or number in self._family.constants:
+                return result
+            return result * rows if isinstance(result, list) else result.expand(rows, *result.shape[1:])
 
-        results = tuple(of_rows(place, one) for place, one in enumerate(self._fixed(self._plain)))
+        results = tuple(of_rows(number, result) for number, result in enumerate(self._fixed(self._plain)))
         size = len(results) // (1 + len(self._family.further))
         calls = (results[start : start + size] for start in range(0, len(results), size))
         return (call if size > 1 else call[0] for call in calls)
 
     @property
     def _fills_as_called(self) -> bool:
-        """Whether generation pads texts. With `during`, only a traced call masks the padding."""
+        """True where generation pads texts. With `during`, only a traced call masks the padding."""
         return self._family.fill is not None and self._family.during is None
 
     def _fixed(self, results: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -211,31 +211,31 @@ class TextEncoding:
 
     @functools.cached_property
     def constants(self) -> dict[int, np.ndarray | None]:
-        """Place among the results -> the array that all texts share there, or None."""
+        """Number of a result -> the array that all texts share, or None."""
         from winobench.torch_pipelines import bridge
 
         return {
-            place: None if result is None else bridge.to_numpy(result)
-            for place, result in enumerate(self._example)
-            if result is None or place in self._family.constants
+            number: None if result is None else bridge.to_numpy(result)
+            for number, result in enumerate(self._example)
+            if result is None or number in self._family.constants
         }
 
     def example(self, dtype: Any) -> Conditions:
         """Conditions of the empty text."""
         from winobench.torch_pipelines import bridge
 
-        found = {str(place): result for place, result in enumerate(self._example) if place not in self.constants}
-        return rounded({name: bridge.to_numpy(tensor) for name, tensor in found.items()}, dtype)
+        examples = {str(number): result for number, result in enumerate(self._example) if number not in self.constants}
+        return rounded({name: bridge.to_numpy(tensor) for name, tensor in examples.items()}, dtype)
 
     def encode(self, texts: Sequence[str]) -> Conditions:
-        """Conditions ``{place: [n, ...]}`` of at most a batch of texts."""
+        """Conditions ``{number: [n, ...]}`` of at most a batch of texts."""
         from winobench.torch_pipelines import bridge
 
         # All batches have the same size, so that each text is encoded in the same way.
         results = self.results([*texts, *[""] * (self.batch_size - len(texts))])
-        found = {}
-        for place, (result, example) in enumerate(zip(results, self._example, strict=True)):
-            if place in self.constants:
+        conditions = {}
+        for number, (result, example) in enumerate(zip(results, self._example, strict=True)):
+            if number in self.constants:
                 continue
             if result is None or result.shape[1:] != example.shape[1:] or len(result) != self.batch_size:
                 raise InputError(
@@ -244,16 +244,16 @@ class TextEncoding:
                     " shapes (winobench.torch_pipelines.families)",
                     code="wrong-shape",
                 )
-            found[str(place)] = bridge.to_numpy(result)[: len(texts)]
-        return found
+            conditions[str(number)] = bridge.to_numpy(result)[: len(texts)]
+        return conditions
 
     def encode_all(self, texts: Sequence[str], dtype: Any = None) -> Conditions:
         """Conditions of any number of texts. Floats are rounded to ``dtype`` unless it is None."""
         starts = range(0, len(texts), self.batch_size)
         with self.placed(), _log_truncated(len(texts)):
             batches = [self.encode(texts[start : start + self.batch_size]) for start in starts]
-        whole = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
-        return whole if dtype is None else rounded(whole, dtype)
+        conditions = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+        return conditions if dtype is None else rounded(conditions, dtype)
 
     @functools.cached_property
     def identity(self) -> dict[str, Any]:
@@ -280,10 +280,10 @@ def _log_truncated(total: int) -> Iterator[None]:
 
     def counted(self: Any, text: Any = None, *others: Any, **keywords: Any) -> Any:
         encoded = call(self, text, *others, **keywords)
-        given = [text] if isinstance(text, str) else text
-        for place, encoding in enumerate(encoded.encodings or ()):
+        texts = [text] if isinstance(text, str) else text
+        for number, encoding in enumerate(encoded.encodings or ()):
             if encoding.overflowing:
-                cut[len(encoding.ids)].add(str(given[place]))
+                cut[len(encoding.ids)].add(str(texts[number]))
         return encoded
 
     with bridge.replaced(kind, "__call__", counted):

@@ -35,12 +35,12 @@ _OF_FOLDERS = {
 
 
 def has_own(schedule: Schedule) -> bool:
-    """Whether the scheduler that a model's folder names is among the samplers."""
+    """True where the scheduler that a model's folder names is among the samplers."""
     return schedule.scheduler_class in _OF_FOLDERS
 
 
 def find_sampler(name: Any, schedule: Schedule) -> Sampler:
-    fitting = [one for one, sampler in SAMPLERS.items() if sampler.is_continuous == schedule.is_continuous]
+    fitting = [key for key, sampler in SAMPLERS.items() if sampler.is_continuous == schedule.is_continuous]
     if name is None:
         return SAMPLERS[_OF_FOLDERS.get(schedule.scheduler_class, fitting[0])]
     if not isinstance(name, str) or name not in SAMPLERS:

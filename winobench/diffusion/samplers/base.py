@@ -1,4 +1,4 @@
-"""What a sampler is, and the loop that all of them run in, with guidance as one batch."""
+"""The base class of samplers, and the loop that all of them run in, with guidance as one batch."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winobench.base import options, random_numbers
+from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.diffusion.schedules import Schedule
 
-Denoiser = Callable[[Any, jax.Array, jax.Array, Any], jax.Array]
+Denoiser = Callable[[jax.Array, jax.Array, Any], jax.Array]
 Row = Mapping[str, jax.Array]  # name -> float32 scalar: one step's entries of `Plan.tables`
 
 
@@ -105,65 +105,59 @@ def check_num_steps(num_steps: Any, most: int, name: str = "the number of sampli
 
 def sample(
     sampler: Sampler,
-    denoiser: Denoiser,
-    params: Any,
+    denoise: Denoiser,
     plan: Plan,
     noise: jax.Array,
     text_states: Any,
-    empty_states: Any | None,
     *,
-    guidance_scale: float | jax.Array = 1.0,
+    guidance: tuple[Any, float | jax.Array] | None = None,
     clean: jax.Array | None = None,
-    step_noise: jax.Array | None = None,
-    keys: jax.Array | None = None,
+    step_noise: Callable[[jax.Array], jax.Array] | None = None,
 ) -> jax.Array:
-    """Generates latents. Pure: call it inside of a ``jax.jit``, with ``sampler`` and ``denoiser`` static.
+    """Generates latents. Pure: call it within ``jax.jit``, with ``sampler`` static.
 
     Args:
-      denoiser: ``(params, noisy latents [n, h, w, c], times float32 [n], conditions) -> prediction``.
-      noise: float32 ``[B, h, w, c]``, standard normal, as is step_noise.
+      denoise: ``(noisy latents [n, h, w, c], times float32 [n], conditions) -> prediction``.
+      noise: float32 ``[B, h, w, c]``, standard normal.
       text_states: conditions, arrays ``[B, ...]``.
-      empty_states: of the empty text, ``[1, ...]`` or ``[B, ...]``; None for sampling without guidance.
-      step_noise: of a random sampler: float32 ``[S, B, h, w, c]``. Generated from ``keys`` ``[B]`` and steps' numbers
-        when None.
+      guidance: conditions of the empty text, ``[1, ...]`` or ``[B, ...]``, and the scale. None for no guidance.
+      step_noise: number of a step -> its noise, like ``noise``. Random samplers need it.
 
     Returns:
       Latents, float32 ``[B, h, w, c]``, scaled as in training.
     """
     noise = jnp.asarray(noise, jnp.float32)
     start = plan.noise_scale * noise if clean is None else plan.start[0] * clean + plan.start[1] * noise
-    predict = _guided(denoiser, params, text_states, empty_states, guidance_scale)
+    predict = _predictor(denoise, text_states, guidance)
 
     def step(state: tuple[jax.Array, Any], of_step: tuple[Any, ...]) -> tuple[tuple[jax.Array, Any], None]:
-        (latents, carry), (number, time, scale, row, added) = state, of_step
-        if sampler.is_random and added is None:
-            shape = latents.shape[1:]
-            added = jax.vmap(lambda key: random_numbers.normal(jax.random.fold_in(key, number), shape))(keys)
+        (latents, carry), (number, time, scale, row) = state, of_step
+        added = step_noise(number) if sampler.is_random and step_noise is not None else None
         prediction = predict(scale * latents, time)
         return sampler.step(plan.prediction, prediction, latents, row, carry, added), None
 
-    steps = (plan.numbers, plan.times, plan.input_scale, plan.tables, step_noise)
+    steps = (plan.numbers, plan.times, plan.input_scale, plan.tables)
     (latents, _), _ = jax.lax.scan(step, (start, sampler.carry(start)), steps)
     return latents
 
 
-def _guided(
-    denoiser: Denoiser, params: Any, text_states: Any, empty_states: Any | None, guidance_scale: float | jax.Array
+def _predictor(
+    denoise: Denoiser, text_states: Any, guidance: tuple[Any, float | jax.Array] | None
 ) -> Callable[[jax.Array, jax.Array], jax.Array]:
     """(latents, time) -> float32 prediction. With and without the text in one batch."""
-    states = text_states
-    if empty_states is not None:
-        states = jax.tree.map(
-            lambda empty, text: jnp.concatenate([jnp.broadcast_to(empty, text.shape), text]), empty_states, text_states
-        )
+
+    def predicted(latents: jax.Array, time: jax.Array, states: Any) -> jax.Array:
+        return denoise(latents, jnp.broadcast_to(time, latents.shape[:1]), states).astype(jnp.float32)
+
+    if guidance is None:
+        return lambda latents, time: predicted(latents, time, text_states)
+    empty_states, scale = guidance
+    states = jax.tree.map(
+        lambda empty, text: jnp.concatenate([jnp.broadcast_to(empty, text.shape), text]), empty_states, text_states
+    )
 
     def predict(latents: jax.Array, time: jax.Array) -> jax.Array:
-        inputs = latents if empty_states is None else jnp.concatenate([latents, latents])
-        times = jnp.broadcast_to(time, inputs.shape[:1])
-        prediction = denoiser(params, inputs, times, states).astype(jnp.float32)
-        if empty_states is None:
-            return prediction
-        empty, text = jnp.split(prediction, 2)
-        return empty + guidance_scale * (text - empty)
+        empty, text = jnp.split(predicted(jnp.concatenate([latents, latents]), time, states), 2)
+        return empty + scale * (text - empty)
 
     return predict

@@ -63,9 +63,9 @@ class DpmSolver(Sampler):
         steps = dpm_timesteps(schedule, num_steps)
         levels = sigmas.at(training, steps)
         if sigmas.is_karras(schedule):
-            levels, places = sigmas.karras(schedule, training, training[-1], training[0], num_steps)
-            # Timesteps are whole ones here. Of cosines they are cut off, not rounded.
-            steps = (places if schedule.beta_schedule == "squaredcos_cap_v2" else places.round()).astype(np.int64)
+            levels, positions = sigmas.karras(schedule, training, training[-1], training[0], num_steps)
+            # Timesteps are whole here. Cosines' timesteps are cut off, not rounded.
+            steps = (positions if schedule.beta_schedule == "squaredcos_cap_v2" else positions.round()).astype(np.int64)
         levels = np.float64(np.float32(np.append(levels, sigmas.last_of(schedule, training))))
         signal = 1 / np.sqrt(levels**2 + 1)
         noise = levels * signal
@@ -96,7 +96,7 @@ class DpmSolver(Sampler):
 def _updates(
     schedule: NoiseSchedule, levels: np.ndarray, signal: np.ndarray, noise: np.ndarray, first: int
 ) -> dict[str, np.ndarray]:
-    """What latents, clean latents and their change since the step before are multiplied by."""
+    """The factors of latents, of clean latents, and of their change since the step before."""
     num_steps = len(levels) - 1
     with np.errstate(divide="ignore"):
         log_ratios = -np.log(levels)

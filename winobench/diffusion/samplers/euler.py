@@ -21,7 +21,7 @@ class Euler(Sampler):
     """Latents are z + sigma eps. The network is given them divided by sqrt(sigma^2 + 1)."""
 
     def plan(self, schedule: NoiseSchedule, num_steps: int, *, first: int = 0, evenly: bool = False) -> Plan:
-        """The levels may be those of Karras et al. (``use_karras_sigmas``), and end above 0."""
+        """The levels may follow Karras et al. (``use_karras_sigmas``), and end above 0."""
         training = sigmas.of_training(schedule)
         steps = timesteps.spaced(schedule, num_steps, usual=_SPACING)
         # Neither has diffusers between float32 ones.
@@ -48,7 +48,7 @@ def plan_along(
     schedule: NoiseSchedule, steps: np.ndarray, levels: np.ndarray, first: int, tables: dict[str, np.ndarray]
 ) -> Plan:
     """A plan along sigmas ``[num_steps + 1]`` at timesteps ``[num_steps]``."""
-    # In float64, of levels as they are rounded: what is left of the differences to diffusers is its own rounding.
+    # In float64, of levels as they are rounded. The other differences from diffusers are its own rounding.
     here = np.float64(np.float32(levels[:-1]))
     variance = here**2 + 1
     if schedule.prediction == "epsilon":

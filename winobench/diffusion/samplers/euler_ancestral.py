@@ -22,10 +22,10 @@ class EulerAncestral(Sampler):
     def plan(self, schedule: NoiseSchedule, num_steps: int, *, first: int = 0, evenly: bool = False) -> Plan:
         steps = timesteps.spaced(schedule, num_steps, usual="linspace")
         levels = np.append(sigmas.at(sigmas.of_training(schedule), np.float32(steps)), 0)
-        here, there = np.float64(np.float32(levels[:-1])), np.float64(np.float32(levels[1:]))
-        up = np.sqrt(there**2 * (here**2 - there**2) / here**2)
-        down = np.sqrt(there**2 - up**2)
-        return euler.plan_along(schedule, steps, levels, first, {"change": down - here, "up": up})
+        current, following = np.float64(np.float32(levels[:-1])), np.float64(np.float32(levels[1:]))
+        up = np.sqrt(following**2 * (current**2 - following**2) / current**2)
+        down = np.sqrt(following**2 - up**2)
+        return euler.plan_along(schedule, steps, levels, first, {"change": down - current, "up": up})
 
     def step(
         self, kind: str, prediction: jax.Array, latents: jax.Array, row: Row, carry: tuple[()], noise: jax.Array
