@@ -566,7 +566,7 @@ def test_a_lora_is_that_of_diffusers(saved, loras, unchecked, scale):
 
 
 def test_generation_has_the_same_lora(saved, loras, unchecked):
-    ref = scorers.resolve(str(saved), None)
+    ref = scorers.resolve(str(saved))
     pipeline = generation.load_pipeline(ref, "float32", adapters=adapters.read(loras["sana"]), lora_scale=0.5)
     scorer = DiffusionITM.from_pretrained(saved, lora=loras["sana"], lora_scale=0.5, image_size=32)
     assert pipeline.fingerprint == scorer.pipeline.fingerprint
