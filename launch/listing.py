@@ -1,4 +1,4 @@
-"""What ``winobench eval --list_tasks`` and ``--list_models`` print: a line each, in groups, the ready ones first."""
+"""Lists of tasks and models for ``winobench eval --list_tasks`` and ``--list_models``: in groups, ready ones first."""
 
 from __future__ import annotations
 

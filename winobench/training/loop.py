@@ -220,7 +220,7 @@ class Pace:
 
 @dataclasses.dataclass(frozen=True)
 class Outputs:
-    """Where a training writes."""
+    """The files and trackers of a training."""
 
     name: str
     metrics_file: str | pathlib.Path
@@ -386,7 +386,7 @@ class _Clock:
 
 
 def _agreed(is_over: bool, step: int, log_every: int) -> bool:
-    """Whether time is up. Several processes follow the first one, asked at every line only."""
+    """Whether time is up. Several processes follow the first one, at every logged line."""
     if jax.process_count() == 1:
         return is_over
     if step % log_every:

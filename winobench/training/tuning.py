@@ -107,7 +107,7 @@ class Tuning:
 
 
 def free_fields(is_length_free: bool, *more: str) -> tuple[str, ...]:
-    """What a run may change as it continues. Its length, where the learning rate does not depend on it."""
+    """The fields that may change when a run continues. Its length, if the learning rate does not depend on it."""
     free = ("log_every", "checkpoint_every", "validation.batch_size", "mesh.model_parallel", "wandb", *more)
     return free + ("num_steps", "epochs") * is_length_free
 

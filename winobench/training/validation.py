@@ -1,4 +1,4 @@
-"""How well a model that is being trained tells right from wrong: tasks, judged with DiffusionITM again and again."""
+"""Accuracy of a model in training: tasks, scored with DiffusionITM at each validation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far an image must move until a text fits, as a scorer: texts that do not fit need larger edits.
+"""Scores by the size of the edit that makes a text fit an image: texts that do not fit need larger edits.
 
 Krojer et al. 2023, Appendix C: Figure 6 optimises the image's latents on the denoising error; Figure 7 adds noise to a
 strength and removes it again under the text.

@@ -300,5 +300,5 @@ def _outcome(label: str, second_is_left: bool) -> int:
 
 
 def _described(side: Side, records: Iterable[PictureRecord]) -> dict[str, Any]:
-    """What a side is, by content: the folder may be moved."""
+    """A side by its content, as the folder may be moved."""
     return {"model": side.model, "pictures": files.digest([record.sha256 for record in records])}

@@ -15,7 +15,7 @@ FIRST, SECOND, EQUAL = -1, 1, 0  # what an outcome can be: the first is better, 
 
 @dataclasses.dataclass(frozen=True)
 class Preference:
-    """How often the second of two is preferred to the first."""
+    """Shares of preferences for the second of two over the first."""
 
     first: int  # pairs in which the first is preferred, and so on
     second: int
@@ -48,6 +48,6 @@ def summarize(outcomes: Sequence[int], clusters: Iterable[Hashable], *, level: f
 
 
 def majority(outcomes: Iterable[int]) -> int:
-    """What several judgements of one pair come to: the side with more votes, or `EQUAL`."""
+    """The majority of several judgements of one pair: the side with more votes, or `EQUAL`."""
     total = sum(outcomes)
     return (total > 0) - (total < 0)

@@ -219,7 +219,7 @@ def heads_of(config: Config) -> int:
 
 
 def plan_batches(model: Model, workload: Workload, compiled: Callable[[Program], Compiled | None]) -> Batches:
-    """How a model processes a task's requests. ``compiled`` gives a program's figures; None if it does not fit."""
+    """Plans a model's batches of a task's requests. ``compiled`` gives a program's figures; None if it does not fit."""
     is_shared = model.program.start is None and batches.is_shared(workload.shared, workload.requests)
     prefix = workload.shared if is_shared else 0
     # A prompt has its own token behind the shared part.

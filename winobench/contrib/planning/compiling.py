@@ -83,7 +83,7 @@ def _compile(program: Program, target: Target) -> Compiled | None:
 
 
 def collectives(kernels: Iterable[hlo.Kernel]) -> dict[str, int]:
-    """How many of each collective instruction are among some kernels."""
+    """Counts each collective instruction among some kernels."""
     found = collections.Counter()
     for kernel in kernels:
         if kernel.kind == hlo.COLLECTIVE:

@@ -21,7 +21,7 @@ _GROWS = 2
 
 
 def block_counts(config: Any) -> tuple[int, ...]:
-    """How many blocks of each kind the network of a config has. Empty if its config does not say."""
+    """Counts a network's blocks of each kind. Empty if its config does not state them."""
     return tuple(getattr(config, "block_counts", ()))
 
 

@@ -254,7 +254,7 @@ def make_generator(
         )
 
     def bytes_of_rows(items: int) -> int:
-        """Of noise, texts, latents and images on the first device, where the rows of all devices begin."""
+        """Bytes of noise, texts, latents and images on the first device, where the rows of all devices begin."""
         before = 0 if mesh.size == 1 else mesh.size * memory.array_bytes(row)
         return items * (before + memory.array_bytes((row, latents, image))) + memory.array_bytes(empty)
 

@@ -87,7 +87,7 @@ class Instruction:
 
     @property
     def bytes(self) -> int:
-        """Of all results."""
+        """Bytes of all results."""
         return sum(array.bytes for array in self.results)
 
 
@@ -379,7 +379,7 @@ def _kernel_shape(line: Instruction, scope: dict[str, Instruction]) -> tuple[lis
 
 
 def _is_convolution(line: Instruction, scope: dict[str, Instruction]) -> bool:
-    """Whether a product slides over positions; TPUs write every product as a convolution."""
+    """Whether a product slides over positions. TPUs write every product as a convolution."""
     return line.attribute("dim_labels") is not None and max(_kernel_shape(line, scope)[0], default=1) > 1
 
 

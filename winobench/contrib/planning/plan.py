@@ -43,7 +43,7 @@ class Duration:
 
     @property
     def with_cache(self) -> float:
-        """With programs from the compilation cache."""
+        """Seconds with programs from the compilation cache."""
         return self.total - self.parts["compiling"]
 
 

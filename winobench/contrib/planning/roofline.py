@@ -1,4 +1,4 @@
-"""How long a compiled program takes: an estimate, and a limit that no device of the kind beats.
+"""Time of a compiled program: an estimate, and a limit that no device of the kind beats.
 
 The limit is a roofline over the kernels. Each takes its operations at the matrix units' rate, its bytes at the
 memory's, or its messages at the links' rate: the longest of the three. On TPUs the estimate is the compiler's cycles

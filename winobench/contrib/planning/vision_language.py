@@ -235,7 +235,7 @@ def network_class(config: NetworkConfig) -> type[VisionLanguageNetwork]:
 
 
 def block_counts(config: NetworkConfig) -> tuple[int, ...]:
-    """How many layers each part of a network has, of a Q-Former in periods from one cross-attention to the next.
+    """Counts the layers of each part of a network. A Q-Former counts in periods from one cross-attention to the next.
 
     Empty for a network with a part whose layers are not alike.
     """

@@ -1,1 +1,1 @@
-"""How the models that come with winobench were trained."""
+"""Recipes of the models that come with winobench."""

@@ -20,7 +20,7 @@ LAUNCHER = "edit"
 
 @dataclasses.dataclass(frozen=True)
 class Settings(settings.Data, model_settings.Pipeline):
-    """Of edits of images towards texts. Numbers of the paper's Appendix C."""
+    """Options of edits of images towards texts, with the numbers of the paper's Appendix C."""
 
     limit: int | None = option(8, options.LIMIT, "scenes or items a task. None for all")
     tasks: str = option("clevr_image", options.text(), "names with commas (winobench eval --list_tasks)")

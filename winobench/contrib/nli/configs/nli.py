@@ -33,7 +33,7 @@ class Data:
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer(options.Optimizer):
-    """As BERT's authors fine-tuned on such tasks: the paper has no word about it."""
+    """Values of BERT's authors for such tasks. The paper does not state any."""
 
     warmup_share: float = option(0.1, options.DECAY, "share of the steps from zero to the learning rate")
 

@@ -46,7 +46,7 @@ def serve(given: judging.Labels, port: int | None = None) -> contextlib.Abstract
 
 
 def num_right(labels: Mapping[str, str]) -> int:
-    """How many questions a person has right."""
+    """Counts a person's right answers."""
     return sum(labels.get(name) == right for name, right in right_answers().items())
 
 

@@ -17,7 +17,7 @@ from winobench.data.winoviz import Item
 
 _PAIRS = ("premises", "hypotheses", "properties", "attributes")
 STATEMENTS = 6
-"""What a writer confirms: for each of the two pairs, that it fits, is visual, and that neither names the other."""
+"""A writer's confirmations: for each of the two pairs, that it fits, is visual, and that neither names the other."""
 
 
 class Written:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 @dataclasses.dataclass(frozen=True)
 class Agreement:
-    """How two people have labelled the same items."""
+    """Labels of the same items by two people."""
 
     n: int
     agreed: float  # share of items with the same label from both, in [0, 1]

@@ -18,7 +18,7 @@ from winobench.contrib.people import judging
 from winobench.contrib.people.wscplus_items.items import Item
 
 LABELS = VALID, SEMI_VALID, INVALID = "valid", "semi-valid", "invalid"
-"""What an item can be, from best to worst."""
+"""Labels of an item, from best to worst."""
 
 _CHOICES = (
     judging.Choice(VALID, "Valid", "blue"),

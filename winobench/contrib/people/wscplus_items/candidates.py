@@ -1,4 +1,4 @@
-"""From prompts to items: asks models, keeps their answers, and reads sentences from them."""
+"""Makes items from prompts: asks models, keeps their answers, and reads sentences from them."""
 
 from __future__ import annotations
 

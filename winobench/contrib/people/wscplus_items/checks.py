@@ -169,7 +169,7 @@ class Known:
             self._exact.add(text)
 
     def check(self, item: Item) -> Rejection | None:
-        """Whether a statement of the item is there, or one much like it."""
+        """Refuses an item with a known statement, or one much like it."""
         texts = [normalised(sentence.statement) for sentence in item.sentences]
         for text, sentence in zip(texts, item.sentences, strict=True):
             if text in self._exact:

@@ -34,7 +34,7 @@ class Sentence:
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """Where an item comes from."""
+    """The prompt, model and answer of an item."""
 
     model: str
     type: str  # of TYPES

@@ -1,4 +1,4 @@
-"""What models are asked: a template, a query with its examples, and how many items in which form.
+"""Prompts for models: a template, a query with its examples, and the number and form of items.
 
 A template says how to think (Table 7), a query what to write (Tables 8 and 13), and the examples are those of Table 14
 (``assets/wscplus/prompts.json``). The words that ask for a number of items in a form are ours: the paper's are not
@@ -70,7 +70,7 @@ class Prompt:
         return Generation((Turn("user", self.text),), self.max_tokens, self.temperature, self.sample)
 
     def origin(self, model: str) -> Origin:
-        """Of the items that a model writes."""
+        """The origin of the items that a model writes."""
         return Origin(model, self.type, self.template, self.query, self.batch, self.sample)
 
 

@@ -246,7 +246,7 @@ def _requests_a_repeat(folder: pathlib.Path) -> int:
 
 
 def _counts(reasons: Iterable[str]) -> dict[str, int]:
-    """How often each reason occurs, the most frequent first."""
+    """Counts each reason, the most frequent first."""
     return dict(collections.Counter(reasons).most_common())
 
 
@@ -280,7 +280,7 @@ def _candidates(folder: pathlib.Path) -> list[tuple[Item, str | None]]:
 
 
 def _refused(folder: pathlib.Path) -> list[tuple[Origin, str]]:
-    """What no annotator has seen, with the reason: items that the checks refuse, and malformed ones.
+    """Items without annotations, with the reason: refused by the checks, or malformed.
 
     Two malformed sentences of an answer count as one pair. Answers without anything in the layout, such as refusals,
     are not items; ``checks.json`` counts them.

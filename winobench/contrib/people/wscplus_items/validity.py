@@ -1,4 +1,4 @@
-"""What the annotators' labels come to: which items stay, and how validity spreads over models and prompts."""
+"""Results of the annotators' labels: kept items, and the spread of validity over models and prompts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Spread:
     numbers: Mapping[str, int]  # outcome -> number of items
 
     def share(self, outcome: str) -> float:
-        """Of an outcome, in [0, 1]."""
+        """Share of an outcome, in [0, 1]."""
         return self.numbers[outcome] / self.n
 
 
@@ -60,7 +60,7 @@ def fates(
 
 
 def spread(found: Iterable[Fate], group: Callable[[Origin], tuple[str, ...]]) -> list[Spread]:
-    """How the groups came out, in the order in which they come."""
+    """The spread of each group, in the order of the groups."""
     numbers: dict[tuple[str, ...], collections.Counter[str]] = {}
     for fate in found:
         numbers.setdefault(group(fate.origin), collections.Counter())[fate.outcome] += 1

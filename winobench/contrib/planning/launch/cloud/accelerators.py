@@ -1,4 +1,4 @@
-"""What --accelerator means: GPUs of a machine, or a TPU slice, and what each target calls them."""
+"""The meanings of --accelerator: GPUs of a machine, or a TPU slice, and their names at each target."""
 
 from __future__ import annotations
 

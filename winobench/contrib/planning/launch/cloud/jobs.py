@@ -60,7 +60,7 @@ _SENT = "winobench_files"  # below the machines' home: files from here
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What the command line asks for. The fields are the flags of the same names."""
+    """The flags of the command line. The fields have their names."""
 
     target: str
     config: str
@@ -369,7 +369,7 @@ def _wheel(package: str | None) -> pathlib.Path | None:
 
 
 def _processes(request: Request, slice_: accelerators.Slice | None) -> str:
-    """How the processes find each other, as a word of a shell command."""
+    """The flag by which processes find each other, as a word of a shell command."""
     if request.target == "slurm" or slice_ is not None:
         return "--processes=auto"
     return f'--processes="$(head -n 1 <<< "$SKYPILOT_NODE_IPS"):{_PORT},$SKYPILOT_NUM_NODES,$SKYPILOT_NODE_RANK"'
@@ -405,7 +405,7 @@ def _locked(extras: str) -> str:
 
 
 def _requirement(package: str, extras: str) -> str:
-    """What pip installs of ``--package``, as a word of a shell command."""
+    """The requirement of ``--package`` for pip, as a word of a shell command."""
     if (wheel := _wheel(package)) is not None:
         return f'"$HOME"/{_SENT}/{shlex.quote(wheel.name + extras)}'
     return shlex.quote(_with_extras(package, extras))
