@@ -1,4 +1,4 @@
-"""What the benchmarks share: networks, devices, and options."""
+"""Shared parts of the benchmarks: networks, devices, and options."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def synchronize(device: str) -> None:
 
 
 def accelerator_name(device: str) -> str | None:
-    """What kind of GPU torch's device is; None for a CPU."""
+    """Kind of GPU of torch's device. None for a CPU."""
     return torch.cuda.get_device_name() if device == "cuda" else None
 
 
@@ -140,7 +140,7 @@ def log(line: str) -> None:
 
 
 def where(figures: Mapping[str, Any], libraries: Iterable[str]) -> str:
-    """On what figures were measured, in one line.
+    """Machine on which figures were measured, in one line.
 
     Args:
       figures: with the entries ``machine`` and ``load_average``.

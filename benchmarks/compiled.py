@@ -1,4 +1,4 @@
-"""What compilers for accelerators make of the scorer's programs: python -m benchmarks.compiled --output FILE
+"""Results of compilers for accelerators with the scorer's programs: python -m benchmarks.compiled --output FILE
 
     python -m benchmarks.compiled --models sd21-base --accelerators h100,v5e           two programs more, minutes each
     python -m benchmarks.compiled --output benchmarks/results/compiled.json             everything, hours on two cores
@@ -78,7 +78,7 @@ def _record(plan: dict[str, Any], target: topologies.Target) -> dict[str, Any]:
 
 
 def _differences(arguments: argparse.Namespace) -> list[str]:
-    """What a result's name has besides the model, the dtype and the devices."""
+    """Parts of a result's name besides the model, the dtype and the devices."""
     said = {
         "plain attention": arguments.plain,
         "staged": arguments.encoders == "staged",
@@ -92,7 +92,7 @@ def _is_there(path: pathlib.Path | None) -> bool:
 
 
 def _without_fused_attention() -> None:
-    """As it was before there were fused kernels on TPUs: all scores in memory at once."""
+    """Attention without fused kernels on TPUs: all scores in memory at once."""
     from winobench.models import attention
 
     attention._attention_of = lambda *_: attention._whole

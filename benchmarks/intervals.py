@@ -1,4 +1,4 @@
-"""How often the 95% intervals hold the truth, by simulation with the sizes of the real tasks.
+"""Coverage of the 95% intervals, by simulation with the sizes of the real tasks.
 
     python -m benchmarks.intervals                       half an hour on one core
     python -m benchmarks.intervals --repetitions 100     less exact
@@ -241,7 +241,7 @@ def differences(case_list: Iterable[Case], repetitions: int) -> list[dict]:
 
 
 def marks(case_list: Iterable[Case], pages: int, rows_a_page: int = 20) -> list[dict]:
-    """How often a page about two equal models has a row whose interval excludes 0, and one with a mark."""
+    """Share of pages on two equal models with a row whose interval excludes 0, and with a mark."""
     rows = []
     for case in case_list:
         design, generator = Design(Dependence.from_sets(case.images)), _generator("marks", case.name)
@@ -268,7 +268,7 @@ def exact_proportions() -> list[dict]:
 
 
 def _least_coverage(total: int, level: float) -> tuple[float, float]:
-    """And where: coverage jumps at the ends of intervals and is concave, or falls, between them."""
+    """Least coverage and its position. Coverage jumps at ends of intervals, and is concave or falls between them."""
     _, low, high = np.array([wilson(right, total, level) for right in range(total + 1)]).T
     ends = np.concatenate([low[1:], high[:-1]])
     truth = np.concatenate([ends - 1e-11, ends + 1e-11])
@@ -319,7 +319,7 @@ def effect_sizes(repetitions: int) -> list[dict]:
 
 
 def tests_of_means(repetitions: int) -> list[dict]:
-    """How often two groups of equal means and unequal spreads have a two-sided p-value up to 5%."""
+    """Share of pairs of groups with equal means and unequal spreads whose two-sided p-value is up to 5%."""
     rows = []
     for sizes, spreads in (((250, 250), (3, 1)), ((20, 20), (5, 1)), ((50, 250), (3, 1)), ((20, 100), (5, 1))):
         for name in ("normal", "lognormal"):
@@ -333,7 +333,7 @@ def tests_of_means(repetitions: int) -> list[dict]:
 
 
 def samples(repetitions: int) -> list[dict]:
-    """How often two runs of equally good models differ: their interval excludes 0, with the noise and without it.
+    """Share of runs of equally good models that differ: their interval excludes 0, with the noise and without it.
 
     ``common`` is the share of the samples' noise that serves all questions.
     """
@@ -534,7 +534,7 @@ def _clusters(sizes: Iterable[int]) -> list[tuple[int, ...]]:
 
 
 def _sizes(total: int, count: int, generator: np.random.Generator) -> np.ndarray:
-    """At least one each."""
+    """Sizes of at least one."""
     likely = generator.gamma(1.5, size=count)
     return 1 + generator.multinomial(total - count, likely / likely.sum())
 

@@ -80,7 +80,7 @@ class Size:
 
     @property
     def work(self) -> str:
-        """What is done, for a table's head."""
+        """Description of the work, for a table's head."""
         low, high = self.question_words
         return (
             f"{self.questions} questions of {low} to {high} tokens behind {self.shots * sum(self.shot_words)} shared"
@@ -194,7 +194,7 @@ def make_turns(size: Size) -> tuple[list[tuple[Turn, ...]], list[tuple[str, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What is asked, as requests and as token ids.
+    """Questions, as requests and as token ids.
 
     Attributes:
       options: requests for options' log-likelihoods.
@@ -361,7 +361,7 @@ def check_agreement(name: str, who: str, results: list[Any], reference: list[Any
 def contenders(
     model: LanguageModel, peer: TorchPeer, work: Work, name: str, batch_sizes: dict[str, int]
 ) -> dict[str, Callable[[], list[Any]]]:
-    """Who does some work; the first is the reference."""
+    """Contenders for some work. The first is the reference."""
     torch_run = getattr(peer, name)
     return {
         _BATCHED: lambda: torch_run(work, batch_sizes[_BATCHED], shared=False),

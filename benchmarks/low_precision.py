@@ -1,4 +1,4 @@
-"""How many decisions change in fewer bits: python -m benchmarks.low_precision --output FILE
+"""Number of decisions that change in fewer bits: python -m benchmarks.low_precision --output FILE
 
 The same questions with the same samples in float32, in bfloat16, and with 8-bit factors of products (float8) in both.
 float32 with the next seed shows what other samples alone change. CPUs have no such products, so speed is not compared.

@@ -1,4 +1,4 @@
-"""What a benchmark ran on."""
+"""Machine of a benchmark."""
 
 from __future__ import annotations
 

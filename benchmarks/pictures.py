@@ -137,7 +137,7 @@ def draw_with_torch(pipeline: Any, texts: list[str], device: str, *, batch_size:
 
 
 def _difference(ours: Any, theirs: Any, texts: list[str], steps: int) -> float:
-    """Of latents from the same noise, relative to the largest."""
+    """Difference between latents from the same noise, relative to the largest."""
     shape = ours.latent_shape(ours.image_size)
     noise = np.random.default_rng(0).standard_normal((len(texts), *shape)).astype(np.float32)
     options = {"num_steps": steps, "guidance_scale": _GUIDANCE, "batch_size": len(texts)}

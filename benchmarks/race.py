@@ -79,7 +79,7 @@ def outcomes(plan: planning.Plan, scores: dict[str, list[np.ndarray]]) -> dict[s
 
 
 def fixed(plan: planning.Plan, errors: np.ndarray) -> dict[str, dict[str, np.ndarray]]:
-    """What a fixed budget decides: as of `outcomes`."""
+    """Decisions with a fixed budget: see `outcomes`."""
     return outcomes(plan, {name: summary.question_scores(plan, name, errors) for name in plan.questions})
 
 
@@ -106,7 +106,7 @@ class _Before:
         return mean > stats.t.isf(level, n - 1) * spread
 
     def decide(self, scores: np.ndarray, decision: metrics.Decision) -> tuple[np.ndarray, np.ndarray]:
-        """As of `_Now`."""
+        """See `_Now`."""
         shape, budget = scores.shape[:-1], self.budget
         if decision.is_diagonal:
             mine, other = np.nonzero(~np.eye(len(scores), dtype=bool))
@@ -153,7 +153,7 @@ class _Now:
         self.alpha, self.budget, self.share = alpha, budget, share
 
     def decide(self, scores: np.ndarray, decision: metrics.Decision) -> tuple[np.ndarray, np.ndarray]:
-        """What a question's scores, [images, texts, budget] in the order in which samples are met, come to.
+        """Decides by a question's scores, [images, texts, budget] in the order of the samples.
 
         Returns:
           The scores that the race ends with, and the samples that each pair took, [images, texts].

@@ -58,7 +58,7 @@ def caption(things: Sequence[captions.Thing]) -> str:
 
 
 def task(num_classes: int, num_images: int) -> Task:
-    """Which of the classes does an image show? The classes are the first ones met among the validation scenes.
+    """Task with the question which class an image shows. The classes are the first ones of the validation scenes.
 
     Raises:
       InputError: more classes or images than there can be.

@@ -162,7 +162,7 @@ STYLES = {"winoground": (2, 2, True), "retrieval": (1, 10, False)}
 
 @dataclasses.dataclass
 class Work:
-    """What is scored.
+    """Questions that are scored.
 
     Attributes:
       images: uint8 [size, size, 3] each.

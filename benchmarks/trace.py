@@ -68,7 +68,7 @@ _PHOTO = (640, 480)
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What is scored: every image with every text.
+    """Images and texts, all pairs of which are scored.
 
     Attributes:
       images: number of images.
@@ -191,7 +191,7 @@ def programs(events: Iterable[Event]) -> list[Program]:
 
 
 def device_figures(events: Sequence[Event]) -> dict[str, dict[str, Any]]:
-    """What each device did during the evaluation, in shares of its time, and its gaps, in seconds.
+    """Work of each device during the evaluation, in shares of its time, and its gaps, in seconds.
 
     Raises:
       InputError: the trace tells of no evaluation, or of no program.
@@ -238,7 +238,7 @@ def device_figures(events: Sequence[Event]) -> dict[str, dict[str, Any]]:
 
 
 def host_figures(events: Sequence[Event]) -> dict[str, Any]:
-    """What the host did during the evaluation: loaded images, and waited."""
+    """Work of the host during the evaluation: loading images, and waiting."""
     begin, end = _evaluation(events)
     loads = [event for event in events if event.name == tables.LOADING]
     threads = {event.line for event in loads}
@@ -277,7 +277,7 @@ def _first_step(runs: Iterable[Program]) -> float:
 
 
 def read_trace(folder: pathlib.Path) -> list[Event]:
-    """What matters here of the trace that `jax.profiler.trace` has written into a folder.
+    """Reads the relevant events of the trace that `jax.profiler.trace` has written into a folder.
 
     It is read from the profiler's own file. The JSON beside it, which browsers show, is cut off after a million events.
 

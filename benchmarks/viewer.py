@@ -1,4 +1,4 @@
-"""How quickly the viewer shows large runs, and how much memory it takes, in headless Chromium.
+"""Time and memory of the viewer with large runs, in headless Chromium.
 
     python -m benchmarks.viewer FOLDER --make                 writes six runs of 100,000 questions first: minutes
     python -m benchmarks.viewer FOLDER                        measures the viewer on these runs
@@ -69,7 +69,7 @@ _KINDS = ("swap", "replace", "add")
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """How many questions each task of a run has."""
+    """Numbers of questions of a run's tasks."""
 
     texts: int = 100_000
     images: int = 5_000
@@ -416,7 +416,7 @@ def _resident(pids: Sequence[int]) -> float:
 
 
 def _summary(times: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:
-    """Of each condition the median and the range, in milliseconds."""
+    """Median and range of each condition, in milliseconds."""
     return {
         name: {
             "median": round(float(np.median(values)), 1),

@@ -1,4 +1,4 @@
-"""What `benchmarks.vision_language` runs: random networks that see, what they are asked, and transformers asking it."""
+"""Work of `benchmarks.vision_language`: random vision-language networks, questions, and transformers that asks them."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def make_work(size: Size) -> tuple[list[np.ndarray], list[str]]:
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """What torch is given, made before it is timed: bytes and tokens are those of winobench.
+    """Inputs of torch, made before the timing: bytes and tokens equal winobench's.
 
     Attributes:
       pixels: [images, 3, height, width] float32.
@@ -277,7 +277,7 @@ class Inputs:
     def of(
         cls, scorer: VQAScore, captioner: VisionLanguageModel, images: Sequence[np.ndarray], texts: Sequence[str]
     ) -> Inputs:
-        """Those of a scorer and of a writer."""
+        """Makes the inputs for a scorer and a writer."""
         loaded = scorer._loaded
         before, questions = loaded.tokens(scorer.question, texts)
         before_caption, (caption,) = loaded.tokens(captioner.template, [loaded.form.caption])
