@@ -47,12 +47,7 @@ class AutoencoderKLConfig(NetworkConfig):
     _optional: ClassVar = frozenset({"shift_factor"})
 
     def __post_init__(self) -> None:
-        levels = len(self.block_out_channels) if isinstance(self.block_out_channels, tuple) else 0
-        self._require(
-            levels > 0 and all(map(is_count, self.block_out_channels)),
-            "block_out_channels",
-            "a tuple of positive whole numbers",
-        )
+        levels = self._require_levels(self.block_out_channels)
         for key, name in (("down_block_types", "DownEncoderBlock2D"), ("up_block_types", "UpDecoderBlock2D")):
             self._require(
                 getattr(self, key) == (name,) * levels, key, f"{name} {levels} times, as in block_out_channels"

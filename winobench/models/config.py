@@ -40,16 +40,20 @@ class NetworkConfig:
     _parts: ClassVar[Mapping[str, type[NetworkConfig]]] = {}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Builds the config from the contents of a published ``config.json``. A part that is missing has its defaults.
-
-        Keys that begin with an underscore are bookkeeping of the library that wrote the file. They are dropped.
-        """
+    def _require_object(cls, values: Any) -> None:
         if not isinstance(values, Mapping):
             raise InputError(
                 f"{cls.__name__}: a config.json holds an object of options, not {type(values).__name__}.",
                 code="not-an-object",
             )
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Builds the config from the contents of a published ``config.json``. A part that is missing has its defaults.
+
+        Keys that begin with an underscore are bookkeeping of the library that wrote the file. They are dropped.
+        """
+        cls._require_object(values)
         named = values.get(cls._class_key, cls._class_value)
         if named != cls._class_value:
             raise InputError(
@@ -104,6 +108,12 @@ class NetworkConfig:
     def _require_positive(self, *keys: str) -> None:
         for key in keys:
             self._require(is_count(getattr(self, key)), key, "a positive whole number")
+
+    def _require_levels(self, channels: Any) -> int:
+        """Checks ``block_out_channels``. Returns the number of levels."""
+        is_tuple = isinstance(channels, tuple) and len(channels) > 0 and all(map(is_count, channels))
+        self._require(is_tuple, "block_out_channels", "a tuple of positive whole numbers")
+        return len(channels)
 
     def _require_counts(self) -> None:
         """Requires positive whole numbers of all fields declared ``int`` that are not ids of tokens."""

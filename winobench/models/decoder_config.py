@@ -100,11 +100,7 @@ class DecoderConfig(NetworkConfig):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """See `NetworkConfig`. Reads the language side of a ``llava`` file, and both ways to write rotary options."""
-        if not isinstance(values, Mapping):
-            raise InputError(
-                f"{cls.__name__}: a config.json holds an object of options, not {type(values).__name__}.",
-                code="not-an-object",
-            )
+        cls._require_object(values)
         values = dict(values)
         if values.get("model_type") == "llava":
             values = _language_side(values)

@@ -123,40 +123,19 @@ def _cudnn_of(is_causal: bool, scale: float | None, *arrays: Any) -> jax.Array:
     return _cudnn_of_odd_positions(is_causal, scale, *arrays)
 
 
-def _cudnn(
-    is_causal: bool,
-    scale: float | None,
-    query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
-    lengths: jax.Array | None,
-) -> jax.Array:
+def _cudnn(is_causal, scale, query, key, value, lengths):
     return jax.nn.dot_product_attention(
         query, key, value, is_causal=is_causal, scale=scale, key_value_seq_lengths=lengths, implementation="cudnn"
     )
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _cudnn_of_odd_positions(
-    is_causal: bool,
-    scale: float | None,
-    query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
-    lengths: jax.Array | None,
-) -> jax.Array:
+def _cudnn_of_odd_positions(is_causal, scale, query, key, value, lengths):
     """JAX has no gradient of cuDNN's for an odd number of positions, such as a text's 77: they are padded for it."""
     return _cudnn(is_causal, scale, query, key, value, lengths)
 
 
-def _odd_positions_forward(
-    is_causal: bool,
-    scale: float | None,
-    query: jax.Array,
-    key: jax.Array,
-    value: jax.Array,
-    lengths: jax.Array | None,
-) -> tuple[jax.Array, Any]:
+def _odd_positions_forward(is_causal, scale, query, key, value, lengths):
     batch, num_queries, num_keys = *query.shape[:2], key.shape[1]
     ends = jnp.full((batch,), num_keys, jnp.int32) if lengths is None else lengths
 

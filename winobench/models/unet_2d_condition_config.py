@@ -85,12 +85,7 @@ class UNet2DConditionConfig(NetworkConfig):
     )
 
     def __post_init__(self):
-        levels = len(self.block_out_channels) if isinstance(self.block_out_channels, tuple) else 0
-        self._require(
-            levels > 0 and all(map(is_count, self.block_out_channels)),
-            "block_out_channels",
-            "a tuple of positive whole numbers",
-        )
+        levels = self._require_levels(self.block_out_channels)
         for key, choices in (("down_block_types", _DOWN_BLOCKS), ("up_block_types", _UP_BLOCKS)):
             value = getattr(self, key)
             self._require(
