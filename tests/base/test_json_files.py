@@ -187,8 +187,8 @@ def test_no_other_reader_of_json():
                 elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "json":
                     name = "from json import"
                 elif isinstance(node, ast.Import) and any(
-                    one.name in ("orjson", "ujson", "simplejson") or (one.name == "json" and one.asname)
-                    for one in node.names
+                    imported.name in ("orjson", "ujson", "simplejson") or (imported.name == "json" and imported.asname)
+                    for imported in node.names
                 ):
                     name = "another package"
                 if name not in (None, "dumps", "dump"):

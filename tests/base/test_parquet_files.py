@@ -78,9 +78,9 @@ def test_no_changed_bit_is_read_as_something_else(path, repeating):
         with pytest.raises(parquet_files.DamagedError):
             parquet_files.parse(content[: int(kept * len(content))])
     bits = np.random.default_rng(1).integers(0, 8, len(content))
-    for place, bit in enumerate(bits):
+    for index, bit in enumerate(bits):
         changed = bytearray(content)
-        changed[place] ^= 1 << int(bit)
+        changed[index] ^= 1 << int(bit)
         try:
             same = parquet_files.parse(bytes(changed)).equals(table, check_metadata=True)
             outcomes["as written" if same else "another table"] += 1

@@ -80,8 +80,8 @@ def test_the_embedded_models_are_checked(tmp_path, monkeypatch, name, change):
     monkeypatch.setattr(registry, "_ASSETS", copy)
     model = name.partition("/")[0]
     listed = json.loads((copy / f"{model}.sha256.json").read_text())
-    there = {path.relative_to(copy / model).as_posix() for path in copy.rglob(f"{model}/**/*") if path.is_file()}
-    assert listed.keys() == there
+    files = {path.relative_to(copy / model).as_posix() for path in copy.rglob(f"{model}/**/*") if path.is_file()}
+    assert listed.keys() == files
     registry.check_embedded.cache_clear()
     sources.resolve(copy / model)
     weights = copy / name / "diffusion_pytorch_model.safetensors"

@@ -85,7 +85,7 @@ def test_a_run_that_continues_is_the_same_run_there(calls, tmp_path):
     assert steps[-1] == results["passes"]
     assert run(folder)["tasks"] == results["tasks"]
     run(folder, overwrite=True)
-    assert [one["id"] == first["id"] for one in calls.of("init")] == [True, True, True, False]
+    assert [call["id"] == first["id"] for call in calls.of("init")] == [True, True, True, False]
 
 
 def test_trackers_change_neither_folder_nor_results(calls, tmp_path, monkeypatch):

@@ -234,10 +234,10 @@ def test_openai_tokenizer_stands_in_where_it_can_be_had(folder, monkeypatch):
         def get_vocab(self):
             return {"first": 0, "last": 49407}
 
-    asked = []
-    monkeypatch.setattr(tokenizer_files, "read_clip_tokenizer", lambda source: asked.append(source) or Tokenizer())
+    requests = []
+    monkeypatch.setattr(tokenizer_files, "read_clip_tokenizer", lambda source: requests.append(source) or Tokenizer())
     assert isinstance(clip_layouts._read_tokenizer(sources.LocalFolder(folder), 49408), Tokenizer)
-    assert asked == ["openai/clip-vit-base-patch32"]
+    assert requests == ["openai/clip-vit-base-patch32"]
 
     def unreachable(source):
         raise InputError(f"vocab.json of {source} is not at hand")

@@ -89,15 +89,15 @@ def test_a_file_without_pooler_and_head(folder, arrays, tmp_path):
     other = copy_with(folder, tmp_path / "other", rest)
     expect(other, "no-task-head", "BERT")
     # The missing parts are drawn, the same for the same seed.
-    one, again, two = (
+    first, again, two = (
         encoder_layouts.load_bert_for_tuning(other, ("yes", "no"), seed=seed).model for seed in (0, 0, 1)
     )
-    assert checkpoints.weights_sha256(one) == checkpoints.weights_sha256(again) != checkpoints.weights_sha256(two)
-    assert one.config.labels == ("yes", "no")
-    assert one.classifier.kernel.shape == (16, 2)
-    assert 0.01 < np.std(one.bert.pooler.dense.kernel) < 0.03
+    assert checkpoints.weights_sha256(first) == checkpoints.weights_sha256(again) != checkpoints.weights_sha256(two)
+    assert first.config.labels == ("yes", "no")
+    assert first.classifier.kernel.shape == (16, 2)
+    assert 0.01 < np.std(first.bert.pooler.dense.kernel) < 0.03
     np.testing.assert_array_equal(
-        one.bert.encoder.layer[1].output.dense.kernel, arrays["bert.encoder.layer.1.output.dense.weight"].T
+        first.bert.encoder.layer[1].output.dense.kernel, arrays["bert.encoder.layer.1.output.dense.weight"].T
     )
 
 
@@ -132,8 +132,8 @@ def test_t5_from_a_folder(tiny_t5):
     assert loaded.stop_ids == (loaded.tokenizer.eos_token_id,)
     split = encoder_layouts.load_t5(tiny_t5, mesh=parallel.make_mesh(jax.devices()[:4], model_parallel=4))
     assert split.fingerprint == loaded.fingerprint
-    for one, two in zip(jax.tree.leaves(loaded.network[1]), jax.tree.leaves(split.network[1]), strict=True):
-        np.testing.assert_array_equal(one, two)
+    for whole, two in zip(jax.tree.leaves(loaded.network[1]), jax.tree.leaves(split.network[1]), strict=True):
+        np.testing.assert_array_equal(whole, two)
     kernel = split.module().encoder.block[0].layer[1].DenseReluDense.wi_0.kernel[...]
     assert kernel.sharding.shard_shape(kernel.shape) == (32, 12)
     rounded = encoder_layouts.load_t5(tiny_t5, "bfloat16", int8=True, mesh=parallel.make_mesh(jax.devices()[:1]))

@@ -215,8 +215,8 @@ def test_stop_ids_that_are_no_tokens_are_refused(folder, ids):
 
 
 def test_nobody_is_asked_to_run_code_of_a_folder(folder, monkeypatch):
-    asked = []
-    monkeypatch.setattr("builtins.input", lambda *words: asked.append(words) or "y")
+    prompts = []
+    monkeypatch.setattr("builtins.input", lambda *words: prompts.append(words) or "y")
     (folder / "own.py").write_text("raise SystemExit")
 
     def name_code(content):
@@ -226,7 +226,7 @@ def test_nobody_is_asked_to_run_code_of_a_folder(folder, monkeypatch):
     _edit(folder / "tokenizer_config.json", name_code)
     with contextlib.suppress(InputError):
         load(folder)
-    assert not asked
+    assert not prompts
 
 
 def _edit(path, change):
@@ -340,7 +340,7 @@ def test_finite_values_of_every_type(dtype, monkeypatch):
     assert weights.are_finite(values.reshape(3, 4))
     assert weights.are_finite(values[:0])
     for value in (np.nan, np.inf, -np.inf):
-        for place in (0, 5, 11):
+        for index in (0, 5, 11):
             odd = values.copy()
-            odd[place] = value
+            odd[index] = value
             assert not weights.are_finite(odd.reshape(3, 4))

@@ -336,7 +336,7 @@ def test_folders_of_networks(tmp_path):
     targets = {"target_modules": list(text_pairs()), "lora_alpha": 1}
     peft_folder(tmp_path / "text_encoder", targets, tensors=text)
     read = checkpoints.read_lora(tmp_path)
-    scales = {part: {one.factors.scale for one in adapters.values()} for part, adapters in read.parts.items()}
+    scales = {part: {adapter.factors.scale for adapter in adapters.values()} for part, adapters in read.parts.items()}
     assert scales == {"unet": {2}, "text_encoder": {1 / 3}}
     assert read.file == str(tmp_path)
     assert set(checkpoints.read_lora(tmp_path / "text_encoder").parts) == {"text_encoder"}
@@ -483,13 +483,13 @@ def test_where_files_are_looked_for(path, tmp_path, monkeypatch):
     write(other / "mine.safetensors", tensors)
     assert checkpoints.read_lora(other / "mine.safetensors").sha256 == expected
     (other / "notes.txt").write_text("")
-    for place, words in (
+    for source, words in (
         (other, ("no-such-file", "pytorch_lora_weights.safetensors", "mine.safetensors")),
         (other / "none.safetensors", ("no-such-file", "none.safetensors")),
         (other / "none", ("no-such-model",)),
         (other / "notes.txt", ("unsupported-file-format", "notes.txt")),
     ):
-        expect(place, *words)
+        expect(source, *words)
 
 
 def test_the_published_file_fits_sd21_base(reference_data):

@@ -189,7 +189,7 @@ def test_layers_that_are_one_in_the_original_code(form, tmp_path):
         "difference": {"diff": random(8, WIDTH), "diff_b": rows},
     }[form]
     file = {f"diffusion_model.layers.0.attention.qkv.{end}": values for end, values in tensors.items()}
-    layers = [f"layers.0.attention.to_{one}" for one in "qkv"]
+    layers = [f"layers.0.attention.to_{part}" for part in "qkv"]
     before = [parameters(Network(), layer) for layer in layers]
     weight, bias = (np.concatenate(parts) for parts in zip(*before, strict=True))
     expected = weight + (kron(W1[:, :2], W2) if form == "LoKr" else tensors.get("diff", up @ down))

@@ -66,9 +66,9 @@ def test_layers_that_are_one_in_the_original_code():
     given = adapter(WIDTH + 2 + 2)
     result = lora_layers.fitted(Network(), {"layers_0_attention_qkv": given})
     rows = {"q": given.up[:4], "k": given.up[4:6], "v": given.up[6:]}
-    assert result.keys() == {f"layers.0.attention.to_{one}" for one in rows}
-    for one, up in rows.items():
-        part = result[f"layers.0.attention.to_{one}"]
+    assert result.keys() == {f"layers.0.attention.to_{letter}" for letter in rows}
+    for letter, up in rows.items():
+        part = result[f"layers.0.attention.to_{letter}"]
         np.testing.assert_array_equal(part.up, up)
         np.testing.assert_array_equal(part.down, given.down)
         assert part.alpha == given.alpha

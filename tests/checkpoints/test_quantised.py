@@ -78,7 +78,7 @@ def test_bytes_of_4_bits_are_read_by_their_definition(tmp_path):
     codes = generator.integers(0, 16, 7 * 19)
     padded = np.append(codes, 0)  # half a byte is left
     blocks, inner = generator.integers(0, 256, 9), generator.normal(size=3).astype(np.float32)
-    largest = np.asarray([inner_table[code] * inner[place // 4] for place, code in enumerate(blocks)]) + np.float32(0.5)
+    largest = np.asarray([inner_table[code] * inner[index // 4] for index, code in enumerate(blocks)]) + np.float32(0.5)
     state = {"blocksize": 16, "shape": [7, 19], "nested_blocksize": 4, "nested_offset": 0.5}
     tensors = {
         "": torch.tensor((padded[::2] << 4 | padded[1::2])[:, None], dtype=torch.uint8),
@@ -90,7 +90,7 @@ def test_bytes_of_4_bits_are_read_by_their_definition(tmp_path):
     }
     named = {f"a.weight{name}": tensor for name, tensor in tensors.items()}
     result = read(tmp_path, named)
-    expected = [table[code] * largest[place // 16] for place, code in enumerate(codes)]
+    expected = [table[code] * largest[index // 16] for index, code in enumerate(codes)]
     assert result.keys() == {"a.weight"}
     assert result["a.weight"].shape == (7, 19)
     np.testing.assert_array_equal(result["a.weight"].floats(), np.reshape(expected, (7, 19)).astype(np.float32))

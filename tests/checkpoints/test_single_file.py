@@ -304,7 +304,7 @@ def test_files_that_are_not_of_their_base(folder_of, path):
     unet = "model.diffusion_model."
     expect(folder, tensors | {"unknown.weight": torch.ones(3)}, str(path), "unknown.weight")
     expect(folder, tensors | {f"{unet}more.weight": torch.ones(3)}, str(path), f"{unet}more.weight")
-    expect(folder, {name: each for name, each in tensors.items() if name != f"{unet}out.2.bias"}, "conv_out.bias")
+    expect(folder, {name: tensor for name, tensor in tensors.items() if name != f"{unet}out.2.bias"}, "conv_out.bias")
     expect(folder_of("sdxl"), tensors, str(path), "unet", "KeyError")
     expect(folder, original("sdxl", folder_of), str(path), "conditioner")
     expect(folder_of("flux"), tensors, str(path), "transformer")
@@ -328,8 +328,8 @@ def test_the_state_changes_with_the_file_and_its_base(event, tiny_pipeline, tmp_
         tmp_path / "one.safetensors",
         tmp_path / "two",
     )
-    for one in (path, other):
-        write(one, {"any": torch.zeros(2)})
+    for file in (path, other):
+        write(file, {"any": torch.zeros(2)})
     name = tmp_path / "link.safetensors"
     name.symlink_to(path)
 
@@ -364,12 +364,12 @@ def test_names_of_other_tensors_and_of_none(folder_of):
     # Stable Diffusion 2 has one layer less than its file.
     layer = f"{start}transformer.resblocks."
     last = {
-        f"{layer}23.{name.removeprefix(f'{layer}0.')}": each for name, each in whole.items() if f"{layer}0." in name
+        f"{layer}23.{name.removeprefix(f'{layer}0.')}": values for name, values in whole.items() if f"{layer}0." in name
     }
     assert last
     result, unused = single_file._convert("CLIPTextModel", whole | last, {"hidden_size": 40})
     expected = original_layouts.read(folder_of("sdxl"), "text_encoder_2")
-    expected = {f"text_model.{name.removeprefix('text_model.')}": each for name, each in expected.items()}
+    expected = {f"text_model.{name.removeprefix('text_model.')}": values for name, values in expected.items()}
     assert result.keys() == expected.keys() - {"text_model.text_projection.weight"}
     assert all(torch.equal(result[name], expected[name]) for name in result)
     assert not unused
@@ -436,8 +436,8 @@ def test_gguf_files(name, folder_of, path):
         np.testing.assert_allclose(values, expected[key], rtol=2e-3, atol=2e-3 * np.abs(values).max())
     assert any(np.abs(values - tensors[key].float().numpy()).max() > 1e-3 for key, values in read.items())
     write(path, {key: torch.from_numpy(values) for key, values in read.items()})
-    one, two = load_pipeline(f"{folder}+{path}"), load_pipeline(f"{folder}+{quantised}")
-    assert fingerprint(one) == fingerprint(two)
+    plain, quantised_pipeline = load_pipeline(f"{folder}+{path}"), load_pipeline(f"{folder}+{quantised}")
+    assert fingerprint(plain) == fingerprint(quantised_pipeline)
 
 
 def test_damaged_gguf_files(folder_of, path, monkeypatch):

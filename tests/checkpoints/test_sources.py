@@ -242,8 +242,8 @@ def test_the_state_changes_with_any_file(hub_cache, tmp_path, monkeypatch, where
 def test_the_state_follows_links(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "_TICK_NS", 0)
     folder, elsewhere = tmp_path / "model", tmp_path / "elsewhere"
-    for one in (folder, elsewhere):
-        one.mkdir()
+    for root in (folder, elsewhere):
+        root.mkdir()
     for name in ("one", "two"):
         (elsewhere / name).write_text("1234")
     (folder / "weights").symlink_to(elsewhere / "one")

@@ -62,7 +62,7 @@ def test_a_pipeline_on_the_host_draws_the_same_and_has_one_network_at_a_time_the
 ):
     if len(jax.devices()) != 8:
         pytest.skip("needs 8 devices")
-    live, first, there = LiveArrays(), jax.devices()[0], []
+    live, first, sizes = LiveArrays(), jax.devices()[0], []
     on_host = StableDiffusion.from_pretrained(tiny_pipeline, on_host=True)
     of_encoders, of_denoiser, of_autoencoder = (
         memory.array_bytes(function()[1])
@@ -72,7 +72,7 @@ def test_a_pipeline_on_the_host_draws_the_same_and_has_one_network_at_a_time_the
     call = pure_functions.call
 
     def spied(*arguments):
-        there.append(live.bytes_on(first))
+        sizes.append(live.bytes_on(first))
         return call(*arguments)
 
     monkeypatch.setattr(pure_functions, "call", spied)
@@ -80,9 +80,9 @@ def test_a_pipeline_on_the_host_draws_the_same_and_has_one_network_at_a_time_the
         np.testing.assert_array_equal(drawn(on_host, TEXTS, seed=3), whole)
         assert live.bytes_on(first) >= of_autoencoder + of_denoiser
     # The texts and the empty one, in each call.
-    assert len(there) == 4
-    assert of_autoencoder + of_encoders <= min(there)
-    assert max(there) < of_autoencoder + of_encoders + of_denoiser
+    assert len(sizes) == 4
+    assert of_autoencoder + of_encoders <= min(sizes)
+    assert max(sizes) < of_autoencoder + of_encoders + of_denoiser
 
 
 @pytest.mark.slow
@@ -137,10 +137,10 @@ def test_networks_that_have_changed_are_copied_again(tiny_pipeline):
 def test_networks_that_give_nan_are_refused(tiny_pipeline):
     """Which image, and what to do: black ones would pass for drawn."""
     pipeline = StableDiffusion.from_pretrained(tiny_pipeline)
-    asked = {"sampler": "euler_ancestral", **STEPS, "seed": [3, 7]}
+    arguments = {"sampler": "euler_ancestral", **STEPS, "seed": [3, 7]}
     with without_numbers(pipeline, pipeline.vae.decoder.conv_out.bias):
         with raises("not-finite", "image", "'a red cube'", "seed 3", "weights"):
-            pipeline.generate(TEXTS[:2], **asked)
+            pipeline.generate(TEXTS[:2], **arguments)
         with raises("not-finite", "latents[0]"):
             pipeline.decode_latents(LATENTS)
         assert drawn(pipeline, TEXTS[:2]).shape == (2, *SHAPE)  # the latents are as good as ever
@@ -150,7 +150,7 @@ def test_networks_that_give_nan_are_refused(tiny_pipeline):
         without_numbers(pipeline, pipeline.unet.conv_out.bias),
         raises("not-finite", "latent", "'a red cube'", "seed 3"),
     ):
-        pipeline.generate(TEXTS[:2], **asked)
+        pipeline.generate(TEXTS[:2], **arguments)
     with raises("not-finite", "'b'", "float16", "bfloat16", "float32"):
         half = types.SimpleNamespace(dtype=np.float16)
         drawing.check_finite([True, False], "the image of", ["'a'", "'b'"], [pipeline.unet, half])

@@ -253,17 +253,17 @@ def test_hub_id_from_the_cache(tiny_pipeline, bundle, tmp_path, monkeypatch):
     for name in others:
         (snapshot / name).touch()
 
-    asked = []
+    requests = []
     download = huggingface_hub.hf_hub_download
 
     def recorded(repo_id, name, **options):
-        asked.append(name)
+        requests.append(name)
         return download(repo_id, name, **options)
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", recorded)
     loaded = StableDiffusion.from_pretrained("owner/name")
     assert loaded.fingerprint == bundle.fingerprint
-    assert not set(asked) & set(others)
+    assert not set(requests) & set(others)
     with pytest.raises(InputError, match=names("model_index.json", "owner/other", "HF_HUB_OFFLINE")):
         StableDiffusion.from_pretrained("owner/other")
 

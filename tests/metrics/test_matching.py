@@ -263,8 +263,8 @@ def test_texts_judged_alone_as_the_published_codes_count_them(levels, published,
         answers = {name: outcome.correct for name, outcome in result.items()}
         values = {name: right.mean() for name, right in answers.items()}
         values |= {
-            row: np.concatenate([answers[name] for name in some]).mean()
-            for row, some in metric.combined(answers).items()
+            row: np.concatenate([answers[name] for name in outcomes]).mean()
+            for row, outcomes in metric.combined(answers).items()
         }
         assert values == pytest.approx(dict(zip(("accuracy", "p_c", "p_f", "acc", "min_p"), published, strict=True)))
         assert [int(outcome.tie.sum()) for outcome in result.values()] == list(ties)

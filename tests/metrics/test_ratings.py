@@ -185,7 +185,7 @@ def test_calibrated_accuracy_is_that_of_brute_force(seed, score_levels):
     for name, of_threshold in (("pairwise_accuracy", accuracies), ("within_prompt_pairwise_accuracy", means)):
         measure = ratings.rank_measures(rated)[name]
         assert measure.value(4) == pytest.approx(max(of_threshold.values()))
-        best = min(one for one, value in of_threshold.items() if value >= max(of_threshold.values()) - 1e-12)
+        best = min(limit for limit, value in of_threshold.items() if value >= max(of_threshold.values()) - 1e-12)
         assert measure.about["threshold"] == pytest.approx(best)
 
 
@@ -234,8 +234,8 @@ def results(rated, name="rank_agreement", *, groups=None, **options):
     rows = [np.flatnonzero(rated.prompts == prompt) for prompt in range(rated.num_prompts)]
     return rating_results(
         RATING_METRICS[name],
-        [rated.scores[each][:, None] for each in rows],
-        [rated.ratings[each].tolist() for each in rows],
+        [rated.scores[row][:, None] for row in rows],
+        [rated.ratings[row].tolist() for row in rows],
         range(len(rows)),
         groups or [()] * len(rows),
         num_resamples=200,

@@ -43,8 +43,8 @@ def put(maps, row, column, *, heat, at=(0.5, 0.5), radius=0.1, depth=0.0, values
 
 def test_targets_by_hand():
     """Centres (0.25, 0.5) and (0.51, 0.99); of the second, a small one, the deviation is the least, 0.7 cells."""
-    places = np.asarray([[[0.25, 0.5, 0.25, 2.0], [0.51, 0.99, 0.05, -1.0], [0.9, 0.1, 0.3, 0.0]]], np.float32)
-    heat, cells, measures = targets(places, np.asarray([[True, True, False]]), SIDE)
+    objects = np.asarray([[[0.25, 0.5, 0.25, 2.0], [0.51, 0.99, 0.05, -1.0], [0.9, 0.1, 0.3, 0.0]]], np.float32)
+    heat, cells, measures = targets(objects, np.asarray([[True, True, False]]), SIDE)
     np.testing.assert_array_equal(cells[0, :2], [[16, 8], [31, 16]])
     assert heat.shape == (1, SIDE, SIDE)
     assert heat[0, 16, 8] == heat[0, 31, 16] == 1
@@ -95,10 +95,10 @@ def test_only_peaks_count_and_of_two_too_close_the_surer_one():
 
 def test_true_maps_are_decoded_into_the_truth():
     """What the loss takes as the truth, read back; and the loss of such maps is near zero, that of others not."""
-    places = np.asarray([[[0.3, 0.4, 0.2, 1.0], [0.7, 0.6, 0.08, -2.0], [0.0, 0.0, 0.0, 0.0]]], np.float32)
+    objects = np.asarray([[[0.3, 0.4, 0.2, 1.0], [0.7, 0.6, 0.08, -2.0], [0.0, 0.0, 0.0, 0.0]]], np.float32)
     attributes = np.asarray([[[0, 3, 1, 0], [2, 7, 0, 1], [0, 0, 0, 0]]], np.int32)
     present = np.asarray([[True, True, False]])
-    heat, cells, measures = targets(places, present, SIDE)
+    heat, cells, measures = targets(objects, present, SIDE)
     maps = empty_maps()
     maps.heat[:] = np.where(heat >= 1, 20.0, -20.0)
     for at in range(2):
@@ -107,25 +107,25 @@ def test_true_maps_are_decoded_into_the_truth():
         for logits, value in zip(maps.attributes, attributes[0, at], strict=True):
             logits[0, row, column, value] = 20.0
     (result,) = clevr_verifier.decode(maps)
-    np.testing.assert_allclose(result.measures, places[0, :2], atol=1e-5)
+    np.testing.assert_allclose(result.measures, objects[0, :2], atol=1e-5)
     np.testing.assert_array_equal(result.attributes, attributes[0, :2])
     maps = jax.tree.map(jnp.asarray, maps)
-    total, parts = loss(maps, places, attributes, present)
+    total, parts = loss(maps, objects, attributes, present)
     assert float(total) < 1e-5
-    wrong, _ = loss(maps, places, attributes[..., ::-1] % 2, present)
+    wrong, _ = loss(maps, objects, attributes[..., ::-1] % 2, present)
     assert float(wrong) > 10
-    _, parts = loss(maps._replace(heat=-maps.heat), places, attributes, present)
+    _, parts = loss(maps._replace(heat=-maps.heat), objects, attributes, present)
     assert float(parts["heat"]) > 10
 
 
 def test_the_loss_of_heat_by_hand():
     """One object in the middle of nothing; the logits are 0 everywhere: (1 - 1/2)^2 log 2 at its cell, and elsewhere
     (1 - y)^4 / 4 log 2."""
-    places = np.asarray([[[0.5, 0.5, 0.1, 0.0]]], np.float32)
+    objects = np.asarray([[[0.5, 0.5, 0.1, 0.0]]], np.float32)
     maps = empty_maps()
     maps.heat[:] = 0.0
-    heat, _, _ = targets(places, np.ones((1, 1), bool), SIDE)
-    _, parts = loss(jax.tree.map(jnp.asarray, maps), places, np.zeros((1, 1, 4), np.int32), np.ones((1, 1), bool))
+    heat, _, _ = targets(objects, np.ones((1, 1), bool), SIDE)
+    _, parts = loss(jax.tree.map(jnp.asarray, maps), objects, np.zeros((1, 1, 4), np.int32), np.ones((1, 1), bool))
     expected = np.log(2) / 4 * (1 + ((1 - np.asarray(heat, np.float64)) ** 4).sum())
     np.testing.assert_allclose(parts["heat"], expected, rtol=1e-4)
     np.testing.assert_allclose(parts["attributes"], np.log(COUNTS).sum(), rtol=1e-5)

@@ -42,8 +42,8 @@ def test_queries_apart_give_what_joined_ones_give(rotates):
     heads, width, tokens, patches = 2, 16, 5, 6
     layer = joint_blocks.JointAttention(heads, width, bias=True, epsilon=1e-6, rngs=nnx.Rngs(0), **_SIZES)
     image, text = _random(2, patches, heads * width), _random(2, tokens, heads * width)[..., ::-1]
-    places = np.arange(tokens + patches)[:, None]
-    turns = flux_blocks.rotations(places, [width], 10.0) if rotates else None
+    positions = np.arange(tokens + patches)[:, None]
+    turns = flux_blocks.rotations(positions, [width], 10.0) if rotates else None
 
     def joined(layer, image, text):
         streams = [(text, "add_{}_proj", "norm_added_{}"), (image, "to_{}", "norm_{}")]

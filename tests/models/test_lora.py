@@ -125,7 +125,7 @@ def test_first_factors_are_uniform_and_differ():
         assert float(jnp.var(values)) == pytest.approx(bound**2 / 3, rel=0.1)
     assert all(not adapter.up[...].any() for adapter in lora.adapters(module).values())
     x = jnp.asarray(np.random.default_rng(0).standard_normal((3, 12), np.float32))
-    (layer, *_), (base, *_) = (lora.linear_layers(each).values() for each in (module, network("text")))
+    (layer, *_), (base, *_) = (lora.linear_layers(either).values() for either in (module, network("text")))
     np.testing.assert_array_equal(layer(x), base(x))
 
 

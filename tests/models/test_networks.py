@@ -101,16 +101,16 @@ def test_start_is_the_published_one():
     config = CLIPTextConfig(
         vocab_size=300, hidden_size=64, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2
     )
-    one, two, other = (CLIPTextModel(config, rngs=nnx.Rngs(seed)).text_model for seed in (0, 0, 1))
-    layer = one.encoder.layers[0]
+    first, same, other = (CLIPTextModel(config, rngs=nnx.Rngs(seed)).text_model for seed in (0, 0, 1))
+    layer = first.encoder.layers[0]
     for kernel in (layer.mlp.fc1.kernel[...], Conv2d(64, 64, 3, **FLOAT32, rngs=nnx.Rngs(0)).kernel[...]):
         bound = np.prod(kernel.shape[:-1]) ** -0.5
         assert 0.95 * bound < np.max(np.abs(kernel)) <= bound
         assert np.std(kernel) == pytest.approx(bound / 3**0.5, rel=0.05)
-    assert np.std(one.embeddings.token_embedding.embedding[...]) == pytest.approx(0.02, rel=0.05)
+    assert np.std(first.embeddings.token_embedding.embedding[...]) == pytest.approx(0.02, rel=0.05)
     assert not np.any(layer.mlp.fc1.bias[...])
     assert np.all(np.asarray(layer.layer_norm1.scale[...]) == 1)
-    np.testing.assert_array_equal(layer.mlp.fc1.kernel[...], two.encoder.layers[0].mlp.fc1.kernel[...])
+    np.testing.assert_array_equal(layer.mlp.fc1.kernel[...], same.encoder.layers[0].mlp.fc1.kernel[...])
     assert np.any(layer.mlp.fc1.kernel[...] != other.encoder.layers[0].mlp.fc1.kernel[...])
 
 

@@ -72,7 +72,7 @@ def test_8_bit_weights(network):
         return model.logits(model(IDS, POSITIONS)[0])
 
     run = jax.jit(logits, static_argnums=0, compiler_options=QUICK_COMPILATION)
-    exact, result = (np.asarray(run(*each)) for each in (network, (graph, rounded)))
+    exact, result = (np.asarray(run(*parts)) for parts in (network, (graph, rounded)))
     assert 1e-4 < np.std(result - exact) / np.std(exact) < 0.04
 
 

@@ -93,11 +93,11 @@ def test_int8_is_near(model):
             flat[(*path[:-1], "kernel_scale")] = leaf.replace(scale)
         else:
             flat[path] = leaf
-    one, two = (
+    exact, rounded_states = (
         call(nnx.merge(*parts), IDS, MASK, method="encode")
         for parts in (nnx.split(model), (graph, nnx.from_flat_state(flat)))
     )
-    assert 1e-5 < relative_error(two, one) < 0.1
+    assert 1e-5 < relative_error(rounded_states, exact) < 0.1
 
 
 def test_configs():

@@ -165,7 +165,7 @@ def test_published_files_of_2022(network, folder, tmp_path):
         json.dumps({"image_processor_type": "BlipImageProcessor", "size": SIZE, "do_pad": True, "size_divisor": 32})
     )
     (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in VOCABULARY))
-    first, second = (ItmHead.from_pretrained(place) for place in (folder, tmp_path))
+    first, second = (ItmHead.from_pretrained(source) for source in (folder, tmp_path))
     np.testing.assert_array_equal(first.score(images(), TEXTS), second.score(images(), TEXTS))
     (tmp_path / "model.safetensors").unlink()
     torch.save(tensors, tmp_path / "pytorch_model.bin")

@@ -25,10 +25,10 @@ def channels_last(tensor):
 def compare(ours, theirs, channels, *, theirs_alone, **options):
     """Steps 2 to 5 of 5, from the latents of images and given noise."""
     image = random((2, channels, 8, 8), 1)
-    asked = {"num_inference_steps": 5, "negative_prompt": [""] * 2, "output_type": "latent", **theirs_alone}
+    arguments = {"num_inference_steps": 5, "negative_prompt": [""] * 2, "output_type": "latent", **theirs_alone}
     both = {"guidance_scale": 3.0, "strength": 0.7}
     with torch.inference_mode():
-        expected = theirs(TEXTS, image=image, generator=torch.Generator().manual_seed(2), **both, **asked).images
+        expected = theirs(TEXTS, image=image, generator=torch.Generator().manual_seed(2), **both, **arguments).images
     noise, image = channels_last(random((2, channels, 8, 8), 2)), channels_last(image)
     options |= {"num_steps": 5, "batch_size": 2, "return_latents": True, "image": image, "latents": noise}
     result = ours.generate(TEXTS, **both, **options)
@@ -69,7 +69,7 @@ def test_options_of_a_flow_scheduler(whole, options):
         {**dict(scheduler.config), "_class_name": "FlowMatchEulerDiscreteScheduler"}
     )
     ours = case.ours.replace(schedule=schedule)
-    noise, asked = random((2, 16, 8, 8), 2), {"guidance_scale": 3.0}
+    noise, arguments = random((2, 16, 8, 8), 2), {"guidance_scale": 3.0}
     with torch.inference_mode():
         expected = theirs(
             TEXTS,
@@ -79,10 +79,10 @@ def test_options_of_a_flow_scheduler(whole, options):
             width=size,
             output_type="np",
             negative_prompt=[""] * 2,
-            **asked,
+            **arguments,
         ).images
     drawn = {
-        pipeline: pipeline.generate(TEXTS, num_steps=5, latents=channels_last(noise), batch_size=2, **asked)
+        pipeline: pipeline.generate(TEXTS, num_steps=5, latents=channels_last(noise), batch_size=2, **arguments)
         for pipeline in (case.ours, ours)
     }
     assert np.abs(drawn[ours].astype(float) - np.round(255 * expected)).max() <= 1

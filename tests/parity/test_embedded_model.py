@@ -103,15 +103,15 @@ def test_tells_the_colors_of_scenes_that_it_never_saw(name):
     scorer = winobench.DiffusionITM.from_pretrained(name, mesh=parallel.make_mesh(jax.devices()[:2]))
     things = clevr_common.evaluation_things(20)
     images = clevr_common.evaluation_images(20)
-    asked = [
+    pairs = [
         (image, pair)
         for image, items in enumerate(
-            captions.items(one, clevr_common.distractor_color(i, one)) for i, one in enumerate(things)
+            captions.items(scene, clevr_common.distractor_color(i, scene)) for i, scene in enumerate(things)
         )
         for pair in items["recognition_color"]
     ]
-    assert len(asked) == 40
-    texts = sorted({text for _, pair in asked for text in pair})
+    assert len(pairs) == 40
+    texts = sorted({text for _, pair in pairs for text in pair})
     scores = scorer.score(images, texts, num_samples=8)
-    right = sum(scores[image, texts.index(true)] > scores[image, texts.index(false)] for image, (true, false) in asked)
+    right = sum(scores[image, texts.index(true)] > scores[image, texts.index(false)] for image, (true, false) in pairs)
     assert right >= 30

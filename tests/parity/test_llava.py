@@ -72,8 +72,8 @@ def test_layouts_of_the_weights(network, loaded, folder, tmp_path):
     network.save_pretrained(tmp_path)
     saved = weights.read_weights([str(tmp_path / "model.safetensors")])
     digests = {
-        vision_language.build_vision_language(LlavaForConditionalGeneration, loaded.config, each)[2]
-        for each in (tensors, old, saved)
+        vision_language.build_vision_language(LlavaForConditionalGeneration, loaded.config, layout)[2]
+        for layout in (tensors, old, saved)
     }
     assert len(digests) == 1
 

@@ -102,7 +102,7 @@ def assert_same_weights(ours, theirs, before):
     for part, network in ours.networks.items():
         if not network.lora_targets:
             continue
-        wanted, old = (dict(getattr(one, part).state_dict()) for one in (theirs, before))
+        wanted, old = (dict(getattr(pipeline, part).state_dict()) for pipeline in (theirs, before))
         for name, (path, _) in models.torch_names(network).items():
             values = network
             for key in path:

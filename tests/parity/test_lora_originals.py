@@ -99,7 +99,9 @@ def file_of(path, pairs, *, prefix, alpha=None):
     sides = ("down", "up") if one_word else ("A", "B")
     for name, pair in pairs.items():
         layer = prefix + (name.replace(".", "_") if one_word else name)
-        tensors |= {f"{layer}.lora_{side}.weight": torch.tensor(one) for side, one in zip(sides, pair, strict=True)}
+        tensors |= {
+            f"{layer}.lora_{side}.weight": torch.tensor(values) for side, values in zip(sides, pair, strict=True)
+        }
         if alpha is not None:
             tensors[f"{layer}.alpha"] = torch.tensor(float(alpha))
     safetensors.torch.save_file(tensors, path)

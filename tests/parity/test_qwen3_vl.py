@@ -92,7 +92,7 @@ def test_states_logits_and_answers(network, loaded, folder):
     """Vision tower and language model, with questions of unlike lengths about pictures of unlike shapes."""
     graph, state = loaded.network
     patches = [loaded.processor(picture) for picture in pictures()[:3]]
-    assert [each.grid.tolist() for each in patches] == [[4, 12], [8, 10], [6, 4]]
+    assert [image_patches.grid.tolist() for image_patches in patches] == [[4, 12], [8, 10], [6, 4]]
     assert loaded.processor.most_patches == 96
     before, result = loaded.tokens(loaded.form.template, [asked(text) for text in TEXTS])
     lengths = np.array([len(ids) for ids in result], np.int32)
@@ -171,7 +171,7 @@ def test_layouts_of_the_weights(network, loaded, folder, tmp_path):
         cls = Qwen3VLForConditionalGeneration
         return vision_language.build_vision_language(cls, loaded.config, tensors)
 
-    assert len({build(each)[2] for each in (tensors, saved)}) == 1
+    assert len({build(layout)[2] for layout in (tensors, saved)}) == 1
     without = {name: tensor for name, tensor in tensors.items() if name != "lm_head.weight"}
     assert len(without) == len(tensors) - 1
     config, (_, state), _ = build(without)
@@ -222,7 +222,7 @@ def test_bounds_of_pictures(folder):
     few = PatchProcessor.from_config(QWEN_IMAGES)
     with raises("image-too-elongated", "400 x 2", "max_pixels=1536"):
         few(np.zeros((2, 400, 3), np.uint8))
-    scorers = [loading.load_scorer(str(folder), max_pixels=each) for each in (None, 1024)]
+    scorers = [loading.load_scorer(str(folder), max_pixels=bound) for bound in (None, 1024)]
     assert [scorer.processor.max_pixels for scorer in scorers] == [32 * 48, 1024]
     assert len({scorer.fingerprint()["model"] for scorer in scorers}) == 2
     with raises("bad-value", "max_pixels", "1,536"):
@@ -323,12 +323,12 @@ def test_bfloat16_int8_and_shared_parameters(folder, loaded):
 
 def test_starts_of_answers_are_as_likely_as_in_torch(loaded, network, folder):
     """GenEval 2's Soft-TIFA: the sum of the probabilities of the spellings' first tokens."""
-    asked = [("Is the ball red? Answer in one word.", spellings("Is the ball red?", "Yes"))]
-    asked += [("How many cubes? Answer in one word.", spellings("How many cubes?", "four"))] * 2
+    questions = [("Is the ball red? Answer in one word.", spellings("Is the ball red?", "Yes"))]
+    questions += [("How many cubes? Answer in one word.", spellings("How many cubes?", "four"))] * 2
     model = VisionLanguageModel(loaded, batch_size=2)
-    images = pictures()[: len(asked)]
+    images = pictures()[: len(questions)]
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    for (question, starts), image in zip(asked, images, strict=True):
+    for (question, starts), image in zip(questions, images, strict=True):
         ((_, score),) = model.iter_start_scores([image], [question], [starts])
         likely = network(**torch_inputs(folder, image, question)).logits[0, -1].softmax(dim=-1)
         expected = sum(float(likely[tokenizer.encode(start)[0]]) for start in starts)

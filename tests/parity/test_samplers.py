@@ -115,7 +115,7 @@ def compare(name, schedule, theirs, num_steps, *, strength=None, evenly=False, *
         generator = torch.Generator().manual_seed(1)
         step_noise = np.stack([torch.randn(2, 3, 4, 5, generator=generator) for _ in range(num_steps - first)])
     plan = sampler.plan(schedule, num_steps, first=first, evenly=evenly)
-    inputs = (None if each is None else jnp.asarray(np.asarray(each)) for each in (noise, text, empty, clean))
+    inputs = (None if array is None else jnp.asarray(np.asarray(array)) for array in (noise, text, empty, clean))
     result = run_of_ours(sampler, plan, *inputs, step_noise)
     # Float32 on both sides. Steps divide by the signal's rate, which magnifies rounding near pure noise; and where
     # latents grow with the noise, to 4,096 where no signal is left, so does their rounding.

@@ -84,13 +84,13 @@ def test_the_empty_text_as_zeros(case, ours, theirs):
 def test_generation(ours, theirs, by_folder, setting, negative, scale):
     """By default as diffusers' call without a scheduler or a negative prompt; an empty prompt is encoded."""
     texts, noise = ["a red cube", ""], np.random.default_rng(3).standard_normal((2, 8, 8, 4), np.float32)
-    asked = {"num_inference_steps": 3, "guidance_scale": scale, "height": SIZE, "width": SIZE, "output_type": "np"}
+    options = {"num_inference_steps": 3, "guidance_scale": scale, "height": SIZE, "width": SIZE, "output_type": "np"}
     theirs.register_to_config(force_zeros_for_empty_prompt=by_folder or bool(setting))
     theirs.set_progress_bar_config(disable=True)
     with torch.inference_mode():
         negatives = None if negative is None else [negative] * 2
         latents = torch.tensor(noise.transpose(0, 3, 1, 2))
-        expected = theirs(texts, negative_prompt=negatives, latents=latents, **asked).images
+        expected = theirs(texts, negative_prompt=negatives, latents=latents, **options).images
     theirs.register_to_config(force_zeros_for_empty_prompt=True)
     drawing = ours.replace(force_zeros_for_empty_prompt=by_folder, zero_empty_text=setting)
     got = drawing.generate(texts, num_steps=3, guidance_scale=scale, latents=noise, batch_size=2)
@@ -105,7 +105,7 @@ def test_the_two_uses_of_the_empty_text_have_identities_of_their_own(ours):
     assert ours.drawing_identity(3.0, None, SIZE) == {"zero_empty_text": True}
     without = [ours.replace(zero_empty_text=value) for value in (True, False)]
     without.append(ours.replace(force_zeros_for_empty_prompt=False))
-    assert [one.drawing_identity(3.0, None, SIZE) for one in without] == [{}] * 3
+    assert [pipeline.drawing_identity(3.0, None, SIZE) for pipeline in without] == [{}] * 3
     assert ours.drawing_identity(1.0, None, SIZE) == {}
     assert ours.drawing_identity(0.0, None, SIZE) == {"guided": False}
     # Earlier versions gave the UNet the model's own size for an image of another one.
@@ -131,14 +131,14 @@ def adapted(case, tmp_path_factory):
         for name, parameter in network.named_parameters():
             if "lora_" in name:
                 parameter.data = 0.2 * torch.randn(parameter.shape, generator=generator)
-    place = tmp_path_factory.mktemp("lora")
+    folder = tmp_path_factory.mktemp("lora")
     layers = {
         f"{part}_lora_layers": peft.get_peft_model_state_dict(getattr(pipeline, part))
         for part in ("unet", "text_encoder", "text_encoder_2")
     }
     metadata = {"unet_lora_adapter_metadata": pipeline.unet.peft_config["default"].to_dict()}
-    diffusers.StableDiffusionXLPipeline.save_lora_weights(place, **layers, **metadata)
-    return pipeline, place
+    diffusers.StableDiffusionXLPipeline.save_lora_weights(folder, **layers, **metadata)
+    return pipeline, folder
 
 
 @pytest.mark.slow
@@ -173,7 +173,7 @@ def kohya_name(layer):
 def test_kohyas_names_of_sdxls_blocks_are_those_of_diffusers(tmp_path):
     """Diffusers' own reading of such names, for the blocks of the released size, is the reference."""
     random = np.random.default_rng(5)
-    layers = [f"{place}.transformer_blocks.1.attn1.to_q" if "attentions" in place else place for place in PLACES]
+    layers = [f"{block}.transformer_blocks.1.attn1.to_q" if "attentions" in block else block for block in PLACES]
     layers += ["mid_block.attentions.0.transformer_blocks.9.ff.net.0.proj", "up_blocks.0.attentions.2.proj_in"]
     tensors = {}
     for layer in layers:

@@ -24,9 +24,9 @@ def test_text_states(whole):
             expected, _ = theirs.encode_prompt(list(TEXTS), max_sequence_length=length)
         result = pipeline.encode_texts(TEXTS)
         assert result["states"].shape == (3, length, 24)
-        assert result["lengths"].tolist() == [len(each) for each in expected]
-        for states, each in zip(result["states"], expected, strict=True):
-            assert relative_error(states[: len(each)], each.numpy()) < 1e-5
+        assert result["lengths"].tolist() == [len(theirs_of_text) for theirs_of_text in expected]
+        for states, theirs_of_text in zip(result["states"], expected, strict=True):
+            assert relative_error(states[: len(theirs_of_text)], theirs_of_text.numpy()) < 1e-5
     assert (ours.tokenize(TEXTS)["lengths"] > 32).tolist() == [True, False, False]
 
 
