@@ -54,7 +54,7 @@ def write(folder: pathlib.Path, *, distilled: bool = True) -> pathlib.Path:
     import torch
     import transformers
 
-    from tests.parity.torch_copy import randomize
+    from tests.parity.harness import randomize
 
     words = tokenizer()
     transformer = diffusers.Flux2Transformer2DModel(

@@ -112,7 +112,7 @@ def compile_quickly(patch) -> None:
     """Has language models' programs compiled with few optimizations while a ``pytest.MonkeyPatch`` is in force."""
     import jax
 
-    from tests.parity.torch_copy import QUICK_COMPILATION
+    from tests.parity.harness import QUICK_COMPILATION
     from winobench.responders import decoding
 
     for name, static in (

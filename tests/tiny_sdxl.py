@@ -13,7 +13,7 @@ def write(folder: pathlib.Path) -> pathlib.Path:
     import diffusers
     import transformers
 
-    from tests.parity.torch_copy import randomize
+    from tests.parity.harness import randomize
     from winobench.checkpoints.tokenizer_files import write_clip_tokenizer
 
     vocab_size = write_clip_tokenizer(folder / "tokenizer", TINY_WORDS, 77)

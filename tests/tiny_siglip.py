@@ -53,7 +53,7 @@ def write_siglip(folder: pathlib.Path, family: str = "siglip") -> pathlib.Path:
     import torch
     import transformers
 
-    from tests.parity.torch_copy import randomize
+    from tests.parity.harness import randomize
 
     folder.mkdir(parents=True, exist_ok=True)
     count = write_pieces(folder) if family == "siglip" else write_gemma(folder)

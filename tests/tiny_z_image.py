@@ -15,7 +15,7 @@ def write(folder: pathlib.Path, *, shift: float = 3.0, **saving) -> pathlib.Path
     import torch
     import transformers
 
-    from tests.parity.torch_copy import randomize
+    from tests.parity.harness import randomize
 
     words = tiny_flux2.tokenizer()
     transformer = diffusers.ZImageTransformer2DModel(

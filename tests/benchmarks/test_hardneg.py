@@ -8,7 +8,7 @@ import torch
 
 from benchmarks import hardneg
 from tests.expectations import names
-from tests.parity.torch_copy import QUICK_COMPILATION
+from tests.parity.harness import QUICK_COMPILATION
 from winobench.models import lora
 from winobench.models.unet_2d_condition import UNet2DConditionModel
 

@@ -16,7 +16,7 @@ from flax import nnx
 from huggingface_hub import constants
 
 from tests.expectations import raises
-from tests.parity.torch_copy import QUICK_COMPILATION
+from tests.parity.harness import QUICK_COMPILATION
 from winobench import parallel
 from winobench.base.errors import InputError
 from winobench.checkpoints import encoder_layouts, language_models, models, weights

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax.experimental.pallas import tpu as pltpu
 
-from tests.parity.torch_copy import QUICK_COMPILATION
+from tests.parity.harness import QUICK_COMPILATION
 from winobench import parallel
 from winobench.models import attention, exponential, fused_attention, plain_attention
 

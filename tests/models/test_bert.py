@@ -10,7 +10,7 @@ from flax import nnx
 
 from tests.expectations import names, raises
 from tests.models.test_networks import filled
-from tests.parity.torch_copy import QUICK_COMPILATION, relative_error
+from tests.parity.harness import QUICK_COMPILATION, relative_error
 from tests.tiny_encoders import bert_config
 from winobench.models.bert import BertConfig, BertForSequenceClassification, BertSelfAttention
 

@@ -10,7 +10,7 @@ import pytest
 from tests.expectations import raises
 from tests.models.test_networks import filled
 from tests.parity import published_configs
-from tests.parity.torch_copy import call
+from tests.parity.harness import call
 from winobench import checkpoints
 from winobench.models.blip import BlipForImageTextRetrieval
 from winobench.models.blip_config import BlipConfig, BlipTextConfig, BlipVisionConfig

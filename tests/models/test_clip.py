@@ -10,7 +10,7 @@ from flax import nnx
 
 from tests.expectations import names, raises
 from tests.parity import published_configs
-from tests.parity.torch_copy import QUICK_COMPILATION, abstract
+from tests.parity.harness import QUICK_COMPILATION, abstract
 from winobench import checkpoints
 from winobench.checkpoints import clip_layouts
 from winobench.models.clip import CLIPTextConfig

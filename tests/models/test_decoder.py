@@ -11,7 +11,7 @@ from jax.sharding import AbstractMesh
 
 from tests.expectations import names
 from tests.models.test_networks import filled
-from tests.parity.torch_copy import QUICK_COMPILATION
+from tests.parity.harness import QUICK_COMPILATION
 from winobench import parallel
 from winobench.base.errors import InputError
 from winobench.models import decoder, decoder_cache

@@ -8,7 +8,7 @@ from flax import nnx
 
 from tests.expectations import names, raises
 from tests.models.test_networks import filled
-from tests.parity.torch_copy import relative_error
+from tests.parity.harness import relative_error
 from winobench.base.errors import InputError
 from winobench.models import lora
 from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig

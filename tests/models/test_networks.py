@@ -9,7 +9,7 @@ import pytest
 from flax import nnx
 
 from tests.expectations import names
-from tests.parity.torch_copy import QUICK_COMPILATION, abstract, relative_error
+from tests.parity.harness import QUICK_COMPILATION, abstract, relative_error
 from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
 from winobench.models.clip import CLIPTextConfig, CLIPTextModel
 from winobench.models.layers import Conv2d

@@ -11,7 +11,7 @@ from flax import nnx
 
 from tests.expectations import raises
 from tests.models.test_networks import filled
-from tests.parity.torch_copy import QUICK_COMPILATION
+from tests.parity.harness import QUICK_COMPILATION
 from winobench.models import decoder, decoder_cache
 from winobench.models.opt import OPTForCausalLM
 from winobench.models.opt_config import OPTConfig

@@ -10,7 +10,7 @@ from flax import nnx
 
 from tests.expectations import raises
 from tests.models.test_networks import filled
-from tests.parity.torch_copy import QUICK_COMPILATION, abstract, call, relative_error
+from tests.parity.harness import QUICK_COMPILATION, abstract, call, relative_error
 from winobench import parallel
 from winobench.models import t5
 from winobench.models.decoder import quantise

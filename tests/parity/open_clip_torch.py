@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tests.parity.torch_copy import randomize
+from tests.parity.harness import randomize
 from winobench.checkpoints.tokenizer_files import write_clip_tokenizer
 
 WORDS = ["a", "blue", "cube", "left", "of", "photo", "red", "sphere", "the"]

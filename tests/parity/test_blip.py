@@ -17,7 +17,7 @@ from flax import nnx
 from PIL import Image
 
 from tests.expectations import raises
-from tests.parity.torch_copy import (
+from tests.parity.harness import (
     NETWORK_TOLERANCE,
     QUICK_COMPILATION,
     check_close,

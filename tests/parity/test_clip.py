@@ -5,7 +5,7 @@ import pytest
 import torch
 import transformers
 
-from tests.parity.torch_copy import NETWORK_TOLERANCE, call, check_close, pair
+from tests.parity.harness import NETWORK_TOLERANCE, call, check_close, pair
 from winobench.models.clip import CLIPTextModel
 
 SMALL = {

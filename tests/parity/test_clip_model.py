@@ -1,6 +1,6 @@
 """The whole of CLIP against torch transformers: from a folder that it wrote itself, features, logits and scores.
 
-Errors are relative to the largest expected value, in float32; tolerances as in ``torch_copy``.
+Errors are relative to the largest expected value, in float32; tolerances as in ``harness``.
 """
 
 import json
@@ -11,8 +11,7 @@ import torch
 import transformers
 from PIL import Image
 
-from tests.parity.open_clip_torch import WORDS
-from tests.parity.torch_copy import (
+from tests.parity.harness import (
     NETWORK_TOLERANCE,
     check_close,
     check_tensors,
@@ -21,6 +20,7 @@ from tests.parity.torch_copy import (
     relative_error,
     to_torch,
 )
+from tests.parity.open_clip_torch import WORDS
 from winobench import checkpoints
 from winobench.checkpoints import clip_layouts, convert_pickle, tokenizer_files
 from winobench.scorers.contrastive import Contrastive

@@ -1,6 +1,6 @@
 """OpenCLIP's folders, vision transformers and modified ResNets, against torch, through the production loader.
 
-Errors are relative to the largest expected value, in float32; tolerances as in ``torch_copy``.
+Errors are relative to the largest expected value, in float32; tolerances as in ``harness``.
 """
 
 import json
@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from tests.parity import open_clip_torch
-from tests.parity.torch_copy import NETWORK_TOLERANCE, clip_outputs, relative_error, to_torch
+from tests.parity.harness import NETWORK_TOLERANCE, clip_outputs, relative_error, to_torch
 from winobench import checkpoints
 from winobench.checkpoints import clip_layouts
 from winobench.scorers.contrastive import Contrastive

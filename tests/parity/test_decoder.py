@@ -7,8 +7,8 @@ import torch
 import transformers
 from flax import nnx
 
+from tests.parity.harness import NETWORK_TOLERANCE, QUICK_COMPILATION, check_close, file_tensors, randomize
 from tests.parity.test_llava import old_name
-from tests.parity.torch_copy import NETWORK_TOLERANCE, QUICK_COMPILATION, check_close, file_tensors, randomize
 from winobench import parallel
 from winobench.checkpoints import language_models, models, sources, weights
 from winobench.models.decoder_config import DecoderConfig, inverse_wavelengths

@@ -9,7 +9,7 @@ from diffusers.pipelines.flux2.pipeline_flux2_klein import compute_empirical_mu
 from tests import tiny_flux2
 from tests.conftest import TINY_IMAGE_SIZE as SIZE
 from tests.expectations import names
-from tests.parity.torch_copy import relative_error
+from tests.parity.harness import relative_error
 from tests.parity.whole_pipelines import TEXTS
 from tests.tiny_flux2 import CHANNELS, OUT_LAYERS
 from winobench.base.errors import InputError

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 import transformers
 from flax import nnx
 
-from tests.parity.torch_copy import QUICK_COMPILATION, from_torch, randomize, relative_error, to_torch
+from tests.parity.harness import QUICK_COMPILATION, from_torch, randomize, relative_error, to_torch
 from tests.training.toy_run import loss_settings
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.diffusion.stable_diffusion import StableDiffusion

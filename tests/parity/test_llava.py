@@ -10,7 +10,7 @@ import transformers
 
 from tests.expectations import raises
 from tests.parity import published_configs
-from tests.parity.torch_copy import from_torch, odd_images, relative_error, to_torch
+from tests.parity.harness import from_torch, odd_images, relative_error, to_torch
 from tests.tiny_vision_language import PATCHES, SIZE, write_vision_language
 from winobench.checkpoints import vision_language, weights
 from winobench.data.processors import ImageProcessor, OnSquare

@@ -12,7 +12,7 @@ import torch
 import transformers
 
 from tests.expectations import names, raises
-from tests.parity.torch_copy import check_tensors
+from tests.parity.harness import check_tensors
 from winobench import checkpoints
 from winobench.base.errors import InputError
 from winobench.diffusion.stable_diffusion import StableDiffusion

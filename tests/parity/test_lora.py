@@ -14,7 +14,7 @@ import torch
 from diffusers.utils import convert_state_dict_to_diffusers
 from flax import nnx
 
-from tests.parity import torch_copy
+from tests.parity import harness
 from winobench import checkpoints
 from winobench.diffusion.stable_diffusion import StableDiffusion
 from winobench.models import lora
@@ -57,15 +57,15 @@ def torch_outputs(pipeline) -> tuple[np.ndarray, np.ndarray]:
     """The UNet's output, NHWC, and the text encoder's."""
     latents, timesteps, states, ids = _inputs()
     noise = pipeline.unet(latents, timesteps, states).sample
-    return torch_copy.from_nchw(noise), pipeline.text_encoder(ids).last_hidden_state.numpy()
+    return harness.from_nchw(noise), pipeline.text_encoder(ids).last_hidden_state.numpy()
 
 
 def our_outputs(pipeline) -> tuple[np.ndarray, np.ndarray]:
     latents, timesteps, states, ids = _inputs()
-    noise = torch_copy.call(
+    noise = harness.call(
         pipeline.unet, latents.permute(0, 2, 3, 1).numpy(), jnp.asarray(timesteps.numpy()), states.numpy()
     )
-    return noise, torch_copy.call(pipeline.text_encoder, jnp.asarray(ids.numpy(), jnp.int32)).last_hidden_state
+    return noise, harness.call(pipeline.text_encoder, jnp.asarray(ids.numpy(), jnp.int32)).last_hidden_state
 
 
 def randomize(network) -> None:
@@ -113,8 +113,8 @@ def _plain(config: dict) -> dict:
 def assert_close(got, expected, base, *, changed=(True, True)) -> None:
     """Both outputs agree, and the expected ones have moved away from the base model's where they should."""
     for mine, wanted, before, moved in zip(got, expected, base, changed, strict=True):
-        assert (torch_copy.relative_error(before, wanted) > CHANGE) is moved
-        assert torch_copy.relative_error(mine, wanted) < TOLERANCE
+        assert (harness.relative_error(before, wanted) > CHANGE) is moved
+        assert harness.relative_error(mine, wanted) < TOLERANCE
 
 
 @pytest.mark.quick(1)
@@ -126,7 +126,7 @@ def test_made_by_torch(base, theirs, ours, tmp_path, rank, alpha, scale, fuse):
     if scale != 1:
         theirs.set_adapters("default", scale)
         expected = torch_outputs(theirs)
-        assert torch_copy.relative_error(expected[0], full[0]) > CHANGE
+        assert harness.relative_error(expected[0], full[0]) > CHANGE
     read = checkpoints.load_lora(ours, tmp_path, scale=scale, fuse=fuse)
     assert read.ranks == (rank,)
     # Transformers down, in the middle and up, of two attention layers with four projections; two layers of text.
@@ -144,7 +144,7 @@ def test_without_metadata_torch_and_we_forget_alpha_alike(theirs, ours, tiny_pip
     base = torch_outputs(again)
     again.load_lora_weights(tmp_path, weight_name="pytorch_lora_weights.safetensors")
     expected = torch_outputs(again)
-    assert torch_copy.relative_error(expected[0], trained[0]) > CHANGE
+    assert harness.relative_error(expected[0], trained[0]) > CHANGE
     checkpoints.load_lora(ours, tmp_path)
     assert_close(our_outputs(ours), expected, base)
 
@@ -220,13 +220,13 @@ def test_folders_of_peft(theirs, ours, tmp_path, name):
     moved = 0
     for layer, mine in lora.adaptable_layers(ours.unet).items():
         wanted = merged.get_submodule(layer).weight.numpy()
-        moved += torch_copy.relative_error(base[f"{layer}.weight"], wanted) > CHANGE
+        moved += harness.relative_error(base[f"{layer}.weight"], wanted) > CHANGE
         kernel = np.asarray(mine.kernel[...])
         kernel = kernel.T if kernel.ndim == 2 else kernel.transpose(3, 2, 0, 1)
-        assert torch_copy.relative_error(kernel, wanted) < 1e-6
+        assert harness.relative_error(kernel, wanted) < 1e-6
         if mine.bias is not None:
             wanted = merged.get_submodule(layer).bias.numpy()
-            assert torch_copy.relative_error(np.asarray(mine.bias[...]), wanted) < 1e-6
+            assert harness.relative_error(np.asarray(mine.bias[...]), wanted) < 1e-6
     assert moved > 3
 
 
@@ -259,7 +259,7 @@ def test_kohyas_files_with_convolutions(base, theirs, ours, tiny_pipeline, tmp_p
     assert_close(our_outputs(ours), expected, base, changed=(True, False))
     again = diffusers.StableDiffusionPipeline.from_pretrained(tiny_pipeline)
     again.load_lora_weights(tmp_path / "saved", weight_name="pytorch_lora_weights.safetensors")
-    assert torch_copy.relative_error(torch_outputs(again)[0], expected[0]) < TOLERANCE
+    assert harness.relative_error(torch_outputs(again)[0], expected[0]) < TOLERANCE
 
 
 @pytest.mark.slow
@@ -299,6 +299,6 @@ def test_names_of_the_time_between(base, theirs, ours, tmp_path):
     again = diffusers.StableDiffusionPipeline.from_pretrained(theirs.config._name_or_path)
     again.load_lora_weights(tmp_path, weight_name=path.name)
     for loaded, wanted in zip(torch_outputs(again), expected, strict=True):
-        assert torch_copy.relative_error(loaded, wanted) < TOLERANCE
+        assert harness.relative_error(loaded, wanted) < TOLERANCE
     checkpoints.load_lora(ours, path)
     assert_close(our_outputs(ours), expected, base)

@@ -12,7 +12,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from tests.parity import torch_copy
+from tests.parity import harness
 from tests.parity.whole_pipelines import KINDS
 from winobench import checkpoints
 from winobench.checkpoints import models
@@ -111,8 +111,8 @@ def assert_same_weights(ours, theirs, before):
             turned = {4: (3, 2, 0, 1), 2: (1, 0)}[values.ndim] if path[-1] == "kernel" else range(values.ndim)
             name = name if name in wanted else name.removeprefix("text_model.")
             expected = wanted[name].numpy()
-            moved += torch_copy.relative_error(old[name].numpy(), expected) > 1e-2
-            assert torch_copy.relative_error(values.transpose(*turned).reshape(expected.shape), expected) < TOLERANCE
+            moved += harness.relative_error(old[name].numpy(), expected) > 1e-2
+            assert harness.relative_error(values.transpose(*turned).reshape(expected.shape), expected) < TOLERANCE
     return moved
 
 

@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from tests.parity import published_configs
-from tests.parity.torch_copy import check_shapes
+from tests.parity.harness import check_shapes
 from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
 from winobench.models.clip import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTextProjectionConfig
 from winobench.models.unet_2d_condition import UNet2DConditionModel

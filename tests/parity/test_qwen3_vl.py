@@ -17,7 +17,7 @@ from PIL import Image
 from tests import tiny_language_models
 from tests.expectations import raises
 from tests.parity import published_configs
-from tests.parity.torch_copy import QUICK_COMPILATION, check_close, relative_error
+from tests.parity.harness import QUICK_COMPILATION, check_close, relative_error
 from tests.tiny_vision_language import QWEN_IMAGES, write_vision_language
 from winobench import parallel
 from winobench.checkpoints import language_models, models, vision_language, weights

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.parity.torch_copy import relative_error
+from tests.parity.harness import relative_error
 from winobench import parallel
 from winobench.scorers.diffusion_itm import DiffusionITM
 

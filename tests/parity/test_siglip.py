@@ -12,7 +12,7 @@ import torch
 import transformers
 
 from tests import tiny_siglip
-from tests.parity.torch_copy import check_close, check_files, clip_outputs, odd_images, relative_error, to_torch
+from tests.parity.harness import check_close, check_files, clip_outputs, odd_images, relative_error, to_torch
 from tests.tiny_siglip import LENGTH, PIECES, SIZE
 from winobench import parallel
 from winobench.checkpoints import models, siglip_files

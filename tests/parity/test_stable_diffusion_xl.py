@@ -13,8 +13,8 @@ import safetensors.torch
 import torch
 
 from tests.expectations import names, raises
+from tests.parity.harness import call, relative_error
 from tests.parity.test_scorer import pictures
-from tests.parity.torch_copy import call, relative_error
 from tests.parity.whole_pipelines import SIZE, TEXTS, TIMESTEPS, one_device
 from winobench import checkpoints
 from winobench.base.errors import InputError

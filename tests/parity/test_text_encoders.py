@@ -10,7 +10,7 @@ import transformers
 from flax import nnx
 from transformers.models.t5 import modeling_t5
 
-from tests.parity.torch_copy import NETWORK_TOLERANCE, call, check_close, file_tensors, pair, randomize
+from tests.parity.harness import NETWORK_TOLERANCE, call, check_close, file_tensors, pair, randomize
 from winobench import checkpoints
 from winobench.checkpoints import encoder_layouts
 from winobench.models import t5

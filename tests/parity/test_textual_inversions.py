@@ -8,7 +8,7 @@ import safetensors.torch
 import torch
 
 from tests.expectations import raises
-from tests.parity import torch_copy
+from tests.parity import harness
 from winobench.checkpoints import convert_pickle, textual_inversions
 from winobench.diffusion import families
 from winobench.scorers.diffusion_itm import DiffusionITM
@@ -62,10 +62,10 @@ def test_texts_are_those_of_diffusers(form, tiny_pipeline, folder_of, tmp_path):
         np.testing.assert_array_equal(result, expected.numpy())
         assert result.max() >= len(tokenizer) - 3
         states = encoder(expected, output_hidden_states=True)
-        got = torch_copy.call(ours.networks[f"text_encoder{number}"], jnp.asarray(result))
-        assert torch_copy.relative_error(got.penultimate, states.hidden_states[-2].numpy()) < 1e-5
+        got = harness.call(ours.networks[f"text_encoder{number}"], jnp.asarray(result))
+        assert harness.relative_error(got.penultimate, states.hidden_states[-2].numpy()) < 1e-5
         if number:
-            assert torch_copy.relative_error(got.text_embeds, states.text_embeds.numpy()) < 1e-5
+            assert harness.relative_error(got.text_embeds, states.text_embeds.numpy()) < 1e-5
 
 
 @pytest.mark.slow

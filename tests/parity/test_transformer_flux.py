@@ -6,7 +6,7 @@ import torch
 from diffusers import FluxPipeline
 
 from tests.expectations import names
-from tests.parity.torch_copy import call, relative_error
+from tests.parity.harness import call, relative_error
 from tests.parity.transformer_families import FAMILIES, TOLERANCE
 from winobench.models import flux_blocks
 

@@ -9,7 +9,7 @@ import torch
 from diffusers import Flux2KleinPipeline
 
 from tests.expectations import raises
-from tests.parity.torch_copy import (
+from tests.parity.harness import (
     call,
     check_close,
     check_files,

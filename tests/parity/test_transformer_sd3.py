@@ -5,7 +5,7 @@ import torch
 from flax import nnx
 
 from tests.expectations import names
-from tests.parity.torch_copy import call, check_close, from_torch, relative_error
+from tests.parity.harness import call, check_close, from_torch, relative_error
 from tests.parity.transformer_families import FAMILIES, TOLERANCE
 from winobench.models.transformer_sd3 import SD3Transformer2DModel
 

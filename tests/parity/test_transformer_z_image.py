@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.parity.torch_copy import call, check_close
+from tests.parity.harness import call, check_close
 from tests.parity.transformer_families import FAMILIES, TOLERANCE
 from winobench.models.transformer_z_image import ZImageConditions
 

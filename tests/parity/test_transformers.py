@@ -6,7 +6,7 @@ import pytest
 from flax import nnx
 
 from tests.expectations import names
-from tests.parity.torch_copy import (
+from tests.parity.harness import (
     QUICK_COMPILATION,
     call,
     check_close,

@@ -1,6 +1,6 @@
 """The UNet against torch diffusers, over the options.
 
-Errors are the largest difference over the largest expected value, in float32 (tolerances: see torch_copy).
+Errors are the largest difference over the largest expected value, in float32 (tolerances: see harness).
 """
 
 import functools
@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tests.parity import published_configs
-from tests.parity.torch_copy import (
+from tests.parity.harness import (
     NETWORK_TOLERANCE,
     abstract,
     call,

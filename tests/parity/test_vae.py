@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.parity.torch_copy import (
+from tests.parity.harness import (
     NETWORK_TOLERANCE,
     abstract,
     call,

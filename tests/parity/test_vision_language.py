@@ -11,7 +11,7 @@ import torch
 import transformers
 from flax import nnx
 
-from tests.parity.torch_copy import QUICK_COMPILATION, check_close, to_torch
+from tests.parity.harness import QUICK_COMPILATION, check_close, to_torch
 from tests.tiny_vision_language import PATCHES, QUERIES, SIZE, VOCABULARY, write_vision_language
 from winobench.checkpoints import vision_language
 

@@ -11,7 +11,7 @@ import transformers
 
 from tests import tiny_z_image
 from tests.expectations import names
-from tests.parity.torch_copy import relative_error
+from tests.parity.harness import relative_error
 from tests.parity.whole_pipelines import TEXTS
 from winobench.base.errors import InputError
 from winobench.diffusion import families, z_image

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from diffusers import Flux2KleinPipeline, FluxPipeline
 
-from tests.parity.torch_copy import from_nchw, pair, to_torch
+from tests.parity.harness import from_nchw, pair, to_torch
 from winobench.models.transformer_flux import FluxConditions, FluxTransformer2DModel
 from winobench.models.transformer_flux2 import Flux2Transformer2DModel
 from winobench.models.transformer_flux2_config import Flux2TransformerConfig

@@ -15,7 +15,7 @@ from PIL import Image
 
 from tests.expectations import names, raises
 from tests.models.test_networks import filled
-from tests.parity.torch_copy import call
+from tests.parity.harness import call
 from tests.scorers import tiny_models
 from tests.scorers.tiny_models import BLIP, BLIP_VOCABULARY, SIZE
 from winobench import checkpoints, parallel

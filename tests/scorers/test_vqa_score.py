@@ -14,7 +14,7 @@ import transformers
 from PIL import Image
 
 from tests.expectations import raises
-from tests.parity.torch_copy import QUICK_COMPILATION, relative_error
+from tests.parity.harness import QUICK_COMPILATION, relative_error
 from tests.tiny_language_models import make_tokenizer, write_language_model
 from tests.tiny_vision_language import QUERIES, SIZE, VOCABULARY, write_vision_language
 from winobench import parallel

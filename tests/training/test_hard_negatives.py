@@ -10,7 +10,7 @@ from flax import nnx
 from jax.sharding import PartitionSpec
 
 from tests.expectations import raises
-from tests.parity.torch_copy import QUICK_COMPILATION
+from tests.parity.harness import QUICK_COMPILATION
 from tests.training.toy_run import loss_settings
 from winobench import parallel
 from winobench.diffusion.schedules import NoiseSchedule

@@ -8,7 +8,7 @@ from flax import nnx
 
 from configs import nli as nli_config
 from tests.expectations import raises
-from tests.parity.torch_copy import QUICK_COMPILATION, relative_error
+from tests.parity.harness import QUICK_COMPILATION, relative_error
 from tests.tiny_encoders import make_tokenizer, write_bert, write_nli
 from tests.training.toy_run import rows_of
 from winobench.base import options

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from tests.parity.torch_copy import QUICK_COMPILATION
+from tests.parity.harness import QUICK_COMPILATION
 from winobench import parallel
 from winobench.checkpoints import encoder_layouts, language_models
 from winobench.contrib.planning import compiling, hlo

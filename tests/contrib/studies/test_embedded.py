@@ -10,7 +10,7 @@ from flax import nnx
 from configs import clevr_flow as clevr_flow_config
 from configs import clevr_tiny as clevr_tiny_config
 from tests.expectations import names
-from tests.parity.torch_copy import QUICK_COMPILATION
+from tests.parity.harness import QUICK_COMPILATION
 from tests.training import toy_run
 from tests.training.test_writers import events
 from winobench.base import options

@@ -89,7 +89,7 @@ def filled(cls: type, parts: dict[str, Any], **options: Any) -> Any:
     """The pipeline of these parts, whose networks get random weights."""
     import torch
 
-    from tests.parity.torch_copy import randomize
+    from tests.parity.harness import randomize
 
     for number, part in enumerate(parts.values()):
         if isinstance(part, torch.nn.Module):
