@@ -431,7 +431,7 @@ def train_stage(
     """Trains one stage, or resumes. The folder is named after it. Trackers have a run a stage."""
     name = f"{folder.resolve().parent.name}-{folder.name}"
     checkpoints = Checkpoints(folder / "checkpoints")
-    writers = trackers.of_names(log, folder, options.nested(options.values(settings)), name=name)
+    writers = trackers.make_trackers(log, folder, options.nested(options.values(settings)), name=name)
     pace = loop.Pace(settings.num_steps, settings.log_every, settings.checkpoint_every, max_seconds=max_seconds)
     outputs = loop.Outputs(folder.name, folder / "metrics.jsonl", checkpoints, writers, on_checkpoint)
     state = loop.train(step, state, batches, pace, outputs)
