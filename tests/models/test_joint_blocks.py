@@ -7,6 +7,7 @@ import pytest
 from flax import nnx
 from jax.sharding import PartitionSpec
 
+from tests.parity.harness import QUICK_COMPILATION
 from winobench import parallel
 from winobench.models import flux_blocks, joint_blocks
 from winobench.models.attention import dot_product_attention
@@ -59,13 +60,18 @@ def test_queries_apart_give_what_joined_ones_give(rotates):
         y = dot_product_attention(*parts).reshape(2, tokens + patches, -1)
         return layer.to_out[0](y[:, tokens:]), layer.to_add_out(y[:, :tokens])
 
-    for result, expected in zip(layer(image, text, turns), joined(layer, image, text), strict=True):
-        np.testing.assert_allclose(result, expected, atol=1e-6)
-    gradients = [
-        jax.grad(lambda x, function=function: sum(jnp.sum(jnp.sin(y)) for y in function(x)))(image)
-        for function in (lambda x: layer(x, text, turns), lambda x: joined(layer, x, text))
-    ]
-    np.testing.assert_allclose(*gradients, atol=1e-5)
+    def with_gradient(function):
+        def total(x):
+            streams = function(x)
+            return sum(jnp.sum(jnp.sin(y)) for y in streams), streams
+
+        return jax.jit(jax.grad(total, has_aux=True), compiler_options=QUICK_COMPILATION)(image)
+
+    gradient, streams = with_gradient(lambda x: layer(x, text, turns))
+    wanted, expected = with_gradient(lambda x: joined(layer, x, text))
+    for result, stream in zip(streams, expected, strict=True):
+        np.testing.assert_allclose(result, stream, atol=1e-6)
+    np.testing.assert_allclose(gradient, wanted, atol=1e-5)
 
 
 def test_a_norm_apart_has_the_same_bits():

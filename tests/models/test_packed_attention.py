@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.models.test_attention import normal
+from tests.parity.harness import QUICK_COMPILATION
 from winobench.models import attention, fused_attention, joint_blocks, packed_attention, plain_attention
 
 
@@ -131,9 +132,9 @@ def test_norms_and_rotations_are_part_of_the_kernel(tokens, size, is_normed, is_
 
     results = []
     for is_packed in (False, True):
-        gradients, result = jax.grad(lambda parts: total(with_parts(streams, parts)), has_aux=True)(
-            [stream.parts for stream in streams]
-        )
+        gradient = jax.grad(lambda parts: total(with_parts(streams, parts)), has_aux=True)
+        parts = [stream.parts for stream in streams]
+        gradients, result = jax.jit(gradient, compiler_options=QUICK_COMPILATION)(parts)
         results.append((gradients, result if is_packed is False else joint_blocks.attended(streams, heads, lengths)))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), *results)
 
