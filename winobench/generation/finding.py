@@ -39,7 +39,7 @@ def _of_run(
     advice = f"generate it{f' with {how}' if how else ''}"
     label = _label(run, model)
     numbers = {prompt.text: number for number, prompt in enumerate(run.prompts)}
-    found = {}
+    images = {}
     for text in texts:
         number = numbers.get(drawn_text(text))
         if number is None:
@@ -50,8 +50,8 @@ def _of_run(
                 " many (--config.pictures_per_premise), or generate more",
                 code="too-few-pictures",
             )
-        found[text] = tuple(_drawn(run, label, seed, number, text, advice) for seed in run.seeds[:most])
-    return found
+        images[text] = tuple(_drawn(run, label, seed, number, text, advice) for seed in run.seeds[:most])
+    return images
 
 
 def _drawn(run: image_runs.Pictures, label: str, seed: int, number: int, text: str, advice: str) -> Picture:
@@ -72,11 +72,11 @@ def _label(run: image_runs.Pictures, model: str | None) -> str:
     """The label of the model whose images are meant."""
     if len(run.models) == 1:
         return run.models[0].label
-    meant = [one.label for one in run.models if model in (one.name, one.label)]
+    meant = [known.label for known in run.models if model in (known.name, known.label)]
     if len(meant) != 1:
-        known = ", ".join(one.name for one in run.models)
+        names = ", ".join(known.name for known in run.models)
         raise InputError(
-            f"{run.folder} has images by {known}: say whose are meant (--config.drawer={run.models[0].name})",
+            f"{run.folder} has images by {names}: say whose are meant (--config.drawer={run.models[0].name})",
             code="unknown-name",
         )
     return meant[0]
@@ -88,26 +88,26 @@ def drawn_text(text: str) -> str:
 
 
 def _of_table(path: pathlib.Path, texts: Sequence[str], most: int) -> dict[str, tuple[Picture, ...]]:
-    found: dict[str, tuple[Picture, ...]] = dict.fromkeys(texts, ())
+    images: dict[str, tuple[Picture, ...]] = dict.fromkeys(texts, ())
     for line, text, file in _rows(path):
-        if text in found and len(found[text]) < most:
-            found[text] += (_picture(path, line, file),)
+        if text in images and len(images[text]) < most:
+            images[text] += (_picture(path, line, file),)
     for text in texts:
-        if not found[text]:
+        if not images[text]:
             raise InputError(
                 f"{path} has no image of the premise {text!r}: write a row with it and a file", code="no-picture"
             )
-    return found
+    return images
 
 
 def _picture(path: pathlib.Path, line: int, file: str) -> Picture:
-    place = path.parent / files.user_path(file)
+    image = path.parent / files.user_path(file)
     try:
-        files.check_regular(place)
-        return Picture(str(place), hashlib.sha256(place.read_bytes()).hexdigest())
+        files.check_regular(image)
+        return Picture(str(image), hashlib.sha256(image.read_bytes()).hexdigest())
     except OSError as error:
         raise InputError(
-            f"line {line} of {path} names the image {place}, which cannot be read ({error.strerror or error}): put it"
+            f"line {line} of {path} names the image {image}, which cannot be read ({error.strerror or error}): put it"
             " there, or take the line away",
             code="cannot-read",
         ) from None

@@ -237,13 +237,13 @@ class _Run:
         ):
             writing: concurrent.futures.Future[Any] | None = None
             for start in range(0, len(places), at_once):
-                some = places[start : start + at_once]
-                pictures = self._generate(pipeline, some)
+                batch = places[start : start + at_once]
+                pictures = self._generate(pipeline, batch)
                 if writing is not None:
                     writing.result()
-                lines = [{**fields, "prompt": self.prompts[number], "seed": s, "number": number} for s, number in some]
+                lines = [{**fields, "prompt": self.prompts[number], "seed": s, "number": number} for s, number in batch]
                 writing = writer.submit(store.add, pictures, lines)
-                advance(len(some))
+                advance(len(batch))
                 parallel.check_first_process()
             writing.result()
 
@@ -264,12 +264,12 @@ def _is_finished(folder: run_folders.RunFolder, description: Mapping[str, Any], 
     """Whether a run of this description, by models whose files have not changed, has all images as they were drawn."""
     # Images do not depend on the rest of a command: another one may need the same.
     told = {name: value for name, value in description.items() if name != "config"}
-    if (there := lifecycle.finished_config(folder, told)) is None:
+    if (recorded := lifecycle.finished_config(folder, told)) is None:
         return False
     try:
         for drawer in drawers:
             files = drawer.files()
-            if files is None or there["drawn"][drawer.label]["files"] != files:
+            if files is None or recorded["drawn"][drawer.label]["files"] != files:
                 return False
         run = image_runs.read_pictures(folder.path)
     except (OSError, InputError, LookupError, TypeError):  # lost images are generated again

@@ -89,8 +89,8 @@ def judge_study(
     folder = judged.folder_of(run, RUBRIC, name, label)
     verdicts = {}
     for _, line in json_files.read_lines(folder / judgements.SCORES):
-        (value,) = (one["value"] for one in line["scores"] if (one["metric"], one["group"]) == ("accuracy", "all"))
-        verdicts[line["model"], line["seed"], line["number"]] = value == 1
+        scores = {(score["metric"], score["group"]): score["value"] for score in line["scores"]}
+        verdicts[line["model"], line["seed"], line["number"]] = scores["accuracy", "all"] == 1
     rows = agree(run, verdicts, people)
     with files.writing(folder):
         files.write_text(folder / AGREEMENT, json.dumps({"judge": judgement.judge, "rows": rows}, indent=2) + "\n")

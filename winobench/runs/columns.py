@@ -31,7 +31,7 @@ def read_table(path: pathlib.Path, columns: pa.Schema) -> pa.Table:
             f"{path} has no column {missing[0]}: it is not of this version. Evaluate again.", code="another-version"
         )
     for field in columns:
-        place = table.column_names.index(field.name)
+        index = table.column_names.index(field.name)
         try:
             column = table[field.name].cast(field.type)
         except pa.ArrowException as error:
@@ -41,5 +41,5 @@ def read_table(path: pathlib.Path, columns: pa.Schema) -> pa.Table:
         if column.null_count and not field.nullable:
             message = f"{path} lacks values in the column {field.name}: restore it, or evaluate again."
             raise InputError(message, code="damaged-examples")
-        table = table.set_column(place, field.name, column)
+        table = table.set_column(index, field.name, column)
     return table

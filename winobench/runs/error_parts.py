@@ -92,7 +92,7 @@ def read_errors(
             table = read_part(path)
             if table.schema.metadata[b"winobench.scores"] != scores.digest.encode():
                 continue
-            there, kind, spent = _described(table)
+            timesteps, kind, spent = _described(table)
         except (InputError, DamagedPartError) as error:
             on_fault(path, error)
             continue
@@ -100,9 +100,9 @@ def read_errors(
         if convert is None:
             continue
         seconds[_numbers(path)[0]] += spent
-        common = min(num, len(there))
+        common = min(num, len(timesteps))
         usable = np.zeros(num, bool)
-        usable[:common] = np.equal(there[:common], scores.timesteps[:common])
+        usable[:common] = np.equal(timesteps[:common], scores.timesteps[:common])
         images, texts = (_numbered(table[name], known) for name, known in zip(("image", "text"), numbers, strict=True))
         wanted = np.where((images < 0) | (texts < 0), -1, images * max(1, len(text_hashes)) + texts)
         flat_indices = np.minimum(np.searchsorted(keys, wanted, sorter=order), max(0, len(keys) - 1))
@@ -138,13 +138,13 @@ def _numbered(column: pa.ChunkedArray, numbers: Mapping[str, int]) -> np.ndarray
 
 def _numbers(path: pathlib.Path) -> tuple[int, int]:
     """The process that has written a part, and which of its parts it is."""
-    found = _PART.fullmatch(path.name)
-    if found is None:
+    match = _PART.fullmatch(path.name)
+    if match is None:
         raise InputError(
             f"{path} is not a name that winobench gives (part-<process>-<number>.parquet): move it out of the folder.",
             code="foreign-file",
         )
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def read_part(path: pathlib.Path) -> pa.Table:
@@ -160,9 +160,9 @@ def read_part(path: pathlib.Path) -> pa.Table:
         raise InputError(f"{path} is not a part of a run: move it out of the folder.", code="foreign-file")
     for field in _ERRORS_SCHEMA:
         column = table.schema.get_field_index(field.name)  # below 0 also for a name that occurs twice
-        found = None if column < 0 else table.schema.field(column).type
-        is_list = found is not None and pa.types.is_list(found) and pa.types.is_list(field.type)
-        if found != field.type and not (is_list and found.value_type == field.type.value_type):
+        kind = None if column < 0 else table.schema.field(column).type
+        is_list = kind is not None and pa.types.is_list(kind) and pa.types.is_list(field.type)
+        if kind != field.type and not (is_list and kind.value_type == field.type.value_type):
             raise InputError(
                 f"{path} has no column {field.name!r} of {field.type}: it is not of this version, move it out of the"
                 " folder.",

@@ -27,7 +27,7 @@ def remover(folders: Iterable[str | os.PathLike[str]], settings: Any = None) -> 
     known = {home, *(path for text in _texts(settings) for path in _IN_SETTINGS.findall(text))}
     for folder in (*folders, os.path.curdir):
         path = pathlib.Path(os.path.abspath(folder))
-        known |= {str(one) for one in (path, path.parent, os.path.realpath(path), os.path.realpath(path.parent))}
+        known |= {str(part) for part in (path, path.parent, os.path.realpath(path), os.path.realpath(path.parent))}
     known = {path.rstrip("/\\ ") for path in known} - {"", "~"}
     longest = sorted(known, key=len, reverse=True)
     pattern = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, longest))}){_FURTHER}(?![\w-])")

@@ -254,14 +254,14 @@ def _read_config(path: pathlib.Path, config_path: pathlib.Path) -> dict[str, Any
 
 def _read_json(path: pathlib.Path) -> dict[str, Any]:
     try:
-        found = json_files.load(path, constants=True)
+        config = json_files.load(path, constants=True)
     except (OSError, ValueError) as error:
         raise InputError(
             f"{path} cannot be read ({error}): restore it, or evaluate again.", code="cannot-read"
         ) from error
-    if not isinstance(found, dict):
+    if not isinstance(config, dict):
         raise InputError(f"{path} is not winobench's: name the folder of a run of launch.eval.", code="not-a-run")
-    return found
+    return config
 
 
 def _check(content: dict[str, Any], expected: Any, path: str | os.PathLike[str]) -> None:
@@ -307,9 +307,9 @@ def make_labels_unique(runs: Sequence[Run]) -> None:
 def _different_parts(models: Sequence[str]) -> list[str]:
     """The last parts before the names' ends in which the names differ. Empty if none do."""
     parts = [re.split(r"[/\\]", model.rstrip("/\\"))[-2::-1] for model in models]
-    for some in itertools.zip_longest(*parts, fillvalue=""):
-        if len(set(some)) > 1:
-            return list(some)
+    for own in itertools.zip_longest(*parts, fillvalue=""):
+        if len(set(own)) > 1:
+            return list(own)
     return [""] * len(models)
 
 

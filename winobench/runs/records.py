@@ -68,8 +68,8 @@ class RunFolder:
     """The folder of one run. Nothing is written before ``open`` is called, and ``open`` writes only ``config.json``."""
 
     def __init__(self, path: str | os.PathLike, kind: str = ERRORS):
-        place = whole_files.user_path(path)
-        self.path = pathlib.Path(whole_files.check_utf8(place, "--workdir", "choose another name."))
+        path = whole_files.user_path(path)
+        self.path = pathlib.Path(whole_files.check_utf8(path, "--workdir", "choose another name."))
         self._kind = kind
         self.config_path, self.results_path = self.path / "config.json", self.path / "results.json"
         self.records_path, self.errors_path = self.path / kind, self.path / ERRORS
@@ -80,15 +80,15 @@ class RunFolder:
 
     def check(self, identity: Mapping[str, Any]) -> None:
         """Refuses a folder that does not belong to this run."""
-        if (found := self._read_config()) is None:
+        if (recorded := self._read_config()) is None:
             return
-        if found.get("schema") != SCHEMA_VERSION:
+        if recorded.get("schema") != SCHEMA_VERSION:
             raise InputError(
-                f"{self.path} was written by another version of winobench (layout {found.get('schema')}, this one "
+                f"{self.path} was written by another version of winobench (layout {recorded.get('schema')}, this one "
                 f"writes {SCHEMA_VERSION}): choose another --workdir, or --overwrite to delete its records.",
                 code="another-version",
             )
-        differences = list(_differences(found["identity"], json_files.as_json(identity)))
+        differences = list(_differences(recorded["identity"], json_files.as_json(identity)))
         if any(one.startswith(f"scorer.{INSTANCE} (") and "null" not in one for one in differences):
             raise InputError(
                 f"{self.path} holds a run that cannot continue: its scorer, like this one, does not say what its scores"
@@ -179,7 +179,7 @@ class RunFolder:
     def _read_config(self, *, remains: bool = False) -> dict[str, Any] | None:
         """The folder's config; None for one without files but a report, or, with ``remains``, a run's other files."""
         try:
-            found = json_files.load(self.config_path)
+            config = json_files.load(self.config_path)
         except FileNotFoundError:
             records = () if remains else (p for p in self._records() if not p.name.endswith(_TEMPORARY))
             if self._others(_REPORT) or any(True for _ in records):
@@ -194,9 +194,9 @@ class RunFolder:
             raise InputError(
                 f"{self.config_path} cannot be read ({error}): choose another --workdir.", code="cannot-read"
             ) from error
-        if not isinstance(found, dict) or "identity" not in found:
+        if not isinstance(config, dict) or "identity" not in config:
             raise InputError(f"{self.config_path} is not winobench's: choose another --workdir.", code="not-a-run")
-        return found
+        return config
 
     def _records(self) -> Iterator[pathlib.Path]:
         """The files of a run of any kind, but for its config."""

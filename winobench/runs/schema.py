@@ -254,8 +254,8 @@ def check(value: Any, expected: Any, where: str, *, strict: bool = False) -> Non
     """Compares a value that JSON gave with a type. A float may be a whole number, but not NaN or infinite."""
     problem = _problem(value, expected, "", strict)
     if problem is not None:
-        place, what, code = problem
-        raise InputError(f"{place.lstrip('.') + ' of ' if place else ''}{where} {what}", code=code)
+        path, what, code = problem
+        raise InputError(f"{path.lstrip('.') + ' of ' if path else ''}{where} {what}", code=code)
 
 
 def json_schema(expected: Any, title: str) -> dict[str, Any]:
@@ -313,53 +313,53 @@ class _Problem(NamedTuple):
     code: str
 
 
-def _problem(value: Any, expected: Any, place: str, strict: bool) -> _Problem | None:
+def _problem(value: Any, expected: Any, path: str, strict: bool) -> _Problem | None:
     """Where a value first differs from a type, and how; None where it fits."""
     if expected is Any:
         return None
     origin, arguments = typing.get_origin(expected), typing.get_args(expected)
     if origin in (Required, NotRequired):
-        return _problem(value, arguments[0], place, strict)
+        return _problem(value, arguments[0], path, strict)
     if origin in (Union, types.UnionType):
-        problems = [_problem(value, choice, place, strict) for choice in arguments]
+        problems = [_problem(value, choice, path, strict) for choice in arguments]
         # The choice that fits best says the most: the one that differs furthest inside.
         return None if None in problems else max(problems, key=lambda problem: len(problem[0]))
     if origin is Annotated:
-        problem = _problem(value, arguments[0], place, strict)
+        problem = _problem(value, arguments[0], path, strict)
         for bounds in arguments[1:]:
             if problem is None and value not in bounds:
-                problem = _is_not(value, place, f"a number {bounds}")
+                problem = _is_not(value, path, f"a number {bounds}")
         return problem
     if origin is Literal:
-        return None if value in arguments else _is_not(value, place, " or ".join(map(repr, arguments)))
+        return None if value in arguments else _is_not(value, path, " or ".join(map(repr, arguments)))
     if typing.is_typeddict(expected):
-        return _dictionary_problem(value, expected, place, strict)
+        return _dictionary_problem(value, expected, path, strict)
     if origin is dict:
         if not isinstance(value, dict):
-            return _is_not(value, place, "an object")
-        problems = (_problem(item, arguments[1], f"{place}.{_quoted(key)}", strict) for key, item in value.items())
+            return _is_not(value, path, "an object")
+        problems = (_problem(item, arguments[1], f"{path}.{_quoted(key)}", strict) for key, item in value.items())
     elif origin is list:
         if not isinstance(value, list):
-            return _is_not(value, place, "a list")
-        problems = (_problem(item, arguments[0], f"{place}[{number}]", strict) for number, item in enumerate(value))
+            return _is_not(value, path, "a list")
+        problems = (_problem(item, arguments[0], f"{path}[{number}]", strict) for number, item in enumerate(value))
     else:
-        return _plain_problem(value, expected, place)
+        return _plain_problem(value, expected, path)
     return next((problem for problem in problems if problem is not None), None)
 
 
-def _dictionary_problem(value: Any, expected: Any, place: str, strict: bool) -> _Problem | None:
+def _dictionary_problem(value: Any, expected: Any, path: str, strict: bool) -> _Problem | None:
     if not isinstance(value, dict):
-        return _is_not(value, place, "an object")
+        return _is_not(value, path, "an object")
     hints = _hints(expected)
     for key, hint in hints.items():
         if key in value:
-            problem = _problem(value[key], hint, f"{place}.{key}", strict)
+            problem = _problem(value[key], hint, f"{path}.{key}", strict)
             if problem is not None:
                 return problem
         elif typing.get_origin(hint) is Required:
-            return _Problem(place, f"has no {key!r}", code="missing-field")
+            return _Problem(path, f"has no {key!r}", code="missing-field")
     unknown = sorted(value.keys() - hints.keys()) if strict else ()
-    return _Problem(place, f"has an unknown {_quoted(unknown[0])!r}", code="unknown-field") if unknown else None
+    return _Problem(path, f"has an unknown {_quoted(unknown[0])!r}", code="unknown-field") if unknown else None
 
 
 @functools.cache
@@ -367,21 +367,21 @@ def _hints(expected: Any) -> dict[str, Any]:
     return typing.get_type_hints(expected, include_extras=True)
 
 
-def _plain_problem(value: Any, expected: Any, place: str) -> _Problem | None:
+def _plain_problem(value: Any, expected: Any, path: str) -> _Problem | None:
     if expected is float:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return None if is_number and math.isfinite(value) else _is_not(value, place, "a finite number")
+        return None if is_number and math.isfinite(value) else _is_not(value, path, "a finite number")
     if expected is int:
         is_whole = isinstance(value, int) and not isinstance(value, bool)
         # Arrays hold no larger ones.
         is_whole = is_whole and -(2**63) <= value < 2**63
-        return None if is_whole else _is_not(value, place, "a whole number")
+        return None if is_whole else _is_not(value, path, "a whole number")
     names = {str: "a text", bool: "true or false", type(None): "null"}
-    return None if isinstance(value, expected) else _is_not(value, place, names[expected])
+    return None if isinstance(value, expected) else _is_not(value, path, names[expected])
 
 
-def _is_not(value: Any, place: str, expected: str) -> _Problem:
-    return _Problem(place, f"is {_quoted(repr(value))}, not {expected}", code="wrong-value")
+def _is_not(value: Any, path: str, expected: str) -> _Problem:
+    return _Problem(path, f"is {_quoted(repr(value))}, not {expected}", code="wrong-value")
 
 
 def _quoted(text: str) -> str:

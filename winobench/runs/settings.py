@@ -230,14 +230,14 @@ def check_cases(
 
 def described(settings: Any, cases: Collection[str] = (SAMPLES, FIXED)) -> dict[str, Any]:
     """The options that can change a number, as a run's identity has them: usual ones may be left out."""
-    found = {}
+    recorded = {}
     for name, field in options.declared(settings).items():
         about, value = field.metadata, getattr(settings, name)
         is_usual = about.get("unless_default") and value == field.default
         has_no_part = about.get("ignored") and not set(about["only_for"]) <= set(cases)
         if about.get("recorded", True) and not is_usual and not has_no_part:
-            found[name] = value
-    return found
+            recorded[name] = value
+    return recorded
 
 
 def recorded_types(settings: type) -> dict[str, Any]:
