@@ -98,8 +98,8 @@ def test_a_report_is_the_page(viewed, places, tmp_path, monkeypatch):
     folders = [viewed[place] for place in places]
     written = report.write_report(folders, tmp_path).read_text()
     page = documents.report_page(folders)
-    assert "Beside this page" in written
-    assert "Beside this page" not in page
+    assert "Next to this page" in written
+    assert "Next to this page" not in page
     assert page.split() == re.sub(r'<p class="files">.*?</p>', "", written).split()
     assert "a label" in documents.report_page(folders[:1], ["a label"])
 

@@ -222,18 +222,15 @@ def redrawn(
 ) -> dict[str, np.ndarray]:
     """Right and wrong under resampled samples, which serve all examples alike: proportion -> [n, DRAWS] bool.
 
-    In a draw each sample's error counts with a random normal weight of mean 1 (a multiplier bootstrap), such that means
-    over samples vary half as much as they do between seeds. Runs with the same timestep ([num_samples] int, or noise
-    levels) in the same place share the weight of that sample: its noise may be the same one, and the timestep's
-    difficulty cancels.
+    In a resample each sample's error has a random normal weight of mean 1 (a multiplier bootstrap), so that means over
+    samples vary half as much as between seeds. Runs share the weight of a sample if its timestep ([num_samples] int, or
+    noise levels) is the same: its noise may be the same, and the timestep's difficulty cancels.
     """
     num_samples = batches[0].own.shape[-1]
-    places = np.zeros(num_samples) if timesteps is None else np.asarray(timesteps, np.float64)
-    generators = (
-        np.random.default_rng([bin_number, bits]) for bin_number, bits in enumerate(places.view(np.uint64).tolist())
-    )
+    levels = np.zeros(num_samples) if timesteps is None else np.asarray(timesteps, np.float64)
+    generators = (np.random.default_rng([sample, bits]) for sample, bits in enumerate(levels.view(np.uint64).tolist()))
     drawn = np.stack([generator.standard_normal(DRAWS) for generator in generators])
-    # Of deviations from their mean, whose variance is that of samples without a known mean.
+    # The deviations are from their mean, which lowers their variance. This makes up for it.
     weights = (1 + _STEP * np.sqrt(num_samples / (num_samples - 1)) * (drawn - drawn.mean(axis=0))) / num_samples
     outcomes: dict[str, np.ndarray] = {}
     for chunk in _chunks(batches, DRAWS):

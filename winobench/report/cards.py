@@ -57,7 +57,7 @@ class Card:
     groups: str  # its sub-tasks
     is_correct: bool  # under the task's headline metric
     verdict: str  # in words
-    query_picture: str | None = None  # the candidates are compared with the one or the other; both None for a square
+    query_picture: str | None = None  # compared with the candidates, or the text is. None for a square
     query_text: str | None = None
     candidates: Sequence[Candidate] = ()  # the best first
     hidden: int = 0  # number of candidates that are not shown

@@ -56,7 +56,7 @@ class TableRow:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table for people. A number as the heading of a column stands for a run."""
+    """A table for people. A number as the heading of a column means a run."""
 
     columns: Sequence[str | int]
     rows: Sequence[TableRow]

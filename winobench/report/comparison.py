@@ -46,7 +46,7 @@ class Flip:
       task: name of the task.
       id: of the example or question, in its task.
       groups: sub-tasks that it also counts for.
-      texts: the candidates, or the one query. Of a text task, the parts of the question and then its options.
+      texts: the candidates, or the one query. In a text task, the parts of the question and then its options.
       right_answer: the right candidate: its text, or ``image <number>``, from 1. None where the right answer is the
         diagonal, as in Winoground.
       answers: what the first and the second run chose, in the same words. None for the diagonal, a tie, and a text that
@@ -145,7 +145,7 @@ class Comparison:
         """The flips as a table, a row a question, in the order of ``flips``.
 
         Args:
-          format: as of `table`. CSV has all texts, and the scores with six digits, both as JSON. The others cut
+          format: see `table`. CSV has all texts, and the scores with six digits, both as JSON. The others cut
             texts to 200 letters.
 
         Returns:
@@ -210,10 +210,10 @@ def compare(
       Differences with intervals and p-values, and the questions on which the runs differ.
 
     Raises:
-      InputError: a folder holds no finished run; a run is of a text benchmark and the other one with images
-        (``runs-of-two-kinds``); a task is in neither run or in one alone (``unknown-name``); it has another version
-        (``another-version``), or other questions or another metric (``different-questions``), in the second run; no
-        task is left (``nothing-to-compare``).
+      InputError: a folder holds no finished run. One run is of a text benchmark, the other with images
+        (``runs-of-two-kinds``). A task is in neither run or in one alone (``unknown-name``). In the second run, it has
+        another version (``another-version``), or other questions or another metric (``different-questions``). No task
+        is left (``nothing-to-compare``).
     """
     runs = [copy.copy(run) if isinstance(run, Run) else read_run(run) for run in (first, second)]
     if runs[0].is_text != runs[1].is_text:

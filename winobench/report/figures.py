@@ -2,7 +2,7 @@
 
 Every figure is a list of panels, functions that draw into given axes, so that a page can flow them as its width allows
 while the file on disk holds them in one grid. The runs have the colours of M. Okabe and K. Ito, "Color universal
-design" (2008), which the common kinds of colour blindness distinguish, and markers and dashes of their own.
+design" (2008), which the common kinds of colour blindness distinguish. Markers and dashes differ, too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ INK, MUTED, GRID = "#1f2330", "#667085", "#dfe3ea"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5c1e")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1.5)), (0, (6, 1.5, 1.5, 1.5)))
-NO_LINE = "none"  # in place of dashes: the mark is its marker alone
+NO_LINE = "none"  # instead of dashes: the mark is its marker alone
 ON_COLOUR = "#fffffe"  # of text on a surface in one of the colours below
 RIGHT, WRONG, BOTH = "#0072c6", "#d55f0e", "#475467"  # of candidates, and of answers that two runs share
 
@@ -80,7 +80,7 @@ _EM_WIDE, EM_HIGH = 0.64, 1.2
 POINTS_AN_INCH = 72
 _LEGEND_LETTERS, _FOREST_LETTERS, _BAR_LETTERS = 60, 30, 16
 _LETTERS_BELOW_BARS = 80  # of all labels of a panel's bars together
-# With more bars than this there is no room for their numbers.
+# More bars than this are too narrow for their numbers.
 _MOST_BAR_NUMBERS = 16
 
 Draw = Callable[[Axes], None]
@@ -150,7 +150,7 @@ def sample_curves(
 ) -> None:
     """Accuracy in percent against the number of samples.
 
-    Curves are looks, sizes, mean, low, high of each sampled run, levels those of others, in [0, 1] as chance.
+    Curves are looks, sizes, mean, low, high of each sampled run. Levels are other runs' accuracies, in [0, 1] as all.
     """
     for mark, sizes, mean, low, high in curves:
         axes.fill_between(sizes, 100 * low, 100 * high, color=mark.colour, alpha=_BAND_ALPHA, linewidth=0)

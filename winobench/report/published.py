@@ -182,7 +182,7 @@ def of_runs(runs: Sequence[Run], task: str, metric: str) -> list[PublishedNumber
 
 
 def of_task(task: str) -> list[PublishedNumber]:
-    """All numbers of a task in Tables 1 and 2 and of the checkpoints, in the order of print; all of a text task."""
+    """All numbers of a task in Tables 1 and 2 and of the checkpoints, in the order of print. All of a text task."""
     found = numbers(task=task)
     if benchmark_of(task) is not None:
         return [number for number in found if number.unit == "percent" and number.model is not None]

@@ -64,7 +64,7 @@ class RadarLabels:
     texts: Sequence[str]  # with their line breaks
     places: Sequence[
         tuple[float, float]
-    ]  # x of the edge towards the circle, or of the middle above and below; middle y
+    ]  # x of the edge towards the circle, or of the middle above and below. Then the middle's y
     sides: Sequence[str]  # left, right or center: the part of the text at x
     radius: float  # of the outer ring
     size: float  # of the font, in points

@@ -81,7 +81,7 @@ def constant_notes(tasks: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def _race_notes(race: Mapping[str, Any]) -> list[str]:
-    """The passes of a race, compared with those of all samples."""
+    """The passes of a race, compared with the passes of all samples."""
     questions, undecided = (sum(of[key] for of in race["tasks"].values()) for key in ("questions", "undecided"))
     return [
         f"race: {race['passes']:,} passes, {race['fixed_passes'] / race['passes']:.1f} times fewer than the"
@@ -135,7 +135,7 @@ def _accuracy_table(
 
 
 def _printed_parts(entries: Mapping[str, Any]) -> set[str]:
-    """Keys of the sub-tasks with most examples that there is room for. All metrics of a sub-task or none."""
+    """Keys of the sub-tasks with most examples, as many as fit. All metrics of a sub-task or none."""
     groups = collections.defaultdict(list)
     for name in entries:
         if "/" in name:
@@ -156,7 +156,7 @@ def _bias_table(
     headings = ["d", "95% interval", *(["paper"] if has_paper else []), "p one-\nsided", "p two-\nsided", "n"]
     table = _table("bias of X against Y", headings)
     for column in table.columns:
-        if column.header in ("d", "paper"):  # stars stand behind digits that stand below each other
+        if column.header in ("d", "paper"):  # stars are behind digits that are below each other
             column.justify = "left"
             column.header = f"{column.header:>{_SIGNED_WIDTH}}"
     for task, entries in tasks.items():

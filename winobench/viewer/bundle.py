@@ -140,7 +140,7 @@ class _Bundle:
         return bool(content)
 
     def _document(self, address: str) -> Any:
-        """Writes the content of an address. Returns the value of JSON; otherwise, whether the content could be made.
+        """Writes the content of an address. Returns the value of JSON, or else whether the content could be made.
 
         If it could not, a sentence takes the place of JSON and of a report.
         """

@@ -35,10 +35,8 @@ def drawers_section(report_data: ReportData) -> Section | None:
         return None
     intro = (
         "From which of several texts was an image generated? Rows are the models that generated, columns the"
-        " scorers. A scorer "
-        "that knows only what it generates itself is good at its own images alone. Correct ones are those that"
-        " people or "
-        "a detector found to show what they should."
+        " scorers. A model that only understands its own images does well on those alone. An image is correct where"
+        " people or a detector say that it fits its prompt."
     )
     return Section(
         "drawers",

@@ -45,8 +45,8 @@ def overlap_section(report_data: ReportData) -> Section | None:
         "overlap",
         "Overlap of right answers",
         [
-            "Of the examples that two runs, whose markers stand before each bar, have both answered: share that both "
-            "have right, only the one (in its colour), only the other, and neither. The tick is the share of "
+            "Each bar is for two runs, whose markers are before it, and for the examples that both answered. Its parts "
+            "are the shares that both have right, one alone (in its colour), and neither. The tick is the share of "
             "both right that independent answers would give. Where the dark bar ends beyond it, the runs succeed on "
             "the same examples. Cohen's kappa is 0 under independence and 1 where they agree everywhere."
         ],

@@ -1,4 +1,4 @@
-"""Questions that models got wrong, with what they answered, and a row a question and run in a CSV file."""
+"""Questions that models got wrong, with their answers, and a row a question and run in a CSV file."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def questions_section(report_data: ReportData) -> Section | None:
         "questions",
         "Wrong answers",
         [
-            "Questions that at least one run has wrong, at random among those that most runs have wrong. ✓ and ✗ say "
-            "whether the answer is right. What could not be read as an answer, and a tie, are wrong. Below stands what "
-            "the model wrote, shortened. All questions are in the file next to this page."
+            "Questions that at least one run has wrong. Those that most runs have wrong come first, in random order. ✓ "
+            "and ✗ mark right and wrong answers. A tie, and an answer that could not be read, are wrong. Below is the "
+            "model's text, shortened. The file next to this page has all questions."
         ],
     )
     rows = []
@@ -63,7 +63,7 @@ def questions_section(report_data: ReportData) -> Section | None:
         return None
     section.records["questions.csv"] = rows
     if not section.folds:
-        section.notes.append("There are none: all runs have all questions right.")
+        section.notes.append("All runs have all questions right.")
     return section
 
 

@@ -74,10 +74,9 @@ def skill_section(report_data: ReportData) -> Section | None:
         "skills",
         "Skills",
         [
-            "Means over the tasks that ask for a skill, of the value by which a task counts as right or wrong. Each "
-            "task weighs the same, whatever its size. Only tasks that every run has are counted. The way from chance "
-            "to all right is (value − chance) / (1 − chance), task by task, and then its mean. Intervals are those of "
-            "the tasks, in their table."
+            "Each number is a mean over the tasks of a skill, of the value that says right or wrong. Each task has the "
+            "same weight. Only tasks of every run count. The way from chance to all right is "
+            "(value − chance) / (1 − chance), task by task, and then its mean. The tasks' table has intervals."
         ],
         tables=[Table(["skill", *range(len(report_data.runs))], rows, "Macro means in percent, by skill")],
         notes=[f"{readable(mean.skill)}: {'; '.join(map(task_label, mean.tasks))}." for mean in means],

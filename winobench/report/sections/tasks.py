@@ -90,9 +90,7 @@ def _on_the_paper(report_data: ReportData) -> str:
     others = "or for Stable Diffusion 2.1 where it has no diffusion model like ours"
     if report_data.is_text:
         others = "asked by the same prompt, or in WSC+ for people"
-    return (
-        f"Beside ours stands what the paper ({cited}) states for the same model, {others}. Its row and table are named."
-    )
+    return f"Next to ours is the paper's number ({cited}) for the same model, {others}, with its row and table."
 
 
 def notes_of(run: Run, tasks: Sequence[str], *, several: bool) -> list[str]:

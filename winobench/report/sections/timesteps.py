@@ -69,8 +69,9 @@ def timestep_section(report_data: ReportData) -> Section | None:
         title,
         [
             "Mean error of right and of wrong pairs of image and text, in bins of the timestep with about as many "
-            "samples each. First the error itself, which depends on the image far more than on the text. Beside it the "
-            "error less that of the same image under the empty text or, where that was not scored, wrong less right. "
+            "samples each. The first charts have the error itself, which depends on the image far more than on the "
+            "text. The next ones subtract the error of the same image with the empty text. Without such a score, they "
+            "show wrong less right. "
             "The bands are 95% intervals of the mean over images."
         ],
         legend=_LEGEND,

@@ -25,11 +25,10 @@ def pictured_section(report_data: ReportData) -> Section | None:
         "pictured",
         "What was seen in images",
         [
-            "Images were generated of a sentence, and each was asked about by itself. The option that most of them are "
-            "for is the answer. Below each image stands its vote, with the caption that was read or what was written "
-            f"about it; {DASH} is a vote that could not be read, or a tie. Shown are questions that most runs have "
-            "wrong, and after them others, of those that runs keep small images of. All are in the file next to this "
-            "page."
+            "Images were generated for a sentence. The model answered a question about each image, and the option with "
+            "most votes is its answer. Below each image is its vote, with the caption that the model read or its words "
+            f"on the image. {DASH} is a tie, or a vote that could not be read. The questions that most runs have wrong "
+            "come first, then others. All have small images. The file next to this page has all questions."
         ],
     )
     lines: list[dict[str, Any]] = []
