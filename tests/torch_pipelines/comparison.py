@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -41,25 +42,23 @@ def cases(names=None, package=tiny):
     ]
 
 
-def recorded(pipe, maker, texts, noise):
-    """(sample, timestep, prediction, next sample) of each step of diffusers' own run, and what its decoder is given."""
-    takes_rows = "latents" in inspect.signature(type(pipe).__call__).parameters
-    if len(texts) == 1 or (takes_rows and families.family_of(type(pipe).__name__).together):
-        return _recorded_together(pipe, maker, texts, noise)
-    alone = [_recorded_together(pipe, maker, [text], row) for text, row in zip(texts, noise[:, None], strict=True)]
-
-    def joined(*of_rows):
-        return of_rows[0] if isinstance(of_rows[0], float) else torch.cat(of_rows)
-
-    steps = [tuple(map(joined, *rows)) for rows in zip(*(steps for steps, _ in alone), strict=True)]
-    return steps, torch.cat([decoded for _, decoded in alone])
-
-
-def _recorded_together(pipe, maker, texts, noise):
-    steps, decoded = [], []
-    vae = getattr(pipe, families.family_of(type(pipe).__name__).autoencoder)
+def run_of_diffusers(pipe, maker, texts, noise, **options):
+    """Steps (sample, timestep, prediction, next sample) of diffusers' own run, the input of its decoder, and images."""
+    family, of_call = families.family_of(type(pipe).__name__), inspect.signature(type(pipe).__call__).parameters
+    takes_latents = "latents" in of_call
+    if len(texts) > 1 and not (takes_latents and family.together):
+        generators = options.pop("generator", [None] * len(texts))
+        alone = [
+            run_of_diffusers(pipe, maker, [text], row[None], **options, generator=generator and [generator])
+            for text, row, generator in zip(texts, noise, generators, strict=True)
+        ]
+        steps, decoded, images = zip(*alone, strict=True)
+        return [tuple(map(_joined, *rows)) for rows in zip(*steps, strict=True)], torch.cat(decoded), _joined(*images)
+    steps, inputs = [], []
+    vae, size = getattr(pipe, family.autoencoder), maker.IMAGE_SIZE
     step, decode = pipe.scheduler.step, vae.decode
 
+    @functools.wraps(step)  # some pipelines look for its keywords
     def recording_step(prediction, timestep, sample, **keywords):
         # Some samplers' samples are larger than those of the training schedule, and some scale them in place.
         scaled = getattr(pipe.scheduler, "scale_model_input", lambda sample, timestep: sample)(sample.clone(), timestep)
@@ -69,24 +68,28 @@ def _recorded_together(pipe, maker, texts, noise):
         return result
 
     def recording_decode(latents, *others, **keywords):
-        decoded.append(latents.clone())
+        inputs.append(latents.clone())
         return decode(latents, *others, **keywords)
 
-    of_call = inspect.signature(type(pipe).__call__).parameters
-    family = families.family_of(type(pipe).__name__)
-    keywords = {family.guidance: 1.0, "output_type": "pt", **family.call, **maker.CALL}
-    size = maker.IMAGE_SIZE
     latents = noise if family.pack is None else family.pack(pipe, noise)
-    keywords |= {"latents": latents, "height": size, "width": size, "num_inference_steps": STEPS}
-    keywords = {name: value for name, value in keywords.items() if name in of_call}
-    own_noise = {} if "latents" in of_call else {"prepare_latents": lambda *_, **__: latents}  # and takes one text
+    keywords = {family.guidance: 1.0, "max_area": size**2, **family.call, **maker.CALL, **options}
+    keywords |= {"latents": latents, "height": size, "width": size, "num_inference_steps": STEPS, "output_type": "np"}
+    keywords |= {"prompt": texts if takes_latents else texts[0], "return_dict": False}
+    pipe.set_progress_bar_config(disable=True)
     with (
-        mock.patch.multiple(type(pipe), **own_noise) if own_noise else contextlib.nullcontext(),
+        contextlib.nullcontext() if takes_latents else mock.patch.object(pipe, "prepare_latents", return_value=latents),
         mock.patch.object(pipe.scheduler, "step", recording_step),
         mock.patch.object(vae, "decode", recording_decode),
     ):
-        pipe(prompt=texts[0] if own_noise else texts, **keywords)
-    return steps, decoded[0]
+        images = pipe(**{name: value for name, value in keywords.items() if name in of_call})[0]
+    decoded = inputs[0]
+    return steps, decoded[:, :, 0] if decoded.ndim == 5 else decoded, np.asarray(images)
+
+
+def _joined(*rows):
+    if isinstance(rows[0], float):
+        return rows[0]
+    return torch.cat(rows) if isinstance(rows[0], torch.Tensor) else np.concatenate(rows)
 
 
 def unpacked(pipe, family, tensor, size):
@@ -110,7 +113,6 @@ def assert_close(got, wanted, tolerance=1e-4):
 def compare(maker):
     """What is compared -> the largest difference; ``compiling``: seconds of the prediction for three rows."""
     pipe = maker.make()
-    pipe.set_progress_bar_config(disable=True)
     family, size = families.family_of(type(pipe).__name__), maker.IMAGE_SIZE
     with torch.no_grad():
         pixels = torch.rand((1, 3, size, size), generator=torch.Generator().manual_seed(0)) * 2 - 1
@@ -120,7 +122,7 @@ def compare(maker):
         noises = [
             torch.randn((rows, *clean.shape[1:]), generator=torch.Generator().manual_seed(rows)) for rows in (1, 3)
         ]
-        runs = [recorded(pipe, maker, TEXTS[: len(noise)], noise) for noise in noises]
+        runs = [run_of_diffusers(pipe, maker, TEXTS[: len(noise)], noise) for noise in noises]
 
     pipeline = TorchPipeline.from_diffusers(pipe)
     schedule = pipeline.schedule_at(size)
@@ -130,7 +132,7 @@ def compare(maker):
         np.testing.assert_allclose(schedule.alphas_cumprod, pipe.scheduler.alphas_cumprod, rtol=1e-5, atol=1e-12)
 
     structure, params = snapshots.split(pipeline.network)
-    for noise, (steps, decoded) in zip(noises, runs, strict=True):
+    for noise, (steps, decoded, _) in zip(noises, runs, strict=True):
         conditions = pipeline.texts.encode_all(TEXTS[: len(noise)])
         samples, times, wanted, after = zip(*steps, strict=True)
         samples, wanted, after = (
@@ -153,7 +155,6 @@ def compare(maker):
             for step in range(STEPS):
                 straight = samples[step] + (levels[step + 1] - levels[step]) * wanted[step]
                 found["step"] = max(found["step"], difference(after[step], straight))
-        # What the decoder is given is what the encoder made, before it was scaled.
-        decoded = decoded[:, :, 0] if decoded.ndim == 5 else decoded
+        # The decoder takes latents as the encoder makes them, before they are scaled.
         found["decoder"] = max(found["decoder"], difference(encoder.scale(vae, decoded), after[-1]))
     return found

@@ -1,8 +1,6 @@
 """Images by a pipeline's own loop: the same ones as diffusers' with torch, in parts, on devices, in runs."""
 
-import contextlib
 import functools
-import inspect
 from unittest import mock
 
 import diffusers
@@ -37,38 +35,18 @@ _WITHOUT_GUIDANCE = comparison.cases(
 )
 
 
-def _of_diffusers(pipe, maker, noise, guidance, texts=TEXTS, first=0):
-    """What its autoencoder is given, scaled as in training, and images."""
-    family, size = family_of(type(pipe).__name__), maker.IMAGE_SIZE
-    of_call = inspect.signature(type(pipe).__call__).parameters
-    takes_rows = "latents" in of_call
-    if len(texts) > 1 and not (family.together and takes_rows):
-        alone = [_of_diffusers(pipe, maker, noise[n : n + 1], guidance, [text], n) for n, text in enumerate(texts)]
-        return tuple(map(np.concatenate, zip(*alone, strict=True)))
+def _of_diffusers(pipe, maker, noise, guidance, texts):
+    """The input of its autoencoder, scaled as in training, and images."""
+    family = family_of(type(pipe).__name__)
     none = family.call.get(family.guidance, 1.0)
-    keywords = {**family.call, **{name: value for name, value in maker.CALL.items() if name != family.guidance}}
-    keywords |= {family.guidance: none, family.embedded or family.guidance: guidance}
+    keywords = {family.guidance: none, family.embedded or family.guidance: guidance}
     if guidance > none and family.guidance == "true_cfg_scale" and family.embedded is None:
         keywords["negative_prompt"] = [""] * len(texts)
-    latents = noise if family.pack is None else family.pack(pipe, noise)
-    seeds = np.asarray(jax.random.key_data(drawing._keys(0, None, len(TEXTS))[1]))[first : first + len(texts)]
-    keywords |= {"prompt": texts if takes_rows else texts[0], "latents": latents, "height": size, "width": size}
-    keywords |= {"num_inference_steps": STEPS, "max_area": size**2, "output_type": "np", "return_dict": False}
+    seeds = np.asarray(jax.random.key_data(drawing._keys(0, None, len(TEXTS))[1]))[: len(texts)]
     keywords["generator"] = [torch.Generator().manual_seed(int(high) << 32 | int(low)) for high, low in seeds]
-    pipe.set_progress_bar_config(disable=True)
-    vae, given = getattr(pipe, family.autoencoder), []
-    decode, encoder = vae.decode, encoder_of(type(vae).__name__, family)
-
-    def recording_decode(latents, *others, **options):
-        given.append(encoder.scale(vae, latents[:, :, 0] if latents.ndim == 5 else latents))
-        return decode(latents, *others, **options)
-
-    with (
-        mock.patch.object(vae, "decode", recording_decode),
-        contextlib.nullcontext() if takes_rows else mock.patch.object(pipe, "prepare_latents", return_value=latents),
-    ):
-        images = pipe(**{name: value for name, value in keywords.items() if name in of_call})[0]
-    return given[0].numpy(), np.asarray(images)
+    _, decoded, images = comparison.run_of_diffusers(pipe, maker, texts, noise, **keywords)
+    vae = getattr(pipe, family.autoencoder)
+    return encoder_of(type(vae).__name__, family).scale(vae, decoded).numpy(), images
 
 
 @pytest.mark.parametrize(
