@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from winobench.runs.image_runs import Pictures
 
 FOLDER, RESULTS, SCORES = "judged", "results.json", "scores.jsonl"
+VERDICT = "verdict"
+"""Stands for the kind of requests in a `Judgement` of right or wrong (`winobench.runs.verdicts`)."""
 
 Results = Mapping[str, Mapping[str, Mapping[str, Mapping[str, Any]]]]
 """Label of a model -> metric -> group -> value, low, high (95%, None for one prompt), n (numbers of the mean),
@@ -110,13 +112,13 @@ def rows_of(judgement: Judgement) -> Iterator[dict[str, Any]]:
 
 
 def read_all(run: Pictures) -> list[Judgement]:
-    """The finished judgements of a run, by their folders' names. A warning names one about other images than it has."""
+    """The finished judgements of a run, by their folders' names. A warning names a judgement of other images."""
     current, images = [], images_of(run)
     for path in sorted((run.folder / FOLDER).glob(f"*/{RESULTS}")):
         judgement = read(path.parent)
         if judgement.images == images:
             current.append(judgement)
-        else:
+        elif judgement.kind != VERDICT:  # `read_verdicts` checks each image
             advice = "give the same winobench judge command again"
             warnings.warn(f"{path} is about other images than the run now has, and is left out: {advice}", stacklevel=2)
     return current

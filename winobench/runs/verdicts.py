@@ -29,9 +29,6 @@ EARLIER = "verdicts.jsonl"
 VERIFIER, GENEVAL_DETECTOR = "CLEVR verifier", "GenEval detector"
 """Judges: `winobench.models.clevr_verifier`, and the published Mask2Former with CLIP."""
 
-KIND = "verdict"
-"""Stands for the kind of requests in a `Judgement` of right or wrong."""
-
 # Judge -> its rubric, and the paper and code of the rubric.
 _RUBRICS = {
     VERIFIER: ("clevr", "winobench.models.clevr_verifier"),
@@ -88,7 +85,7 @@ def judgement_of(run: Pictures, verdicts: Mapping[str, Verdict]) -> Judgement:
         judge=judge,
         is_published=True,
         fingerprint={"judge": judge},
-        kind=KIND,
+        kind=judgements.VERDICT,
         wordings=(),
         images=judgements.images_of(run),
         num_images=count,

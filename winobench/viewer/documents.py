@@ -25,12 +25,12 @@ from winobench.report.sections.shared import ReportData
 from winobench.runs import image_records
 from winobench.runs.examples import TERM_COLUMNS, terms_of
 from winobench.runs.image_runs import read_pictures
-from winobench.runs.judgements import read_all, rows_of
+from winobench.runs.judgements import VERDICT, read_all, rows_of
 from winobench.runs.labels import task_label
 from winobench.runs.private_paths import without_paths
 from winobench.runs.reading import read_numbers, read_run, read_runs
 from winobench.runs.run import OTHER_METRIC, Run, TaskRun
-from winobench.runs.verdicts import KIND, judgement_of, read_verdicts
+from winobench.runs.verdicts import judgement_of, read_verdicts
 from winobench.viewer import library
 
 Reproduce = Callable[[Run], str | None]
@@ -98,7 +98,7 @@ def drawn_document(path: str | os.PathLike, slug: str) -> dict[str, Any]:
         for record in run.records
         if (found := written.get(record.file)) is not None and found.sha256 == record.sha256
     }
-    by_judges = [judgement for judgement in read_all(run) if judgement.kind != KIND]
+    by_judges = [judgement for judgement in read_all(run) if judgement.kind != VERDICT]
     if verdicts:
         by_judges.insert(0, judgement_of(run, verdicts))
     judged = _judged_by_others(run.folder)
