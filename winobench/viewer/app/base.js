@@ -72,26 +72,26 @@ export function link(parts, parameters = {}) {
   for (const [name, value] of Object.entries(parameters)) {
     if (value !== undefined && value !== null && value !== '') query.set(name, value)
   }
-  const said = query.toString()
-  return `#/${parts.map(encodeURIComponent).join('/')}${said && '?' + said}`
+  const parameterText = query.toString()
+  return `#/${parts.map(encodeURIComponent).join('/')}${parameterText && '?' + parameterText}`
 }
 
 const WRITE_AFTER = 200
 
-// The parameters of the page's address as a state: [values, change]. change(some) writes them into the address.
+// The parameters of the page's address as a state: [values, change]. change(changes) writes some of them into the address.
 export function useQuery(parts, parameters) {
   const [values, setValues] = useState(parameters)
   const timer = useRef()
   const written = useRef(JSON.stringify(parameters))
-  const said = JSON.stringify(parameters)
+  const text = JSON.stringify(parameters)
   useEffect(() => {
-    if (said === written.current) return
-    written.current = said
+    if (text === written.current) return
+    written.current = text
     setValues(parameters)
-  }, [said])
+  }, [text])
   useEffect(() => () => clearTimeout(timer.current), [])
-  const change = some => {
-    const next = Object.fromEntries(Object.entries({ ...values, ...some }).filter(([, value]) => value).map(([name, value]) => [name, String(value)]))
+  const change = changes => {
+    const next = Object.fromEntries(Object.entries({ ...values, ...changes }).filter(([, value]) => value).map(([name, value]) => [name, String(value)]))
     setValues(next)
     clearTimeout(timer.current)
     timer.current = setTimeout(() => {

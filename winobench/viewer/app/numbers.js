@@ -21,8 +21,8 @@ export const statusText = ({ done, total, unit }) => `${count(done)} of ${count(
 
 // A row of results.json: its group and its metric.
 export function rowName(name) {
-  const place = name.lastIndexOf('/')
-  return place < 0 ? { group: '', metric: name } : { group: name.slice(0, place), metric: name.slice(place + 1) }
+  const slash = name.lastIndexOf('/')
+  return slash < 0 ? { group: '', metric: name } : { group: name.slice(0, slash), metric: name.slice(slash + 1) }
 }
 
 // A run's colour in tables and plots that are made here.

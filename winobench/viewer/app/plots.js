@@ -20,7 +20,7 @@ export async function forest(points, description) {
   // In the middle: the ends of names tell them apart.
   const cut = text => (text.length > letters ? `${text.slice(0, Math.ceil(letters / 2) - 1)}…${text.slice(-Math.floor(letters / 2))}` : text)
   const side = { domain: names, label: null, tickFormat: cut, tickSize: 0 }
-  const place = several ? { fy: 'name', y: 'run' } : { y: 'name' }
+  const axis = several ? { fy: 'name', y: 'run' } : { y: 'name' }
   const colour = ({ run }) => `var(--run-${run})`
   const plot = Plot.plot({
     width,
@@ -34,8 +34,8 @@ export async function forest(points, description) {
     ...(several && { fy: { ...side, axis: 'left', padding: 0.15 } }),
     marks: [
       Plot.ruleX([0], { stroke: 'var(--muted)' }),
-      Plot.ruleY(points, { ...place, x1: 'low', x2: 'high', stroke: colour, strokeWidth: 2, strokeOpacity: 0.55 }),
-      Plot.dot(points, { ...place, x: 'value', fill: point => (point.isHollow ? 'var(--ground)' : colour(point)), stroke: colour, r: 4, strokeWidth: 1.6, title: point => `${point.name}: ${number(point.value)} (${number(point.low)} to ${number(point.high)})` }),
+      Plot.ruleY(points, { ...axis, x1: 'low', x2: 'high', stroke: colour, strokeWidth: 2, strokeOpacity: 0.55 }),
+      Plot.dot(points, { ...axis, x: 'value', fill: point => (point.isHollow ? 'var(--ground)' : colour(point)), stroke: colour, r: 4, strokeWidth: 1.6, title: point => `${point.name}: ${number(point.value)} (${number(point.low)} to ${number(point.high)})` }),
     ],
   })
   plot.setAttribute('role', 'img')

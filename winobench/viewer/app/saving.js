@@ -62,23 +62,23 @@ export function latex(labels, texts, left = 1, caption = '') {
   const first = left < 0 ? labels.length : left
   const cell = (text, isNumber) => {
     const safe = [...inOneLine(text)].map(letter => LATEX[letter] ?? letter).join('')
-    const said = isNumber ? safe.replace(/(?<![\p{L}\p{N}_.])-(?=\p{Nd})/gu, '$$-$$') : safe
-    return /^[[*]/.test(said) ? `{}${said}` : said
+    const signed = isNumber ? safe.replace(/(?<![\p{L}\p{N}_.])-(?=\p{Nd})/gu, '$$-$$') : safe
+    return /^[[*]/.test(signed) ? `{}${signed}` : signed
   }
-  const line = row => `${row.map((text, place) => cell(text, place >= first)).join(' & ')} \\\\`
-  const places = labels.map((_, place) => (place < first ? 'l' : 'r')).join('')
+  const line = row => `${row.map((text, index) => cell(text, index >= first)).join(' & ')} \\\\`
+  const alignment = labels.map((_, index) => (index < first ? 'l' : 'r')).join('')
   const title = inOneLine(caption ?? '')
   return [
     ...(title ? [`% ${title}`] : []),
-    `\\begin{tabular}{${places}}`, '\\toprule', line(labels), '\\midrule', ...texts.map(line), '\\bottomrule', '\\end{tabular}', '',
+    `\\begin{tabular}{${alignment}}`, '\\toprule', line(labels), '\\midrule', ...texts.map(line), '\\bottomrule', '\\end{tabular}', '',
   ].join('\n')
 }
 
 async function parquet(keys, data) {
   const { parquetWriteBuffer } = await import('hyparquet-writer')
   return new Blob([parquetWriteBuffer({
-    columnData: keys.map((name, place) => {
-      const values = data.map(row => row[place] ?? null)
+    columnData: keys.map((name, index) => {
+      const values = data.map(row => row[index] ?? null)
       const has = kind => values.every(value => value === null || typeof value === kind)
       if (has('number')) return { name, data: values, type: 'DOUBLE', nullable: true }
       if (has('boolean')) return { name, data: values, type: 'BOOLEAN', nullable: true }
@@ -109,9 +109,9 @@ const WRITTEN = ['fill', 'stroke', 'color', 'opacity', 'font-family', 'font-size
 function standalone(element) {
   const copy = element.cloneNode(true)
   const [originals, copies] = [element, copy].map(root => [root, ...root.querySelectorAll('*')])
-  originals.forEach((original, place) => {
+  originals.forEach((original, index) => {
     const style = getComputedStyle(original)
-    for (const name of WRITTEN) copies[place].style.setProperty(name, style.getPropertyValue(name))
+    for (const name of WRITTEN) copies[index].style.setProperty(name, style.getPropertyValue(name))
   })
   const { width, height } = element.getBoundingClientRect()
   copy.setAttribute('width', width)

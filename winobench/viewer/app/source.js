@@ -132,8 +132,8 @@ export async function pair(baseline, other) {
   const name = `${baseline}~${other}.json`
   if (!(await site()).bundle) return document_('pairs', name)
   const [first, second] = [baseline, other].sort()
-  const found = await document_('pairs', `${first}~${second}.json`)
-  return first === baseline ? found : { ...found, first: found.second, second: found.first, rows: found.rows.map(turned) }
+  const pair = await document_('pairs', `${first}~${second}.json`)
+  return first === baseline ? pair : { ...pair, first: pair.second, second: pair.first, rows: pair.rows.map(turned) }
 }
 
 function turned(row) {
@@ -199,7 +199,7 @@ class Table {
     this.file = file
     this.metadata = metadata
     this.rows = Number(metadata.num_rows)
-    this.names = metadata.schema.filter((_, place) => place > 0 && isTop(metadata.schema, place)).map(({ name }) => name)
+    this.names = metadata.schema.filter((_, index) => index > 0 && isTop(metadata.schema, index)).map(({ name }) => name)
     this.number = ++opened
   }
 
@@ -216,7 +216,7 @@ class Table {
       await this.reading({
         columns: [name],
         onChunk: ({ columnData, rowStart }) => {
-          for (let place = 0; place < columnData.length; place++) values[rowStart + place] = plainValue(columnData[place])
+          for (let index = 0; index < columnData.length; index++) values[rowStart + index] = plainValue(columnData[index])
         },
       })
       return values
@@ -234,14 +234,14 @@ class Table {
     if (!this.isIndexed) {
       const values = await Promise.all(names.map(name => this.column(name)))
       const rows = Math.max(0, Math.min(to, this.rows) - from)
-      return Array.from({ length: rows }, (_, place) => Object.fromEntries(names.map((name, number) => [name, values[number][from + place]])))
+      return Array.from({ length: rows }, (_, index) => Object.fromEntries(names.map((name, number) => [name, values[number][from + index]])))
     }
     return (await this.objects({ columns: names, rowStart: from, rowEnd: Math.min(to, this.rows), useOffsetIndex: true })).map(plainValue)
   }
 
-  async row(place, wanted = this.names) {
-    if (!(place >= 0 && place < this.rows)) throw new Error(`The table has ${this.rows} rows, and none of number ${place}.`)
-    return (await this.slice(place, place + 1, wanted))[0]
+  async row(index, wanted = this.names) {
+    if (!(index >= 0 && index < this.rows)) throw new Error(`The table has ${this.rows} rows, and none of number ${index}.`)
+    return (await this.slice(index, index + 1, wanted))[0]
   }
 
   reading(options) {
@@ -263,19 +263,19 @@ class Table {
 }
 
 // Whether an element of a Parquet schema is a column itself, and not a part of one.
-function isTop(schema, place) {
+function isTop(schema, index) {
   let next = 1
   for (let number = 0; number < schema[0].num_children; number++) {
-    if (next === place) return true
+    if (next === index) return true
     next = behind(schema, next)
-    if (next > place) return false
+    if (next > index) return false
   }
   return false
 }
 
-function behind(schema, place) {
-  let next = place + 1
-  for (let number = 0; number < (schema[place].num_children ?? 0); number++) next = behind(schema, next)
+function behind(schema, index) {
+  let next = index + 1
+  for (let number = 0; number < (schema[index].num_children ?? 0); number++) next = behind(schema, next)
   return next
 }
 
@@ -318,10 +318,10 @@ export async function errors(slug, task, row) {
 // A kept image as a Blob, by the SHA-256 of its pixels; null where the run has not kept it.
 export async function image(slug, task, sha256) {
   const table = await open('runs', slug, 'gallery', `${task}.parquet`)
-  table.places ??= table.column('image').then(names => new Map(names.map((name, place) => [name, place])))
-  const place = (await table.places).get(sha256)
-  if (place === undefined) return null
-  const { jpeg } = await table.row(place, ['jpeg'])
+  table.rowsOfImages ??= table.column('image').then(names => new Map(names.map((name, row) => [name, row])))
+  const index = (await table.rowsOfImages).get(sha256)
+  if (index === undefined) return null
+  const { jpeg } = await table.row(index, ['jpeg'])
   return new Blob([jpeg], { type: 'image/jpeg' })
 }
 
@@ -336,8 +336,8 @@ export async function file(address) {
 
 // All runs, as they are now. An answer that is the same as before is the same object. isFixed: it never changes.
 export async function runs() {
-  const asked = request(at('runs.json'), listed.version && { headers: { 'If-None-Match': listed.version } })
-  const [{ bundle: isFixed }, response] = await Promise.all([site(), asked])
+  const answer = request(at('runs.json'), listed.version && { headers: { 'If-None-Match': listed.version } })
+  const [{ bundle: isFixed }, response] = await Promise.all([site(), answer])
   if (response.status === 304) return listed.answer
   if (!response.ok) throw await failure(response, at('runs.json'))
   listed = { version: response.headers.get('ETag'), answer: { ...(await response.json()), isFixed } }

@@ -2,12 +2,12 @@
 
 // P-values adjusted for their number (Y. Benjamini and Y. Hochberg, JRSS B 57, 1995).
 export function falseDiscoveryRates(values) {
-  const order = values.map((value, place) => [value, place]).sort(([one], [other]) => other - one)
+  const order = values.map((value, index) => [value, index]).sort(([one], [other]) => other - one)
   const adjusted = new Array(values.length)
   let least = 1
-  order.forEach(([value, place], fromLast) => {
+  order.forEach(([value, index], fromLast) => {
     least = Math.min(least, (value * values.length) / (values.length - fromLast))
-    adjusted[place] = least
+    adjusted[index] = least
   })
   return adjusted
 }

@@ -18,9 +18,9 @@ export function Table({ columns, rows, caption, name, sorted, empty = 'Nothing t
   useEffect(() => setPage(0), [order, rows.length])
   if (!rows.length) return html`<p class="empty">${empty}</p>`
   const header = columns.find(({ isFixed }) => !isFixed)
-  const keyOf = (row, place) => (rowKey ? rowKey(row) : place)
+  const keyOf = (row, index) => (rowKey ? rowKey(row) : index)
   const hasParts = row => Boolean(nested?.(row)?.length)
-  const partsOf = (row, place) => (isOpen || opened.has(keyOf(row, place)) ? nested?.(row) ?? [] : [])
+  const partsOf = (row, index) => (isOpen || opened.has(keyOf(row, index)) ? nested?.(row) ?? [] : [])
   const toggle = key => setOpened(before => {
     const next = new Set(before)
     if (!next.delete(key)) next.add(key)
@@ -42,13 +42,13 @@ export function Table({ columns, rows, caption, name, sorted, empty = 'Nothing t
           <th scope="col" class=${column.isNumber && 'numeric'} aria-sort=${order.key === column.key ? (order.falls ? 'descending' : 'ascending') : undefined}>
             ${column.isFixed ? html`<span class="unseen">${column.label}</span>` : html`<button type="button" class="sort" title=${column.help} onClick=${() => turn(column)}>${column.heading ?? column.label}</button>`}
           </th>`)}</tr></thead>
-        <tbody>${shown.map((row, place) => {
-          const key = keyOf(row, place)
+        <tbody>${shown.map((row, index) => {
+          const key = keyOf(row, index)
           const isWide = opened.has(key) || isOpen
           const button = nested && !isOpen && (!hasParts(row) ? html`<span class="fold-space"></span>` : html`<button type="button" class="fold" aria-expanded=${isWide ? 'true' : 'false'} onClick=${() => toggle(key)} aria-label="Parts of this row">${isWide ? '▾' : '▸'}</button>`)
           return html`<${Fragment} key=${key}>
             ${line(row, key, button)}
-            ${partsOf(row, place).map((part, number) => line(part, `${key}/${number}`, null, true))}
+            ${partsOf(row, index).map((part, number) => line(part, `${key}/${number}`, null, true))}
           <//>`
         })}</tbody>
       </table>
@@ -80,8 +80,8 @@ const NAMES = { csv: 'CSV', parquet: 'Parquet', tex: 'LaTeX' }
 export function SaveTable({ columns, rows, caption, name = 'table' }) {
   const written = columns.filter(({ isFixed }) => !isFixed)
   const make = async () => contentOf(written, typeof rows === 'function' ? await rows() : rows, caption)
-  return html`<p class="saves"><span>Save the table:</span> ${Object.entries(NAMES).map(([format, said]) => html`
-    <button type="button" class="quiet" onClick=${async () => save(format, name, await make())} aria-label=${`Save ${caption || name} as ${said}`}>${said}</button>`)}</p>`
+  return html`<p class="saves"><span>Save the table:</span> ${Object.entries(NAMES).map(([format, label]) => html`
+    <button type="button" class="quiet" onClick=${async () => save(format, name, await make())} aria-label=${`Save ${caption || name} as ${label}`}>${label}</button>`)}</p>`
 }
 
 const COLOURS = 7
@@ -90,12 +90,12 @@ const LEAST = 1.5
 // A number and its interval between two ends, with a line at chance (or at another value).
 export function Bar({ value, low, high, chance, from = 0, to = 1, run = 0 }) {
   if ([value, low, high].some(isMissing)) return null
-  const place = number => 100 * Math.min(1, Math.max(0, (number - from) / (to - from)))
-  const width = Math.max(LEAST, place(high) - place(low))
+  const position = number => 100 * Math.min(1, Math.max(0, (number - from) / (to - from)))
+  const width = Math.max(LEAST, position(high) - position(low))
   return html`<svg class=${`bar run-${run % COLOURS}`} viewBox="0 0 100 10" width="100" height="10" aria-hidden="true">
     <path class="track" d="M0 5h100" />
-    ${!isMissing(chance) && html`<path class="chance" d=${`M${place(chance)} 0v10`} />`}
-    <rect class="span" x=${place(low)} y="3" width=${width} height="4" rx="1" /><circle cx=${place(value)} cy="5" r="3" />
+    ${!isMissing(chance) && html`<path class="chance" d=${`M${position(chance)} 0v10`} />`}
+    <rect class="span" x=${position(low)} y="3" width=${width} height="4" rx="1" /><circle cx=${position(value)} cy="5" r="3" />
   </svg>`
 }
 
