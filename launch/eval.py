@@ -113,7 +113,7 @@ def main(config: Settings | settings.Asking) -> None:
 def _evaluate_models(config: Settings, models: Sequence[ModelRef]) -> None:
     """Evaluates every model of a config of images and texts. One that fails takes no other with it."""
     from winobench import parallel
-    from winobench.evaluation import evaluate, race
+    from winobench.evaluation import choice, race
     from winobench.report import table
 
     parallel.one_device_per_core()
@@ -123,7 +123,7 @@ def _evaluate_models(config: Settings, models: Sequence[ModelRef]) -> None:
         check_model(config, model)
     titles = {model.name: registry.model_label(model.title) for model in models}
     labels = registry.model_labels(list(titles), titles.__getitem__)
-    tasks = evaluate.choose_tasks(config.tasks, config.data_dir)
+    tasks = choice.choose_tasks(config.tasks, config.data_dir)
     if config.sampling.mode == "race":
         race.check(tasks)
     if config.lora:
@@ -133,7 +133,7 @@ def _evaluate_models(config: Settings, models: Sequence[ModelRef]) -> None:
     if _PROCESSES.value:
         parallel.join_processes(_PROCESSES.value, fault_tolerant=True)
     is_first = not _PROCESSES.value or parallel.is_main_process()
-    if is_first and config.tasks == evaluate.READY:
+    if is_first and config.tasks == choice.READY:
         text.print_count(_without_data(config.data_dir))
     runs, some_failed = [], False
     for model, label in zip(models, labels, strict=True):

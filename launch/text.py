@@ -106,7 +106,7 @@ def _print_results(results: dict[str, Any]) -> list[str]:
 
 def choose_tasks(text: str, data_dir: str | None) -> list[TextTask]:
     """The named tasks. A name such as ``winoviz_*`` means all tasks that begin so and whose data are there."""
-    from winobench.evaluation import evaluate
+    from winobench.evaluation import choice
 
     names: list[str] = []
     for word in split(text):
@@ -121,7 +121,7 @@ def choose_tasks(text: str, data_dir: str | None) -> list[TextTask]:
         names += ready if word.endswith("*") else [word]
     from winobench.tasks import TEXT_TASKS
 
-    return evaluate.choose_tasks(list(dict.fromkeys(names)), data_dir, TEXT_TASKS)
+    return choice.choose_tasks(list(dict.fromkeys(names)), data_dir, TEXT_TASKS)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -50,10 +50,10 @@ def main(config: Settings) -> None:
             code="nothing-named",
         )
     # Names that cannot be are refused before images are generated.
-    from winobench.evaluation import evaluate
+    from winobench.evaluation import choice
     from winobench.responders import loading
 
-    evaluate.choose_tasks(config.tasks, None)
+    choice.choose_tasks(config.tasks, None)
     if config.judge:
         loading.answered_kinds(config.judge)
     folder = _WORKDIR.value

@@ -17,6 +17,7 @@ from tests.tasks import published_layouts
 from tests.tasks.damage import cut, drop, gone, rows, write
 from winobench.base.errors import InputError
 from winobench.data import prepared
+from winobench.evaluation import choice
 from winobench.evaluation import evaluate as evaluation
 from winobench.tasks import TASKS
 
@@ -190,8 +191,8 @@ def test_a_set_that_is_none_is_told_of_and_left_out(name, damage, message, sets,
 
     # "ready" means the others; CLEVR is not rendered in the place of a set that is there.
     known = {one: TASKS[one] for one in ("clevr", "pets", "winoground")}
-    monkeypatch.setattr(evaluation, "TASKS", known)
-    results = _evaluate(evaluation.READY, data, tmp_path)
+    monkeypatch.setattr(choice, "TASKS", known)
+    results = _evaluate(choice.READY, data, tmp_path)
     assert (list(results["tasks"]), results["failed"]) == ([one for one in known if one != name], {})
 
 

@@ -11,7 +11,7 @@ import winobench
 from launch import eval as launcher
 from tests import launching
 from winobench.base import registry
-from winobench.evaluation import evaluate
+from winobench.evaluation import choice
 from winobench.scorers import loading
 
 launch = functools.partial(launching.launch, "launch.eval")
@@ -52,7 +52,7 @@ def test_tasks_that_are_not_evaluated_are_one_line_before_the_table(tiny_pipelin
     far = dataclasses.replace(chosen, name="far", ready=lambda data_dir: "fetch it.")
     monkeypatch.setattr(winobench, "TASKS", {"clevr_image": chosen, "far": far})
     assert launcher._without_data(None) == 1 < missing
-    monkeypatch.setattr(evaluate, "choose_tasks", lambda *_: [chosen])
+    monkeypatch.setattr(choice, "choose_tasks", lambda *_: [chosen])
     words = [f"--config.model={tiny_pipeline}", "--config.limit=1", "--config.sampling.num_samples=1"]
     status, out, err = launch(*words, cwd=tmp_path)
     assert status == 0, err

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from winobench.clevr import questions
-from winobench.evaluation import evaluate
+from winobench.evaluation import choice
 from winobench.tasks import clevr_hard, get_task
 
 
@@ -19,10 +19,10 @@ def sides():
 
 def test_they_are_asked_only_when_they_are_named(tmp_path):
     assert [get_task(f"clevr_hard{name}").count(str(tmp_path)) for name in ("", "_image", "_image_256")] == [2000] * 3
-    ready = {task.name for task in evaluate.choose_tasks("ready", str(tmp_path))}
+    ready = {task.name for task in choice.choose_tasks("ready", str(tmp_path))}
     assert "clevr" in ready
     assert not any(name.startswith("clevr_hard") for name in ready)
-    assert [task.name for task in evaluate.choose_tasks("clevr_hard", str(tmp_path))] == ["clevr_hard"]
+    assert [task.name for task in choice.choose_tasks("clevr_hard", str(tmp_path))] == ["clevr_hard"]
 
 
 def test_chance_follows_from_the_candidates(sides):

@@ -5,7 +5,7 @@ import pytest
 from launch import prepare
 from tests.expectations import raises
 from tests.tasks import published_layouts
-from winobench.evaluation import evaluate
+from winobench.evaluation import choice
 from winobench.tasks import TASKS, groups, tasks_from
 from winobench.tasks.base import SKILLS
 
@@ -32,7 +32,7 @@ def test_only_tasks_with_data_are_asked(tmp_path):
     assert tasks_from(["@attribute_binding"], data_dir) == ["clevr", "clevr_image", "clevr_winoground"]
     named = tasks_from(["clevr_image", "@spatial", "@compositional"], data_dir)
     assert named == ["clevr_image", "clevr", "clevr_winoground"]
-    chosen = evaluate.choose_tasks("@spatial", data_dir)
+    chosen = choice.choose_tasks("@spatial", data_dir)
     assert [task.name for task in chosen] == ["clevr"]
     with raises("data-not-ready", "@bias", "mmbias", "genderbias"):
         tasks_from(["@bias"], data_dir)

@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from winobench import metrics, parallel
@@ -21,6 +21,7 @@ from winobench.base import options, parquet_files, trackers
 from winobench.base import progress as progress_bars
 from winobench.base.errors import InputError
 from winobench.evaluation import contracts, example_rows, gallery, importance, race, runner, sample_groups, summary
+from winobench.evaluation.choice import READY, choose_tasks
 from winobench.evaluation.sample_groups import SampleGroup
 from winobench.metrics import association, sample_mean
 from winobench.models import snapshots
@@ -28,12 +29,7 @@ from winobench.runs import error_parts, lifecycle, records
 from winobench.runs import settings as of_runs
 from winobench.runs.settings import Recording, Sampling, Scoring
 from winobench.scorers import base, samples
-from winobench.tasks import TASKS, TEXT_TASKS, get_task, get_text_task, ready_names, tasks_from
 from winobench.tasks.base import Task
-from winobench.tasks.questions import TextTask
-
-READY = "ready"
-"""Instead of task names: every task whose data are there."""
 
 
 def evaluate(
@@ -260,50 +256,6 @@ def _learn_timesteps(work: runner.Runner, description: dict[str, Any]) -> None:
             description["rounds"] = [_described(changed, True) for changed in work.groups]
             if parallel.is_main_process():
                 work.folder.describe(description)
-
-
-def choose_tasks(
-    tasks: str | Sequence[str | Task | TextTask],
-    data_dir: str | None = None,
-    known: Mapping[str, Task] | Mapping[str, TextTask] | None = None,
-) -> list[Task] | list[TextTask]:
-    """The tasks that are meant: names, task objects, groups such as ``@spatial``, or ``"ready"``.
-
-    ``"ready"`` means every known task whose data are there, but for tasks that must be named.
-    """
-    known = TASKS if known is None else known
-    kind = TextTask.__name__ if known is TEXT_TASKS else Task.__name__
-    if isinstance(tasks, Mapping | bytes) or not isinstance(tasks, Iterable):
-        raise InputError(
-            f"tasks is {options.quote(tasks)}, but it must be a list of names or {kind} objects, or {READY!r}.",
-            code="wrong-type",
-        )
-    if tasks == READY:
-        tasks = [name for name in ready_names(known, data_dir) if not getattr(known[name], "when_named", False)]
-    elif isinstance(tasks, str):
-        tasks = options.comma_separated(tasks)
-    if known is not TEXT_TASKS:
-        tasks = tasks_from(tasks, data_dir)
-    get = get_text_task if known is TEXT_TASKS else get_task
-    chosen = [get(task) if isinstance(task, str) else task for task in tasks]
-    for number, task in enumerate(chosen):
-        is_task = all(hasattr(task, attribute) for attribute in ("name", "ready", "load"))
-        if not (isinstance(task, TextTask) if known is TEXT_TASKS else is_task):
-            raise InputError(
-                f"tasks[{number}] is {options.quote(task)}, but it must be a task's name or a {kind}.",
-                code="wrong-type",
-            )
-        contracts.check_name(task.name)
-        if isinstance(task, Task):
-            contracts.check_task(task)
-    if not chosen:
-        raise InputError(
-            f"no task is chosen: name at least one of {', '.join(known)}, or {READY!r}.", code="nothing-named"
-        )
-    for task in chosen:
-        if (how_to_get_data := task.ready(data_dir)) is not None:
-            raise InputError(f"task {task.name!r} has no data yet: {how_to_get_data}", code="data-not-ready")
-    return chosen
 
 
 def _common_fingerprint(own: Mapping[str, Any], timesteps: Any) -> dict[str, Any]:

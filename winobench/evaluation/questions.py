@@ -20,7 +20,7 @@ from winobench.base import progress as progress_bars
 from winobench.base.errors import InputError
 from winobench.base.texts import LONGEST_PROMPT, check_texts
 from winobench.evaluation import contracts, protocols, question_images
-from winobench.evaluation.evaluate import READY, choose_tasks
+from winobench.evaluation.choice import READY, choose_tasks
 from winobench.models import snapshots
 from winobench.runs import asking, endings, lifecycle, records, responses
 from winobench.runs import settings as of_runs

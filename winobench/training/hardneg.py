@@ -26,7 +26,7 @@ from winobench.base.errors import InputError
 from winobench.base.progress import Progress
 from winobench.data import hard_negatives as negative_data
 from winobench.diffusion import families, pipeline
-from winobench.evaluation import evaluate
+from winobench.evaluation import choice
 from winobench.runs.training_settings import HardNeg
 from winobench.tasks import clevr_hardneg
 from winobench.tasks.clevr_negatives import ClevrNegatives
@@ -225,4 +225,4 @@ def validation_tasks(config: HardNeg) -> list[Any]:
     if names is None:
         names = ",".join(own) if config.data.name == CLEVR else _COCO_VALIDATION
     chosen = options.comma_separated(names)
-    return evaluate.choose_tasks([own.get(name, name) for name in chosen], config.data.data_dir)
+    return choice.choose_tasks([own.get(name, name) for name in chosen], config.data.data_dir)

@@ -43,13 +43,13 @@ def main(config: Settings) -> None:
     from winobench import parallel
     from winobench.base import caches
     from winobench.contrib.editing import figure
-    from winobench.evaluation import evaluate
+    from winobench.evaluation import choice, evaluate
     from winobench.generation import loading
     from winobench.report import table
 
     caches.keep_compiled()
     parallel.one_device_per_core()
-    tasks = evaluate.choose_tasks(config.tasks, config.data_dir)
+    tasks = choice.choose_tasks(config.tasks, config.data_dir)
     names = ("dtype", "variant", "revision", "allow_pickle", "lora_scale", "embeddings")
     (drawer,) = loading.make_drawers([config.model], [config.lora], **{name: getattr(config, name) for name in names})
     pipeline, runs = drawer.load(), []
