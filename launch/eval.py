@@ -98,14 +98,9 @@ def main(config: Settings | settings.Asking) -> None:
             raise InputError(
                 "--processes is for configs of images and texts, such as gdbench: leave it out", code="option-of-others"
             )
-        text.main(
-            config,
-            spec=_label(flags.FLAGS.config),
-            workdir=_WORKDIR.value,
-            overwrite=_OVERWRITE.value,
-            reuse=_REUSE.value,
-            log=_LOG.value,
-        )
+        name = _label(flags.FLAGS.config)
+        recording = settings.Recording(overwrite=_OVERWRITE.value, reuse=_REUSE.value, name=name, log=_LOG.value)
+        text.main(config, _WORKDIR.value, recording)
         return
     _evaluate_models(config, models)
 
@@ -212,12 +207,7 @@ def load_scorer(config: Settings, model: str | ModelRef) -> Scorer | SampledScor
     """Loads a model with the config's options, as `winobench.scorers.loading.load_scorer`."""
     from winobench.scorers import loading
 
-    return loading.load_scorer(
-        model,
-        config.dtype,
-        hosted=text.api_options(config),
-        **_options(config),
-    )
+    return loading.load_scorer(model, config.dtype, hosted=text.api_options(config), **_options(config))
 
 
 def check_model(config: Settings, model: str | ModelRef, *, deeply: bool = True) -> ModelRef:

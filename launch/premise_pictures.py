@@ -14,18 +14,14 @@ from . import configuration
 if TYPE_CHECKING:
     from configs.winoviz import Settings
     from winobench.runs.requests import Picture
+    from winobench.runs.settings import Recording
     from winobench.tasks.questions import TextTask
 
 _SUFFIX = "-pictures"  # of the folder of generated images, behind the name of the run's
 
 
 def find(
-    config: Settings,
-    tasks: Sequence[TextTask],
-    *,
-    spec: str,
-    workdir: str | None,
-    overwrite: bool = False,
+    config: Settings, tasks: Sequence[TextTask], workdir: str | None, recording: Recording
 ) -> Mapping[str, Sequence[Picture]]:
     """The images of all texts that the tasks ask about, generated first where no run of images is named.
 
@@ -36,7 +32,7 @@ def find(
     texts = _texts(config, tasks)
     source, how = config.pictures, ""
     if not source:
-        source = _draw(config, texts, spec=spec, workdir=workdir, overwrite=overwrite)
+        source = _draw(config, texts, workdir, recording)
         how = "the same command"
     elif not str(source).lower().endswith(finding.TABLES):
         how = shlex.join(["winobench", "draw", "--config=pictures", f"--workdir={source}"]) + " ..."
@@ -50,11 +46,11 @@ def _texts(config: Settings, tasks: Sequence[TextTask]) -> list[str]:
         raise InputError(
             f"task {blind[0]!r} has no protocol about images: leave it out of --config.tasks", code="no-pictures"
         )
-    questions = [(task, one) for task in tasks for one in task.load(config.data_dir, config.limit)]
+    questions = [(task, question) for task in tasks for question in task.load(config.data_dir, config.limit)]
     return list(dict.fromkeys(question.texts[task.pictured] for task, question in questions))
 
 
-def _draw(config: Settings, texts: Sequence[str], *, spec: str, workdir: str | None, overwrite: bool) -> Any:
+def _draw(config: Settings, texts: Sequence[str], workdir: str | None, recording: Recording) -> Any:
     from winobench import parallel  # late: wrong names are answered at once
     from winobench.generation import finding, generate, loading
     from winobench.prompts.prompt_files import Prompt
@@ -78,8 +74,8 @@ def _draw(config: Settings, texts: Sequence[str], *, spec: str, workdir: str | N
         seeds=tuple(range(config.pictures_per_premise)),
         settings=settings,
         batch_size=drawing.batch_size,
-        overwrite=overwrite,
-        name=f"{spec}{_SUFFIX}",
+        overwrite=recording.overwrite,
+        name=f"{recording.name}{_SUFFIX}",
         config=configuration.plain(config),
     )
     return run.folder

@@ -29,15 +29,8 @@ if TYPE_CHECKING:
 INCOMPLETE = 2
 
 
-def main(
-    config: model_settings.Responder,
-    *,
-    spec: str,
-    workdir: str | None,
-    overwrite: bool,
-    reuse: bool,
-    log: str = "",
-) -> list[str]:
+def main(config: model_settings.Responder, workdir: str | None, recording: settings.Recording) -> list[str]:
+    """Asks each of the config's models by its protocols. Returns the runs' folders. ``recording`` names the config."""
     # Fields about images come with winoviz.
     about_pictures = bool(getattr(config, "pictures", None) or getattr(config, "drawer", None))
     # Late, so that --help and --list_tasks answer at once.
@@ -53,7 +46,7 @@ def main(
         captioner()
     if needs:
         premise_pictures.check_drawer(config)
-        pictures = premise_pictures.find(config, tasks, spec=spec, workdir=workdir, overwrite=overwrite)
+        pictures = premise_pictures.find(config, tasks, workdir, recording)
     print_count(_without_data(config.tasks, config.data_dir))
     runs, incomplete = [], []
     for job, label in zip(jobs, registry.model_labels([job.model.name for job in jobs], model_label), strict=True):
@@ -62,20 +55,17 @@ def main(
         for protocol, _ in job.protocols:
             words = [word for word, values in ((label, jobs), (str(protocol), job.protocols)) if len(values) > 1]
             if words:
-                named = [f"protocol {protocol}"] if protocol else []
-                print(", ".join([f"model {job.model.name}", *named]), flush=True)
+                print(f"model {job.model.name}{f', protocol {protocol}' if protocol else ''}", flush=True)
             results = questions.evaluate_questions(
                 job.responder,
                 job.tasks,
                 os.path.join(workdir, *words) if workdir else None,
                 settings.Asking(config.data_dir, config.limit, protocol),
-                settings.Recording(
-                    overwrite=overwrite,
-                    reuse=reuse,
-                    name="-".join([spec, label, *([protocol] if protocol else [])]),
+                dataclasses.replace(
+                    recording,
+                    name="-".join(filter(None, [recording.name, label, protocol])),
                     model=display_name(job.model.name),
                     config=configuration.plain(config) | {"model": job.model.name, "protocol": protocol},
-                    log=log,
                 ),
                 pictures,
                 captioner() if "captions" in job.needs() else None,
@@ -143,12 +133,7 @@ def _needs(resolved: list[tuple[str | None, dict[str, Protocol]]]) -> set[str]:
 
 
 def _job(
-    config: model_settings.Responder,
-    model: str | ModelRef,
-    tasks: Sequence[TextTask],
-    has: Any,
-    *,
-    load: bool = False,
+    config: model_settings.Responder, model: str | ModelRef, tasks: Sequence[TextTask], has: Any, load: bool = False
 ) -> _Job:
     """Chooses a model's protocols by small files. ``load``: loads another package's model, which shows its own."""
     from winobench.evaluation import protocols

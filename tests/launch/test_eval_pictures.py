@@ -22,6 +22,7 @@ from winobench.responders import loading
 from winobench.runs import schema
 from winobench.runs.requests import PictureText
 from winobench.runs.responses import num_recorded
+from winobench.runs.settings import Recording
 from winobench.scorers import loading as scorers
 
 TASK = "winoviz_mini_single"
@@ -33,7 +34,7 @@ def run(workdir, spec="winoviz:pictures", **fields):
     fields = {"tasks": TASK, "limit": 2, "pictures_per_premise": 3} | fields
     overrides = [(name.replace("__", "."), str(value)) for name, value in fields.items()]
     config = configuration.load(spec, overrides, "eval")
-    return text.main(config, spec=spec.replace(":", "-"), workdir=workdir and str(workdir), overwrite=False, reuse=True)
+    return text.main(config, workdir and str(workdir), Recording(name=spec.replace(":", "-")))
 
 
 def results_of(folder):

@@ -20,6 +20,7 @@ from winobench.checkpoints import language_models, sources
 from winobench.report import published
 from winobench.responders import language_model
 from winobench.runs import provenance
+from winobench.runs.settings import Recording
 from winobench.scorers import loading
 from winobench.tasks import TEXT_TASKS
 
@@ -27,7 +28,7 @@ from winobench.tasks import TEXT_TASKS
 def run(spec, workdir, **fields):
     overrides = [(name.replace("__", "."), str(value)) for name, value in fields.items()]
     config = configuration.load(spec, overrides, "eval")
-    return text.main(config, spec=spec.replace(":", "-"), workdir=str(workdir), overwrite=False, reuse=True)
+    return text.main(config, str(workdir), Recording(name=spec.replace(":", "-")))
 
 
 launch = functools.partial(launching.launch, "launch.eval")

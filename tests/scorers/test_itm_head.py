@@ -208,25 +208,15 @@ def test_unknown_options(folder, options, message):
         (([], TEXTS), ("empty-list", "images")),
         ((["nowhere.png"], TEXTS), ("no-such-file", "nowhere.png")),
         (([np.zeros((4, 4), np.uint8)], TEXTS), ("wrong-shape", "uint8", "[height, width, 3]", "[4, 4]")),
+        ((IMAGES, TEXTS, [[0, 0, 0]]), ("wrong-shape", "pairs", "[1, 3]")),
+        ((IMAGES, TEXTS, [[0.0, 1.0]]), ("wrong-shape", "float64")),
+        ((IMAGES, TEXTS, [[0, 4]]), ("out-of-range", "pairs", "4")),
+        ((IMAGES, TEXTS, [[-1, 0]]), ("out-of-range", "pairs", "-1")),
     ],
 )
-def test_bad_images_and_texts(scorer, arguments, message):
+def test_bad_input(scorer, arguments, message):
     with raises(*message):
-        scorer.score(*arguments)
-
-
-@pytest.mark.parametrize(
-    ("pairs", "message"),
-    [
-        ([[0, 0, 0]], ("wrong-shape", "pairs", "[1, 3]")),
-        ([[0.0, 1.0]], ("wrong-shape", "float64")),
-        ([[0, 4]], ("out-of-range", "pairs", "4")),
-        ([[-1, 0]], ("out-of-range", "pairs", "-1")),
-    ],
-)
-def test_bad_pairs(scorer, pairs, message):
-    with raises(*message):
-        scorer.iter_scores(IMAGES, TEXTS, pairs)
+        (scorer.score if len(arguments) == 2 else scorer.iter_scores)(*arguments)
 
 
 @pytest.mark.parametrize(

@@ -346,35 +346,25 @@ def test_names_and_folders_bring_the_scorer(folder):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("family", "options", "message"),
     [
-        ({"preprocessing": "crop"}, ("bad-value", "preprocessing", "'crop'", "processor")),
-        ({"score": "logits"}, ("bad-value", "score", "'logits'", "log_odds")),
-        ({"question": "{} or {}?"}, ("bad-template", "question")),
-        ({"answer": ""}, ("unknown-answer", "answer", "''")),
-        ({"score": "log_odds", "opposite": "yes"}, ("unknown-answer", "opposite", "'yes'")),
-        ({"max_text_tokens": 65}, ("out-of-range", "max_text_tokens", "65", "64")),
-        ({"dtype": "float16"}, ("unsupported-dtype", "float16", "bfloat16")),
+        (FAMILIES[0], {"preprocessing": "crop"}, ("bad-value", "preprocessing", "'crop'", "processor")),
+        (FAMILIES[0], {"score": "logits"}, ("bad-value", "score", "'logits'", "log_odds")),
+        (FAMILIES[0], {"question": "{} or {}?"}, ("bad-template", "question")),
+        (FAMILIES[0], {"answer": ""}, ("unknown-answer", "answer", "''")),
+        (FAMILIES[0], {"score": "log_odds", "opposite": "yes"}, ("unknown-answer", "opposite", "'yes'")),
+        (FAMILIES[0], {"max_text_tokens": 65}, ("out-of-range", "max_text_tokens", "65", "64")),
+        (FAMILIES[0], {"dtype": "float16"}, ("unsupported-dtype", "float16", "bfloat16")),
+        ("llava", {"question": "Is it {}?"}, ("bad-template", "question", "'Is it {}?'", "<image>")),
+        ("llava", {"question": "USER: <image>{}"}, ("bad-template", "question", "<image>")),
+        ("llava", {"question": "USER: <image> <image> {}?"}, ("bad-template", "question", "<image>")),
+        ("llava", {"question": "USER: <image> ASSISTANT:"}, ("bad-template", "question", "{}")),
+        ("llava", {"max_text_tokens": 513}, ("out-of-range", "max_text_tokens", "513", "512")),
     ],
 )
-def test_unknown_options(folder, options, message):
+def test_unknown_options(folders, family, options, message):
     with raises(*message):
-        VQAScore.from_pretrained(folder, **options)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"question": "Is it {}?"}, ("bad-template", "question", "'Is it {}?'", "<image>")),
-        ({"question": "USER: <image>{}"}, ("bad-template", "question", "<image>")),
-        ({"question": "USER: <image> <image> {}?"}, ("bad-template", "question", "<image>")),
-        ({"question": "USER: <image> ASSISTANT:"}, ("bad-template", "question", "{}")),
-        ({"max_text_tokens": 513}, ("out-of-range", "max_text_tokens", "513", "512")),
-    ],
-)
-def test_unknown_options_of_llava(folders, options, message):
-    with raises(*message):
-        VQAScore.from_pretrained(folders("llava"), **options)
+        VQAScore.from_pretrained(folders(family), **options)
 
 
 def test_an_answer_without_tokens_of_its_own():

@@ -22,12 +22,13 @@ import numpy as np
 from winobench import parallel
 from winobench.base import caches, files, options
 from winobench.base.errors import InputError
+from winobench.base.registry import HOSTED, ModelRef
 from winobench.base.texts import check_placeholder, checked_list, checked_texts
 from winobench.data import images as image_files
 from winobench.responders import hosted
 from winobench.runs import asking, endings, records, responses
 from winobench.runs.requests import Picture, PictureOptions, Responder, Response, check_responder
-from winobench.scorers import common
+from winobench.scorers import common, loading
 from winobench.scorers.answer_scores import AnswerScorer
 
 # Raised whenever a score that is computed here could change.
@@ -104,12 +105,7 @@ class HostedVQAScore(AnswerScorer):
           InputError: the model or its key is missing, or an option is not one of its choices.
         """
         del dtype
-        for name in ("variant", "revision", "allow_pickle", "batch_size"):
-            if others.pop(name, None):
-                raise InputError(
-                    f"{name} is an option of models with weights, but {source!r} is hosted: leave it out",
-                    code="option-of-others",
-                )
+        others = loading.taken(ModelRef(source, HOSTED, source), loading.SCORERS[HOSTED], others)
         given = {option: value for option, value in (api or {}).items() if value is not None}
         return cls(hosted.HostedModel(source, **given), **others)
 
