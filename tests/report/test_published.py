@@ -274,7 +274,7 @@ def test_numbers_of_the_checkpoints_stand_beside_the_same_alone():
         {"negatives": "mixed", "num_samples": 4, "task": "coco_hardneg_text"},
     ):
         assert printed(**other) is None, other
-    assert [number.row for number in published.of_task("coco_hardneg_text_328")] == [
+    assert [number.row for number in published.numbers_of_task("coco_hardneg_text_328")] == [
         "hardneg-checkpoint-5000",
         "noneg-checkpoint-3000",
     ]

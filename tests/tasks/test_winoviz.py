@@ -358,7 +358,7 @@ def test_the_numbers_of_questions_are_what_the_digits_imply():
 
 def test_published_numbers_of_a_model():
     def of_model(task, model):
-        return [n for n in published.of_task(task) if published._is_winoviz_model(n.model, model)]
+        return [n for n in published.numbers_of_task(task) if published._is_winoviz_model(n.model, model)]
 
     found = of_model("winoviz_multi", "google/flan-t5-xxl")
     assert [(one.table, one.row, one.metric, one.printed) for one in found[:3]] == [
@@ -370,5 +370,5 @@ def test_published_numbers_of_a_model():
     assert [one.row for one in of_model("winoviz_decoupled", "openai:gpt-4-0314")] == ["GPT-4"] * 3
     assert of_model("winoviz_single", "someone/other-model") == []
     assert [one.printed for one in of_model("winoviz_single", "flan-t5-base")] == ["67.89", "40.37"]
-    assert published.of_task("winoviz_mini_single") == []
-    assert len(published.of_task("winoviz_single")) == 38
+    assert published.numbers_of_task("winoviz_mini_single") == []
+    assert len(published.numbers_of_task("winoviz_single")) == 38

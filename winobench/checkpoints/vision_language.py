@@ -136,7 +136,6 @@ def load_vision_language(
     int8: bool = False,
     max_pixels: int | None = None,
     variant: str | None = None,
-    revision: str | None = None,
     allow_pickle: bool = False,
     templates: Mapping[str, str | None] | None = None,
 ) -> LoadedVisionLanguageModel:
@@ -151,7 +150,7 @@ def load_vision_language(
         as much work and memory as one of that size. When None, `winobench.data.patches.MAX_PIXELS`, or the files' limit
         if that is less.
     """
-    source = sources.resolve(source, revision=revision)
+    source = sources.resolve(source)
     cls = network_class(source)
     config = models.read_config(cls, source)
     form = cls.form_of(config)

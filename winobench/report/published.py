@@ -113,7 +113,7 @@ def text_reference(
     number stands next to models that the paper of WSC+ does not have.
     """
     prompt = protocol.removesuffix("_swapped").removesuffix("_options")
-    of_cell = [number for number in of_task(task) if number.metric == metric]
+    of_cell = [number for number in numbers_of_task(task) if number.metric == metric]
     if benchmark_of(task) == "winoviz":
         return next((n for n in of_cell if _is_winoviz_model(n.model, model) and n.protocol == prompt), None)
     name = _wscplus_model(model)
@@ -175,13 +175,13 @@ def sources(runs: Sequence[Run]) -> list[dict[str, str]]:
     return [source(paper) for paper in dict.fromkeys(papers) if paper is not None]
 
 
-def of_runs(runs: Sequence[Run], task: str, metric: str) -> list[PublishedNumber]:
+def numbers_of_runs(runs: Sequence[Run], task: str, metric: str) -> list[PublishedNumber]:
     """The numbers to print next to the runs' numbers, each once."""
     found = [references_of(run).get((task, metric)) for run in runs]
     return list(dict.fromkeys(number for number in found if number is not None))
 
 
-def of_task(task: str) -> list[PublishedNumber]:
+def numbers_of_task(task: str) -> list[PublishedNumber]:
     """All numbers of a task in Tables 1 and 2 and of the checkpoints, in the order of print. All of a text task."""
     found = numbers(task=task)
     if benchmark_of(task) is not None:

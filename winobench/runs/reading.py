@@ -83,7 +83,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     return _read(path, with_tables=True)
 
 
-def read_numbers(path: str | os.PathLike[str]) -> Run:
+def read_without_tables(path: str | os.PathLike[str]) -> Run:
     """A run without its tables of examples, which takes milliseconds. The numbers are not checked against these."""
     return _read(path, with_tables=False)
 

@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 from winobench import parallel
 from winobench.base import json_files, options
 from winobench.base.errors import InputError
-from winobench.checkpoints import models
+from winobench.checkpoints import models, sources
 from winobench.checkpoints.loaded import Loaded
 from winobench.models import functional, states
 from winobench.models.base import Network
@@ -98,8 +98,9 @@ class HoldsVisionLanguage(HasLoadedModel):
         """Loads a model and makes it ready.
 
         Args:
-          source, dtype, mesh, int8, max_pixels, variant, revision, allow_pickle: see
+          source, dtype, mesh, int8, max_pixels, variant, allow_pickle: see
             `winobench.checkpoints.vision_language.load_vision_language`.
+          revision: of a repository on the hub.
           **others: options of the class.
 
         Raises:
@@ -111,13 +112,12 @@ class HoldsVisionLanguage(HasLoadedModel):
         check_options(cls, others)
         cls._check_choices(**others)
         loaded = load_vision_language(
-            source,
+            sources.resolve(source, revision=revision),
             dtype,
             mesh=mesh,
             int8=int8,
             max_pixels=max_pixels,
             variant=variant,
-            revision=revision,
             allow_pickle=allow_pickle,
             templates={cls.TEMPLATE: others.get(cls.TEMPLATE)},
         )

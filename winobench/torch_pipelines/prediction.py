@@ -116,7 +116,7 @@ class TorchDenoiser(TorchNetwork):
 
     def __init__(self, pipe: Any, family: Family, config: TorchConfig, call: Mapping[str, Any], constants: Any):
         """Args: ``call``: more keywords of ``__call__``. ``constants``: see `TextEncoding`."""
-        self.pipeline = Caller(pipe, family, dict(call), constants)
+        self.pipeline = PipelineCall(pipe, family, dict(call), constants)
         super().__init__(getattr(pipe, family.denoiser), config, key=self.pipeline)
 
     def __call__(self, noisy: jax.Array, times: jax.Array, conditions: Mapping[str, jax.Array]) -> jax.Array:
@@ -126,7 +126,7 @@ class TorchDenoiser(TorchNetwork):
 
     def follow_pipeline(self, config: TorchConfig, constants: Any) -> None:
         """Takes over changes of the pipeline. The arrays stay."""
-        self.pipeline = Caller(self.pipeline.pipe, self.pipeline.family, self.pipeline.call, constants)
+        self.pipeline = PipelineCall(self.pipeline.pipe, self.pipeline.family, self.pipeline.call, constants)
         self.follow(config, self.pipeline)
 
     def compute(self, module: Any, *tensors: Any) -> Any:
@@ -134,7 +134,7 @@ class TorchDenoiser(TorchNetwork):
         return self.pipeline(*tensors)
 
 
-class Caller:
+class PipelineCall:
     """A pipeline with the keywords of its call. Equal to all that have the same trace."""
 
     def __init__(self, pipe: Any, family: Family, call: Mapping[str, Any], constants: Mapping[int, Any]):
@@ -170,7 +170,7 @@ class Caller:
         return hash(self._key)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Caller) and self._key == other._key
+        return isinstance(other, PipelineCall) and self._key == other._key
 
 
 def _like(tensor: Any, array: Any) -> Any:

@@ -28,7 +28,7 @@ from winobench.runs.image_runs import read_pictures
 from winobench.runs.judgements import VERDICT, read_all, rows_of
 from winobench.runs.labels import task_label
 from winobench.runs.private_paths import without_paths
-from winobench.runs.reading import read_numbers, read_run, read_runs
+from winobench.runs.reading import read_run, read_runs, read_without_tables
 from winobench.runs.run import OTHER_METRIC, Run, TaskRun
 from winobench.runs.verdicts import judgement_of, read_verdicts
 from winobench.viewer import library
@@ -40,7 +40,7 @@ def run_document(
     path: str | os.PathLike, slug: str, label: str | None = None, reproduce: Reproduce = lambda run: None
 ) -> dict[str, Any]:
     """A run's settings and what its tables hold. Reads no whole table."""
-    run = read_numbers(path)
+    run = read_without_tables(path)
     notes = list(run.notes)
     tasks = {name: _task(run, record, notes) for name, record in run.tasks.items()}
     return {

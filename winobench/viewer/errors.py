@@ -25,7 +25,7 @@ from winobench.base.texts import EMPTY_TEXT, text_hash
 from winobench.data.images import GRAY_IMAGE, image_hash
 from winobench.runs.error_store import SAME_SCORING, Batch, ErrorStore, race_store
 from winobench.runs.examples import Examples, terms_of
-from winobench.runs.reading import read_numbers
+from winobench.runs.reading import read_without_tables
 from winobench.runs.run import Run, TaskRun
 from winobench.viewer import library
 
@@ -69,7 +69,7 @@ class Errors:
         """
         with self._lock:
             stamps = library.stamps(root)
-            run = self._runs.get((root, *stamps), lambda: read_numbers(root))
+            run = self._runs.get((root, *stamps), lambda: read_without_tables(root))
             record = run.tasks.get(task)
             if record is None or run.is_text or not record.has_answers or record.metric is None:
                 return None

@@ -9,7 +9,7 @@ from typing import Any
 
 from winobench.base import parquet_files
 from winobench.runs.labels import task_label
-from winobench.runs.reading import read_numbers, read_run
+from winobench.runs.reading import read_run, read_without_tables
 from winobench.runs.run import Run
 from winobench.viewer import documents
 
@@ -44,7 +44,7 @@ def errors(path: str, task: str) -> bytes:
 
 def leaderboard(path: str) -> dict[str, Any]:
     """A run's numbers of whole tasks, without its slug and label. ``data`` is equal where the questions are equal."""
-    run = read_numbers(path)
+    run = read_without_tables(path)
     identity = run.config["identity"]
     return {
         "model": run.model,

@@ -88,7 +88,7 @@ def _value(entry: Mapping[str, Any] | None) -> Cell:
 
 
 def _paper_says(report_data: ReportData, task: str, name: str) -> str:
-    quoted = published.of_runs(report_data.runs, task, name)
+    quoted = published.numbers_of_runs(report_data.runs, task, name)
     return "; ".join(
         f"{number(other.value, _DIGITS)} {published.citation(other)}" + (f" ({other.note})" if other.note else "")
         for other in quoted

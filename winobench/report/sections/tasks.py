@@ -53,7 +53,7 @@ def task_section(report_data: ReportData) -> Section:
             f"The paper's number of {', '.join(map(task_label, of_tasks))}: {note}."
             for note, of_tasks in published.notes_of_runs(report_data.runs, tasks).items()
         ]
-    if is_quoted or (report_data.is_text and any(map(published.of_task, tasks))):
+    if is_quoted or (report_data.is_text and any(map(published.numbers_of_task, tasks))):
         section.folds.append(Details("All of the paper's numbers for these tasks", tables=[_paper_table(tasks)]))
     section.folds += sub_task_folds(columns, parts)
     left_out = len(report_data.tasks) - len(report_data.charted)
@@ -81,7 +81,7 @@ def _cells(report_data: ReportData, task: str, name: str) -> list[Cell]:
 
 
 def _paper_says(report_data: ReportData, task: str, name: str) -> str:
-    quoted = published.of_runs(report_data.runs, task, name)
+    quoted = published.numbers_of_runs(report_data.runs, task, name)
     return "; ".join(f"{percent(other.value)} {published.citation(other)}" for other in quoted)
 
 
@@ -110,7 +110,7 @@ def _paper_table(tasks: Sequence[str]) -> Table:
     is_text = any(map(published.benchmark_of, tasks))
     rows = []
     for task in tasks:
-        of_task = published.of_task(task)
+        of_task = published.numbers_of_task(task)
         if of_task:
             rows.append(TableRow([Cell(task_label(task), task)], heading=True))
         for other in of_task:

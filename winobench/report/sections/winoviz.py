@@ -127,7 +127,7 @@ def _paper_rows(tasks: Sequence[str], tables: Sequence[str]) -> list[_Row]:
     """The paper's rows of some tables."""
     rows: dict[tuple[str, str], dict[tuple[str, str], dict[str, Any]]] = {}
     for task in tasks:
-        for printed in published.of_task(task):
+        for printed in published.numbers_of_task(task):
             if printed.place in tables:
                 entry = {"value": printed.value, "printed": printed.printed}
                 rows.setdefault((printed.method, printed.protocol or ""), {})[task, printed.metric] = entry
@@ -183,7 +183,7 @@ def _records(report_data: ReportData, sets: Sequence[str]) -> Iterable[dict[str,
                 for key, entry in (run.tasks[task].results if task in run.tasks else {}).items():
                     values = {column: entry[column] for column in PROPORTION_COLUMNS}
                     yield {"run": run.label, "protocol": run.protocol, "task": task, "metric": key, **values}
-            for printed in published.of_task(task):
+            for printed in published.numbers_of_task(task):
                 yield {
                     "run": f"{printed.method} (paper, {printed.place})",
                     "protocol": printed.protocol,
