@@ -61,8 +61,14 @@ def test_the_core_works_without(tmp_path):
         lost = {name for name, value in families.items() if value.startswith(f"winobench.contrib.{package}.")}
         assert {*known} == {*torch_families.names()} - lost
         hidden.rename(folder)
-    shutil.rmtree(copy / "winobench" / "contrib")
+    # The folder itself stays: without it, an editable installation would find the checkout's.
+    for package in PACKAGES:
+        shutil.rmtree(copy / "winobench" / "contrib" / package)
     shutil.rmtree(copy / "tests" / "contrib")
     assert call("-m", "winobench", "train", "--help").returncode == 0
+    listed = call("-m", "winobench", "eval", "--list_tasks")
+    assert "winoground" in listed.stdout
+    assert "vismin" not in listed.stdout
+    assert not listed.stderr
     collected = call("-m", "pytest", "--collect-only", "-q", "--ignore=tests/benchmarks", "tests")
     assert collected.returncode == 0, collected.stdout[-2000:]

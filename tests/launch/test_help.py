@@ -78,7 +78,7 @@ def check_teaches(text, launcher, said):
 
 
 def test_the_commands_of_all_helps_and_configs_use_known_names(helps):
-    check_commands([*helps.values(), *(path.read_text() for path in configuration.config_files().values())], 50)
+    check_commands([*helps.values(), *(path.read_text() for path in configuration.config_files().values())], 40)
 
 
 def check_commands(texts, count):

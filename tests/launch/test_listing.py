@@ -54,7 +54,7 @@ def test_models_are_a_line_each_in_groups():
     [
         ("@spatial", ["clevr", "whatsup_a"], ["winoground"]),
         ("@gdbench", ["winoground", "mmbias"], ["colorswap"]),
-        ("spec_", ["spec_count_text"], ["clevr"]),
+        ("sugarcrepe_", ["sugarcrepe_add_att"], ["clevr"]),
         ("SUGARCREPE", ["sugarcrepe_add_att", "sugarcrepe_swap_obj"], ["clevr"]),
     ],
 )

@@ -49,9 +49,8 @@ def test_from_the_command_line_to_the_adapters(tiny_pipeline, tmp_path):
     ("words", "message"),
     [
         (["--config=hardneg:quick"], "hardneg comes as clevr, paper, debug, not 'quick'."),
-        (["--config=clevr_tiny", "--processes=auto"], "--processes is not for --config=clevr_tiny"),
         (["--config=hardneg", "--processes=here"], "'here' is neither auto nor host:port,count,number"),
-        (["--config=clevr_tiny", "--log=mlflow"], "log is 'mlflow', but it must be one or more of tensorboard"),
+        (["--config=hardneg", "--log=mlflow"], "log is 'mlflow', but it must be one or more of tensorboard"),
         (["--config=hardneg:paper"], "coco_hardneg_train"),
     ],
 )
@@ -61,7 +60,7 @@ def test_bad_input_is_one_line_and_leaves_no_folder(words, message, tmp_path):
 
 
 def test_without_a_config_nothing_is_trained(tmp_path):
-    named = ["--config=NAME", "clevr_tiny", "hardneg", "nli"]
+    named = ["--config=NAME", "hardneg"]
     launching.refuse("launch.train", named=named, cwd=tmp_path)
     launching.refuse("launch.train", "--config.seed=3", named=named, cwd=tmp_path)
     assert not list(tmp_path.iterdir())

@@ -28,7 +28,7 @@ def found(run_folders):
 @pytest.fixture(scope="module")
 def skilled(tmp_path_factory):
     """Two runs with two tasks of some skills."""
-    chosen = [fakes.text_task("clevr", 8, ("spatial", "recognition_color")), fakes.square_task("cola")]
+    chosen = [fakes.text_task("clevr", 8, ("spatial", "recognition_color")), fakes.square_task("colorswap")]
     root = tmp_path_factory.mktemp("skilled")
     return [
         make_run(Skilled(0.2), root / "a", chosen=chosen, num_samples=4),
@@ -120,17 +120,21 @@ def test_flips_are_the_questions_that_one_run_alone_has_right(found, run_folders
 def test_a_skill_is_the_mean_of_its_tasks(skilled):
     found = winobench.compare(*skilled)
     rows = {(row.task, row.name): row for row in found.differences}
-    skill, clevr, cola = rows["@compositional", "macro_mean"], rows["clevr", "accuracy"], rows["cola", "group"]
-    assert clevr.num_examples != cola.num_examples
-    assert skill.first == pytest.approx((clevr.first + cola.first) / 2)
-    assert skill.second == pytest.approx((clevr.second + cola.second) / 2)
-    assert skill.value == pytest.approx((clevr.value + cola.value) / 2)
+    skill, clevr, colorswap = (
+        rows["@compositional", "macro_mean"],
+        rows["clevr", "accuracy"],
+        rows["colorswap", "group"],
+    )
+    assert clevr.num_examples != colorswap.num_examples
+    assert skill.first == pytest.approx((clevr.first + colorswap.first) / 2)
+    assert skill.second == pytest.approx((clevr.second + colorswap.second) / 2)
+    assert skill.value == pytest.approx((clevr.value + colorswap.value) / 2)
     assert skill.low < skill.value < skill.high
     assert not skill.lacks_noise
     assert ("@spatial", "macro_mean") not in rows  # one task alone
     # By hand, from the answers, and without the noise of the samples, which widens it.
     one, other = (reading.read_run(folder).tasks for folder in skilled)
-    names = ("clevr", "cola")
+    names = ("clevr", "colorswap")
     images = [some for name in names for some in one[name].examples.images]
     strata = np.repeat([0, 1], [len(one[name].examples.ids) for name in names])
     right = [np.concatenate([run[name].examples.correct for name in names]) for run in (one, other)]

@@ -134,7 +134,8 @@ def test_every_number_stands_beside_one_that_we_measure():
             drawers = [f"{name}{kept}/accuracy" for name in ("1.5", "2.0", "3-m") for kept in ("", ", correct")]
             assert {number.metric for number in of_task} <= set(drawers)
             continue
-        task = tasks.get_task(task_name)
+        if (task := tasks.TASKS.get(task_name)) is None:  # a contrib package's
+            continue
         for number in of_task:
             if task.association is not None:
                 known = {"average_absolute_effect_size", *(pair.name for pair in task.association.pairs)}

@@ -86,7 +86,7 @@ def test_every_recipe_has_a_config_and_what_the_launcher_asks_of_it():
 
 
 def test_an_unknown_recipe_is_named():
-    with raises("unknown-name", "'hardnet'", "clevr_tiny"):
+    with raises("unknown-name", "'hardnet'", "hardneg"):
         recipes.load("hardnet")
 
 

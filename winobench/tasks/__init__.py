@@ -167,7 +167,8 @@ def _plugged_in() -> dict[type, dict[str, Any]]:
     tasks: dict[type, dict[str, Any]] = {Task: {}, TextTask: {}}
     _broken().clear()
     for entry in sorted(importlib.metadata.entry_points(group=extensions.TASKS), key=lambda entry: entry.name):
-        if entry.value in packages():
+        is_gone = ":" not in entry.value and entry.value not in extensions.added(extensions.TASKS).values()
+        if entry.value in packages() or is_gone:  # a deleted contrib package takes its tasks alone away
             continue
         where = registry.entry_point(entry)
         # A broken plug-in must not take the others away.

@@ -3,9 +3,11 @@
 import pytest
 
 from tests.contrib.datasets.layouts import ANNOTATIONS, LAYOUTS
+from tests.report.test_published import IMAGE_NUMBERS
 from tests.tasks.test_annotations import OTHER_JSON, check_items, check_json, check_missing, with_json
 from winobench import tasks
 from winobench.contrib import datasets
+from winobench.runs.labels import TASK_LABELS, task_label
 from winobench.tasks import TASKS
 
 
@@ -29,3 +31,9 @@ def test_missing_annotations_are_named(name, tmp_path):
 @OTHER_JSON
 def test_json_of_another_kind_is_named(name, content, tmp_path):
     check_json(name, content, LAYOUTS[name](tmp_path) / ANNOTATIONS[name], tmp_path)
+
+
+def test_labels_and_published_numbers_are_of_known_tasks():
+    names = {*TASKS, *tasks.TEXT_TASKS}
+    assert {name for name in names if task_label(name) == TASK_LABELS.get(name)} >= set(TASK_LABELS)
+    assert {number.task for number in IMAGE_NUMBERS if not number.task.startswith("selfbench_")} <= names

@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from tests import launching
+from tests.launch.test_ranges import refuse
 from tests.web.asking import Address, ask, click
 from winobench.contrib.people.wscplus_items import annotate, run
 from winobench.data import wscplus
@@ -95,3 +96,7 @@ def test_offensive_questions_are_marked(tmp_path):
 def test_bad_input_is_one_sentence_and_status_2(tmp_path, words, said):
     launching.refuse("tests.contrib.people.wscplus_items.launched", *words, named=[said], cwd=tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_unknown_templates_are_refused():
+    refuse("wscplus_generate templates=toe,poe", *["templates", "cot", "tot", "coe", "toe"])

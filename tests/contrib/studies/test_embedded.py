@@ -9,7 +9,9 @@ from flax import nnx
 
 from configs import clevr_flow as clevr_flow_config
 from configs import clevr_tiny as clevr_tiny_config
+from tests import launching
 from tests.expectations import names
+from tests.launch.test_ranges import refuse
 from tests.parity.harness import QUICK_COMPILATION
 from tests.training import toy_run
 from tests.training.test_writers import events
@@ -178,4 +180,12 @@ def test_a_decay_that_is_longer_than_training_is_refused_at_once(recipe, config,
     config = options.replaced(config, {f"{stage}.decay_steps": 10_000})
     with pytest.raises(InputError, match=names(f"config.{stage}.decay_steps", "10,000", "20")):
         recipe.run(config, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_refused(tmp_path):
+    refuse("clevr_tiny denoiser.timestep_range=900,100", *["timestep_range", "two"])
+    refuse("clevr_tiny denoiser.down_block_types=DownBlock2D,UpBlock", *["down_block_types", "DownBlock2D"])
+    named = ["--processes is not for --config=clevr_tiny"]
+    launching.refuse("launch.train", "--config=clevr_tiny", "--processes=auto", named=named, cwd=tmp_path)
     assert not list(tmp_path.iterdir())

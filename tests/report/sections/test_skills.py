@@ -15,7 +15,7 @@ CLEVR = fakes.text_task("clevr", 8, ("spatial", "recognition_color"))
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Two runs; the second one lacks the spatial task of What'sUp."""
-    chosen = [CLEVR, fakes.square_task("cola"), fakes.text_task("whatsup_a")]
+    chosen = [CLEVR, fakes.square_task("colorswap"), fakes.text_task("whatsup_a")]
     folder = tmp_path_factory.mktemp("runs")
     first = make_run(Skilled(0.3), folder / "a", chosen=chosen, num_samples=4)
     second = make_run(Skilled(0.7, weights="1"), folder / "b", chosen=chosen[:2], num_samples=4)
@@ -25,16 +25,16 @@ def runs(tmp_path_factory):
 def test_each_task_weighs_the_same(runs):
     found = {mean.skill: mean for mean in skill_means(ReportData(runs[:1], 10, 0))}
     assert {skill: mean.tasks for skill, mean in found.items()} == {
-        "compositional": ("clevr", "cola"),
+        "compositional": ("clevr", "colorswap"),
         "spatial": ("clevr", "whatsup_a"),
-        "attribute_binding": ("clevr", "cola"),
+        "attribute_binding": ("clevr", "colorswap"),
     }
     results = {name: task.results for name, task in runs[0].tasks.items()}
-    clevr, cola = results["clevr"]["accuracy"], results["cola"]["group"]
-    assert clevr["n"] != cola["n"]
+    clevr, colorswap = results["clevr"]["accuracy"], results["colorswap"]["group"]
+    assert clevr["n"] != colorswap["n"]
     mean = found["compositional"]
-    np.testing.assert_allclose(mean.values, [(clevr["value"] + cola["value"]) / 2])
-    above = [(clevr["value"] - 1 / 2) / (1 / 2), (cola["value"] - 1 / 6) / (5 / 6)]
+    np.testing.assert_allclose(mean.values, [(clevr["value"] + colorswap["value"]) / 2])
+    above = [(clevr["value"] - 1 / 2) / (1 / 2), (colorswap["value"] - 1 / 6) / (5 / 6)]
     np.testing.assert_allclose(mean.above, [sum(above) / 2])
 
 
