@@ -1,4 +1,4 @@
-"""Trains a model: winobench train --config=clevr_tiny"""
+"""Trains a model: winobench train --config=hardneg"""
 
 from __future__ import annotations
 
@@ -16,28 +16,17 @@ from . import configuration
 USAGE = """
 Trains a model and exports it. The same command resumes an interrupted run.
 
-The embedded model, from nothing:
-
-  winobench train --config=clevr_tiny                      exports a diffusers folder
-  winobench train --config=clevr_tiny:debug                every stage in a few minutes
-  winobench train --config=clevr_tiny --config.denoiser.num_steps=20000
-  winobench train --config=clevr_tiny --max_minutes=60     stop after an hour, with a checkpoint and an export
-
 Fine-tuning with hard negatives, by LoRA:
 
   winobench train --config=hardneg                         the embedded model, minutes on two CPU cores
   winobench train --config=hardneg --config.loss.kind=hard_text
   winobench train --config=hardneg:paper                   Stable Diffusion 2.1-base on COCO, as the paper
   winobench train --config=hardneg --help                  all that can be chosen
+  winobench train --config=hardneg --max_minutes=60        stop after an hour, with a checkpoint and an export
   winobench train --config=hardneg:paper --processes=auto  on every host of a pod, with a --workdir for all
-
-Fine-tuning a BERT on natural language inference, for WinoViz:
-
-  winobench train --config=nli                             bert-large-uncased on SNLI and ANLI from the hub
-  winobench train --config=nli --config.data.folder=DIR    with the files of both in a folder
 """
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder. One in runs/ that tells of the config by default.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "Run folder. Default: runs/<config>-<hash>.")
 _MAX_MINUTES = flags.DEFINE_float(
     "max_minutes", None, "Stop training after this time, with a checkpoint and an export.", lower_bound=0.0
 )

@@ -8,7 +8,8 @@ from tests.tasks.test_annotations import OTHER_JSON, check_items, check_json, ch
 from winobench import tasks
 from winobench.contrib import datasets
 from winobench.runs.labels import TASK_LABELS, task_label
-from winobench.tasks import TASKS
+from winobench.tasks import TASKS, groups
+from winobench.tasks.base import SKILLS
 
 
 def test_every_task_with_published_data_has_a_layout():
@@ -37,3 +38,7 @@ def test_labels_and_published_numbers_are_of_known_tasks():
     names = {*TASKS, *tasks.TEXT_TASKS}
     assert {name for name in names if task_label(name) == TASK_LABELS.get(name)} >= set(TASK_LABELS)
     assert {number.task for number in IMAGE_NUMBERS if not number.task.startswith("selfbench_")} <= names
+
+
+def test_every_skill_has_tasks():
+    assert all(groups.members(f"@{skill}", TASKS) for skill in SKILLS)
