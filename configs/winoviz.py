@@ -4,7 +4,7 @@ winobench eval --config=winoviz                                       # FLAN-T5-
 winobench eval --config=winoviz:debug                                 # two items a task, every protocol
 winobench eval --config=winoviz --config.model=qwen3-8b --config.protocol=few_shot --config.dtype=bfloat16
 winobench eval --config=winoviz --config.model=openai:gpt-4o-mini --config.protocol=zero_shot_swapped
-winobench eval --config=winoviz --config.model=FOLDER                 # BERT after winobench train --config=nli
+winobench eval --config=winoviz --config.model=FOLDER                 # BERT fine-tuned on natural language inference
 winobench eval --config=winoviz --config.model=clip-vit-l14           # CLIP's text side, by cosine
 winobench eval --config=winoviz:table1 --config.model=flan-t5-xxl --config.dtype=bfloat16  # the paper's items
 winobench eval --config=winoviz:table2 --config.model=flan-t5-xxl --config.dtype=bfloat16
