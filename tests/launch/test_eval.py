@@ -8,6 +8,7 @@ import re
 import pytest
 
 import winobench
+import winobench.tasks
 from launch import eval as launcher
 from tests import launching
 from winobench.base import registry
@@ -50,7 +51,7 @@ def test_tasks_that_are_not_evaluated_are_one_line_before_the_table(tiny_pipelin
     missing = sum(task.ready(None) is not None for task in winobench.TASKS.values())
     chosen = winobench.get_task("clevr_image")
     far = dataclasses.replace(chosen, name="far", ready=lambda data_dir: "fetch it.")
-    monkeypatch.setattr(winobench, "TASKS", {"clevr_image": chosen, "far": far})
+    monkeypatch.setattr(winobench.tasks, "TASKS", {"clevr_image": chosen, "far": far})
     assert launcher._without_data(None) == 1 < missing
     monkeypatch.setattr(choice, "choose_tasks", lambda *_: [chosen])
     words = [f"--config.model={tiny_pipeline}", "--config.limit=1", "--config.sampling.num_samples=1"]

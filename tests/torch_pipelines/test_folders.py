@@ -9,7 +9,9 @@ from tests.torch_pipelines.comparison import makers
 from winobench.torch_pipelines import loading
 from winobench.torch_pipelines.pipeline import TorchPipeline
 
-ORDERS = pytest.mark.parametrize("order", [sorted, lambda names: random.Random(0).sample(names, len(names))])
+
+def shuffled(names):
+    return random.Random(0).sample(names, len(names))
 
 
 def save(folder, made):
@@ -25,7 +27,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.slow
-@ORDERS
+@pytest.mark.parametrize("order", [sorted, shuffled])
 def test_every_class_loads_from_a_folder(folder, order):
     for name in order([path.name for path in sorted(folder.iterdir())]):
         pipeline = TorchPipeline.from_diffusers(loading.load(folder / name, "float32"))

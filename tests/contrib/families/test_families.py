@@ -83,9 +83,8 @@ def folder(tmp_path_factory):
     return test_folders.save(tmp_path_factory.mktemp("saved"), [*comparison.makers(), *comparison.makers(tiny)])
 
 
-@test_folders.ORDERS
-def test_every_class_loads_from_a_folder(folder, order):
-    test_folders.test_every_class_loads_from_a_folder(folder, order)
+def test_every_class_loads_from_a_folder_among_those_of_the_core(folder):
+    test_folders.test_every_class_loads_from_a_folder(folder, test_folders.shuffled)
 
 
 @pytest.mark.parametrize(
