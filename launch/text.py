@@ -116,7 +116,7 @@ def choose_tasks(text: str, data_dir: str | None) -> list[TextTask]:
 
 @dataclasses.dataclass(frozen=True)
 class _Job:
-    """A model, its tasks, and (name, task -> protocol) of each protocol that it is asked by."""
+    """A model, its tasks, and (name, task -> protocol) of each of its protocols."""
 
     model: ModelRef
     responder: Responder | LazyResponder | None  # None for another package's model that is not loaded yet

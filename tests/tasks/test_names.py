@@ -21,6 +21,15 @@ def test_the_names_are_up_to_date():
     assert len(names) == len(set(names))
 
 
+def test_another_package_replaces_no_name(tmp_path, monkeypatch):
+    (tmp_path / "names.txt").write_text("TASKS zebra winoground stripes\nTASKS\n")
+    own = tasks._table(tasks.__name__)
+    monkeypatch.setattr(tasks, "packages", lambda: [tasks.__name__, "zoo"])
+    monkeypatch.setattr(tasks, "_table", lambda package: tmp_path / "names.txt" if package == "zoo" else own)
+    modules = tasks._modules.__wrapped__()["TASKS"]
+    assert (modules["winoground"], modules["stripes"]) == ("winobench.tasks.winoground", "zoo.zebra")
+
+
 def test_tasks_that_need_no_prepared_data_are_ready(tmp_path):
     ready = [name for name, task in tasks.TASKS.items() if task.ready(str(tmp_path)) is None]
     assert tasks.ready_names(tasks.TASKS, str(tmp_path)) == ready

@@ -142,7 +142,7 @@ class StableDiffusionXL(Pipeline):
         return self.replace(zero_empty_text=self.force_zeros_for_empty_prompt if by_folder else self.zero_empty_text)
 
     def drawing_identity(self, guidance_scale: float, sampler: str | None, image_size: int) -> dict[str, Any]:
-        """See `Pipeline`. The fingerprint, which holds for scores, does not show that the folder wants zeros.
+        """See `Pipeline`. The fingerprint, which holds for scores, does not show that the folder requires zeros.
 
         Earlier versions gave the UNet the model's own size for images of another one.
         """

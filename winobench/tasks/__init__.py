@@ -152,8 +152,10 @@ def _modules() -> dict[str, dict[str, str]]:
     """Attribute of modules -> a name in it -> module."""
     lines = [(line.split(), package) for package in packages() for line in _table(package).read_text().splitlines()]
     modules: dict[str, dict[str, str]] = {}
-    for (attribute, module, *names), package in sorted(lines, key=lambda line: line[0][1]):
-        modules.setdefault(attribute, {}).update(dict.fromkeys(names, f"{package}.{module}"))
+    own = {name for words, package in lines if package == __name__ for name in words[2:]}
+    for (attribute, module, *names), package in sorted((line for line in lines if line[0][2:]), key=lambda x: x[0][1]):
+        new = names if package == __name__ else [name for name in names if name not in own]  # names of winobench stay
+        modules.setdefault(attribute, {}).update(dict.fromkeys(new, f"{package}.{module}"))
     return modules
 
 
