@@ -117,8 +117,11 @@ class State:
                 continue
             options = {field: value for field, value in own.items() if field[0] != "_" and field not in _CONFIGS}
             options |= {field: list(own[field].values()) for field in _HOOKS}
+            # Sorted: a copy of a set can have another order, and so can another process.
             options |= {
-                field: part._buffers[field] for field in part._non_persistent_buffers_set if field in part._buffers
+                field: part._buffers[field]
+                for field in sorted(part._non_persistent_buffers_set)
+                if field in part._buffers
             }
             self.options[path] = self._entry([type(part), options])
 
