@@ -107,6 +107,7 @@ def test_groups_and_clusters():
     found = summary.task_results(fakes.text_task(), questions, _matrices(1, 1, 1, 0))
     assert list(found) == ["accuracy", "colour/accuracy", "shape/accuracy", "hard/accuracy"]
     assert [entry["n"] for entry in found.values()] == [4, 2, 2, 1]
+    assert [entry["independent"] for entry in found.values()] == [2, 2, 2, 1]
     assert [entry["value"] for entry in found.values()] == [0.75, 1, 0.5, 0]
     expected = metrics.clustered([1, 1, 1, 0], [0, 0, 1, 1])
     assert (found["accuracy"]["low"], found["accuracy"]["high"]) == expected[1:]

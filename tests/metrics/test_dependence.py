@@ -64,3 +64,14 @@ def test_a_set_without_a_unit_is_refused():
 def test_ten_thousand_questions_about_two_images_need_no_matrix_of_pairs():
     found = Dependence.from_sets([{0, 1}, {0, 2}] * 5_000)
     assert found.sums(np.ones(10_000)).tolist() == [10_000] * 10_000
+
+
+def test_number_of_independent_outcomes_by_hand():
+    labels = Dependence.from_labels("aabbbc")
+    assert labels.num_independent(np.ones((6, 1))).tolist() == [3]
+    assert labels.num_independent(np.array([[1, 1], [1, 0], [0, 1], [0, 1], [0, 1], [0, 0]])).tolist() == [1, 2]
+    # A chain of four that shares an image with the next: 1/2 + 1/3 + 1/3 + 1/2 = 5/3, and no less than 1.
+    chain = Dependence.from_sets([(0, 1), (1, 2), (2, 3), (3, 4)])
+    assert chain.num_independent(np.ones((4, 1))).tolist() == [1]
+    # Without the second of them the first shares nothing: 1 + 1/2 + 1/2.
+    assert chain.num_independent(np.array([[1], [0], [1], [1]])).tolist() == [2]

@@ -38,7 +38,8 @@ def _effective_number(sets, strata, values, of_one, of_stratum, telling):
     least, most = spread @ spread, spread @ alike @ spread
     variance = least if groups == 1 and shared.sum() == len(sets) else most
     left = np.trace(residual @ scale @ shared @ scale)
-    if (groups > 1 or shared.sum() > len(sets)) and left > 1e-9 * (weights @ weights):
+    is_estimated = (groups > 1 or shared.sum() > len(sets)) and left > 1e-9 * (weights @ weights)
+    if is_estimated:
         seen = scale @ residual @ values
         seen = np.where(np.abs(seen) < 1e-12, 0, seen)  # what rounding leaves of equal answers
         effect = np.trace(residual @ scale @ scale) / left
@@ -47,7 +48,8 @@ def _effective_number(sets, strata, values, of_one, of_stratum, telling):
     added = scale @ shared @ scale @ np.ones(len(sets))
     pairs = added - weights**2
     inverse = 0.0
-    if pairs @ shared @ pairs > 1e-12 * added.sum() ** 2:
+    # Student's quantile is for a variance that the outcomes tell.
+    if is_estimated and telling > 0 and pairs @ shared @ pairs > 1e-12 * added.sum() ** 2:
         inverse = 1 / max(2, added.sum() ** 2 / (pairs @ shared @ pairs) - 1)
     if groups > 1:
         shares = of_stratum / sizes

@@ -70,6 +70,18 @@ def test_hand_worked_design_effect():
     assert found == pytest.approx(tuple(wilson(0.625 * 3.793188, 3.793188)), abs=1e-5)
 
 
+@pytest.mark.parametrize("right", [0, 1])
+def test_answers_that_agree_are_worth_their_images(right):
+    # One image: three equal answers say as much as one. Eight images with seven equal answers each: as much as eight.
+    assert clustered([right] * 3, [0, 0, 0])[1:] == pytest.approx(clustered([right], [0])[1:])
+    ends = clustered([right] * 56, np.repeat(np.arange(8), 7))[1:]
+    assert ends == pytest.approx(wilson(8 * right, 8)[1:])
+    # More questions about the same images, all right, never make the interval wider.
+    assert ends == pytest.approx(clustered([right] * 112, np.repeat(np.arange(8), 14))[1:])
+    # Copies of answers on one image are one answer, also where they differ: 2/3 of one.
+    assert clustered([1, 1, 0], [0, 0, 0])[1:] == pytest.approx(wilson(2 / 3, 1)[1:])
+
+
 def test_macro_mean_is_the_mean_of_the_strata():
     outcomes, strata = [1, 1, 1, 0, 0], ["a", "a", "a", "a", "b"]
     result = clustered(outcomes, range(5), strata=strata)

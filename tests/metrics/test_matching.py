@@ -342,3 +342,21 @@ def test_recalls_of_crepe_against_its_published_code(levels, size, ours, publish
     assert metrics.METRICS["recall_1_3_5_10"].chance((1, 6)) == {
         "recall@1": 1 / 6, "recall@3": 1 / 2, "recall@5": 5 / 6, "recall@10": 1,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ((1, 2), {"p_c": 1 / 2, "p_f": 1 / 2, "acc": 1 / 2, "min_p": 1 / 2}),
+        # A coin for each of three texts: both wrong ones are refused in one case of four.
+        ((1, 3), {"p_c": 1 / 2, "p_f": 1 / 4, "acc": 3 / 8, "min_p": 1 / 4}),
+    ],
+)
+def test_chance_of_texts_judged_alone(shape, expected):
+    metric = metrics.METRICS["accuracy"].at(0.0)
+    assert {name: metric.mean_chance(name, [shape]) for name in expected} == expected
+    scores = np.array(np.meshgrid(*[(-1.0, 1.0)] * shape[1])).reshape(shape[1], -1).T[:, None]
+    outcomes = metric(scores, [0] * len(scores))
+    assert {name: outcomes[name].correct.mean() for name in ("p_c", "p_f")} == {
+        name: expected[name] for name in ("p_c", "p_f")
+    }

@@ -206,3 +206,16 @@ def test_failed_tasks_are_told_with_their_reason():
     assert all(line.startswith("  ") for line in lines[at + 1 :] if line)
     assert not any("not evaluated" in line for line in printed({"pets": {"accuracy": ENTRY}}, failed={}))
     assert printed({}, failed={"pets": "no data."}) == ["not evaluated", "  pets: no data.", ""]
+
+
+def test_independent_examples_stand_next_to_n_where_examples_share_an_image():
+    shared = {**ENTRY, "n": 56, "independent": 8}
+    lines = printed({"clevr": {"accuracy": shared}, "pets": {"accuracy": {**ENTRY, "independent": 1234}}})
+    numbers = ["50.0", "40.0", "to", "60.0", "25.0"]
+    assert [line.split() for line in lines if line.startswith("   accuracy")] == [
+        ["accuracy", *numbers, "56", "8", "7"],
+        ["accuracy", *numbers, "1,234", "1,234", "7"],
+    ]
+    assert sum("independent: at least so many of the n examples share no image" in line for line in lines) == 1
+    alone = printed({"pets": {"accuracy": {**ENTRY, "independent": 1234}}})
+    assert "independent" not in " ".join(alone)

@@ -18,6 +18,7 @@ from winobench.base.errors import InputError
 from winobench.metrics import normalization
 from winobench.runs import error_store, reading, records
 from winobench.runs.run import Run, TaskRun
+from winobench.tasks.base import Example
 
 
 def names_of(batch):
@@ -353,3 +354,65 @@ def test_files_that_contradict_each_other_are_told(run_folders, tmp_path, change
     change(folder)
     with raises(*said):
         reading.read_run(folder)
+
+
+def _older_chance(folder, levels):
+    """Takes from a run the number of independent examples, and gives each outcome one chance, as earlier versions."""
+
+    def change(content):
+        for name, entry in content["tasks"]["mixed"].items():
+            entry.pop("independent")
+            entry["chance"] = levels[name.rpartition("/")[2].removeprefix("macro_")]
+
+    rewrite(folder / "results.json", change)
+
+
+def _mixed_run(folder, **settings):
+    """Four questions of 2, 2, 3 and 3 candidates."""
+
+    def load(data_dir, limit):
+        for number, (size, group) in list(enumerate(((2, "two"), (3, "three"), (2, "two"), (3, "both"))))[:limit]:
+            groups = ("three", "both") if group == "both" else (group,)
+            yield Example(f"{number}", (fakes.image(number, 5),), tuple(map(str, range(size))), 0, groups)
+
+    task = fakes.make_task("mixed", "macro_accuracy", (1, 3), {}, load, chance_by_question=True)
+    return make_run(Skilled(0.5), folder, chosen=[task], **settings)
+
+
+def test_older_runs_get_the_chance_of_each_groups_own_questions(tmp_path):
+    folder = _mixed_run(tmp_path / "run")
+    right = {name: entry["chance"] for name, entry in reading.read_run(folder).tasks["mixed"].results.items()}
+    assert right == pytest.approx(
+        {
+            "accuracy": 5 / 12,
+            "macro_accuracy": (1 / 2 + 1 / 3 + 1 / 3) / 3,
+            "two/accuracy": 1 / 2,
+            "three/accuracy": 1 / 3,
+            "both/accuracy": 1 / 3,
+        }
+    )
+    _older_chance(folder, {"accuracy": 5 / 12})
+    for read in (reading.read_run, reading.read_without_tables):
+        found = {name: entry["chance"] for name, entry in read(folder).tasks["mixed"].results.items()}
+        assert found == pytest.approx(right)
+    # Without the questions nobody knows.
+    shutil.rmtree(folder / "examples")
+    found = {name: entry["chance"] for name, entry in reading.read_run(folder).tasks["mixed"].results.items()}
+    assert found == {**dict.fromkeys(right), "accuracy": 5 / 12}
+
+
+def test_an_older_chance_of_other_questions_is_left_out(tmp_path):
+    # Of three questions, with the mean over all four: the file's, or what a task states. Nobody knows which.
+    folder = _mixed_run(tmp_path / "run", limit=3)
+    _older_chance(folder, {"accuracy": 5 / 12})
+    found = reading.read_run(folder).tasks["mixed"].results
+    assert {entry["chance"] for entry in found.values()} == {None}
+
+
+def test_a_level_that_a_task_states_stays(tmp_path):
+    folder = _mixed_run(tmp_path / "run")
+    rewrite(
+        folder / "results.json",
+        lambda content: [entry.update(chance=0.4) for entry in content["tasks"]["mixed"].values()],
+    )
+    assert {entry["chance"] for entry in reading.read_run(folder).tasks["mixed"].results.values()} == {0.4}

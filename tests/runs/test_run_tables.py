@@ -47,7 +47,7 @@ def test_a_table_has_a_row_a_result(run):
     assert f"{100 * run.tasks['clevr'].results['accuracy']['value']:.1f}%" in text  # effect sizes are in it, too
     assert f"{run.tasks['mmbias'].results['Even-Odd']['value']:.2f} " in text
     assert HOSTILE not in run.table("markdown", groups=True)
-    assert r"\begin{tabular}{llrrrr}" in run.table("latex")
+    assert r"\begin{tabular}{llrrrrr}" in run.table("latex")
     with raises("unknown-name", "'html'"):
         run.table("html")
 

@@ -153,11 +153,58 @@ def test_a_metric_from_a_file_counts(write, metric, tmp_path):
         "    right = ACCURACY.judge(scores, targets)['accuracy']\n"
         "    return {'failures': Outcome(~right.correct, right.tie)}\n"
         "LENIENT = dataclasses.replace(ACCURACY, name='lenient', judge=judge, headline='failures',"
-        " shown=('failures',), chance=lambda shape: {'failures': 0.5})\n"
+        " shown=('failures',), chance=lambda shape: {'failures': 1 - 1 / max(shape)})\n"
     )
-    (task,) = tasks_from([f"jsonl:{write(TEXTS)}:{metric}:LENIENT"])
-    results = winobench.evaluate(Longest(), [task], tmp_path / "run", progress=False)
-    assert results["tasks"]["my_set"]["failures"]["value"] == 0.0
+    rows = [{**TEXTS, "groups": ["three"]}, {**IMAGES, "texts": ["one"], "groups": ["two"]}]
+    (task,) = tasks_from([f"jsonl:{write(*rows)}:{metric}:LENIENT"])
+    assert task.chance == {"failures": pytest.approx((2 / 3 + 1 / 2) / 2)}
+    found = winobench.evaluate(Longest(), [task], tmp_path / "run", progress=False)["tasks"]["my_set"]
+    assert found["three/failures"]["value"] == 0.0
+    assert {name: entry["chance"] for name, entry in found.items()} == pytest.approx(
+        {"failures": (2 / 3 + 1 / 2) / 2, "three/failures": 2 / 3, "two/failures": 1 / 2}
+    )
+
+
+@pytest.mark.parametrize(
+    ("metric", "of_two", "of_three"),
+    [
+        ("accuracy", {"accuracy": 1 / 2}, {"accuracy": 1 / 3}),
+        ("macro_accuracy", {"accuracy": 1 / 2}, {"accuracy": 1 / 3}),
+        ("recall", {"recall@1": 1 / 2, "recall@5": 1.0}, {"recall@1": 1 / 3, "recall@5": 1.0}),
+        (
+            "recall_1_3_5_10",
+            {"recall@1": 1 / 2, "recall@3": 1.0, "recall@5": 1.0, "recall@10": 1.0},
+            {"recall@1": 1 / 3, "recall@3": 1.0, "recall@5": 1.0, "recall@10": 1.0},
+        ),
+        ("all_true", {"all_true": 1 / 2}, {"all_true": 1 / 3}),
+    ],
+)
+def test_chance_is_over_a_groups_own_questions(write, tmp_path, metric, of_two, of_three):
+    two = {**TEXTS, "texts": ["one", "two"], "answer": 0}
+    three = {**TEXTS, "answer": 0}
+    rows = [(two, ["colour"]), (two, ["colour", "shape"]), (three, ["size"]), (three, ["size"])]
+    path = write(*({**row, "groups": groups} for row, groups in rows), {**two, "groups": ["mixed"]})
+    extra = {**three, "groups": ["mixed"]}
+    with open(path, "a") as file:
+        file.write(json.dumps(extra) + "\n")
+    task = winobench.task_from_jsonl(path, metric=metric)
+    found = winobench.evaluate(Longest(), [task], tmp_path / "run", progress=False)["tasks"]["my_set"]
+    for outcome, level in of_two.items():
+        mean = (level + of_three[outcome]) / 2
+        expected = {"": mean, "colour/": level, "shape/": level, "size/": of_three[outcome], "mixed/": mean}
+        assert {group: found[f"{group}{outcome}"]["chance"] for group in expected} == pytest.approx(expected)
+    if metric == "macro_accuracy":  # of colour, shape, size and mixed
+        assert found["macro_accuracy"]["chance"] == pytest.approx((1 / 2 + 1 / 2 + 1 / 3 + 5 / 12) / 4)
+
+
+def test_a_metric_may_have_no_chance_for_some_questions(write, tmp_path):
+    path = write(DIAGONAL, {"images": ["a.png"] * 3, "texts": ["one", "two", "three"], "answer": None})
+    task = winobench.task_from_jsonl(path)
+    assert set(task.chance.values()) <= {None}
+    found = winobench.evaluate(Longest(), [task], tmp_path / "run", progress=False)["tasks"]["my_set"]
+    assert {entry["chance"] for entry in found.values()} == {None}
+    alone = winobench.evaluate(Longest(), [task], tmp_path / "one", limit=1, progress=False)["tasks"]["my_set"]
+    assert [alone[name]["chance"] for name in ("text", "image", "group")] == [1 / 4, 1 / 4, 1 / 6]
 
 
 class Longest:

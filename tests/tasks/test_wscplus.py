@@ -202,11 +202,13 @@ class TestMetrics:
         assert values["entity_misselection"] == values["ambiguity_misinterpretation"] == (0, 2)
         assert values["unparsable"] == (pytest.approx(1 / 5), 5)
         for entry in found.values():
-            assert set(entry) == {"value", "low", "high", "chance", "n", "ties"}
+            assert set(entry) - {"independent"} == {"value", "low", "high", "chance", "n", "ties"}
             assert 0 <= entry["low"] <= entry["value"] <= entry["high"] <= 1
         assert found["accuracy"]["chance"] == found["GPT3/accuracy"]["chance"] == pytest.approx(1 / 3)
         assert found["pair_accuracy"]["chance"] == pytest.approx(1 / 9)
         assert found["unparsable"]["chance"] is None
+        pairs = {question.pair or question.id for question in QUESTIONS}
+        assert found["accuracy"]["independent"] == len(pairs) < len(QUESTIONS)
 
     def test_pairs_need_both(self):
         assert wscplus.metrics(QUESTIONS[:2], answers(0, 0))["pair_accuracy"]["value"] == 0

@@ -159,6 +159,7 @@ def _metric_results(
             **{end: float(value) for end, value in interval._asdict().items()},
             "chance": None if chance is None else float(chance),
             "n": len(tie),
+            "independent": int(dependence.num_independent(np.ones((len(tie), 1)))[0]),
             "ties": int(tie.sum()),
         }
 

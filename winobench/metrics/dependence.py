@@ -66,6 +66,13 @@ class Dependence:
         alone = len(np.unique(self.numbers)) == len(self.numbers)
         return alone and (self._sets is None or not np.any(np.asarray(self._sets.sum(axis=0)) > 1))
 
+    def num_independent(self, chosen: np.ndarray) -> np.ndarray:
+        """At least so many of the chosen outcomes [n, sets] 0/1 share nothing with each other, whole numbers [sets].
+
+        Of clusters it is their number. Of a graph it is the sum of 1 / (neighbours + 1), after Caro and Wei.
+        """
+        return np.floor(np.sum(chosen / np.maximum(1, self.sums(chosen)), axis=0) + 1e-9)
+
     def sums(self, values: np.ndarray) -> np.ndarray:
         """Sums of values [n, ...] over each outcome and all outcomes with which it shares a unit."""
         return self._apply(values, similarity=False)

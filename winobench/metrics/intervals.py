@@ -226,9 +226,7 @@ class Design:
         either = gain + loss
         statistic = np.abs(gain - loss) * np.sqrt(number / np.where(either > 0, either, 1)) * student / z
         p_value = np.minimum(1, 2 * scipy.special.stdtr(freedom, -statistic))
-        # Of a graph at least the sum of 1 / (neighbours + 1) vertices are independent (Caro and Wei): all the clusters.
-        num_apart = np.sum(apart / np.maximum(1, self.dependence.sums(apart)), axis=0)
-        return gain - loss, low, high, p_value, np.floor(num_apart + 1e-9)
+        return gain - loss, low, high, p_value, self.dependence.num_independent(apart)
 
     def means(self, values, level: float = 0.95) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Means of columns of numbers [n, columns], and the ends of their intervals; NaN where there is one cluster.
@@ -320,7 +318,9 @@ class Design:
                 effect /= np.where(single > 0, single, 1)
                 mixed = (telling * effect * least + _PRIOR_OUTCOMES * most) / (telling + _PRIOR_OUTCOMES)
                 variance = np.maximum(least, mixed)
-        inverse = np.full(len(least), 1 / self._freedom)
+        # Where all outcomes agree, or all share something, the variance is the largest expected one, and no estimate.
+        is_estimated = np.isfinite(self._correction) & (telling > 0)
+        inverse = np.where(is_estimated, 1 / self._freedom, 0.0)
         if len(self._sizes) > 1:
             shares = of_strata / self._sizes[:, None]
             inverse += np.sum(shares**2 / np.maximum(1, self._sizes - 1)[:, None], axis=0) / shares.sum(axis=0) ** 2

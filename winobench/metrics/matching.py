@@ -103,13 +103,19 @@ def _combined(answers: Mapping[str, np.ndarray]) -> dict[str, tuple[str, ...]]:
     return {"acc": ("p_c", "p_f"), "min_p": (smaller,)}
 
 
+def _alone_chance(shape: tuple[int, int]) -> dict[str, float]:
+    """Of who tosses a coin for each candidate: one of them is right, and all others have to be refused."""
+    right, others = 1 / 2, (1 / 2) ** (max(shape) - 1)
+    return {"p_c": right, "p_f": others, "acc": (right + others) / 2, "min_p": min(right, others)}
+
+
 ACCURACY = Metric(
     "accuracy",
     _judge_accuracy,
     headline="accuracy",
     chance=lambda shape: {"accuracy": recall_chance(max(shape))},
     decision=Decision(tops=(1,)),
-    alone=Alone(_judge_alone, _combined, dict.fromkeys(("p_c", "p_f", "acc", "min_p"), 1 / 2)),
+    alone=Alone(_judge_alone, _combined, _alone_chance),
 )
 """Alone: VALSE's p_c, p_f, acc and min(p_c, p_f), of lxmert_valse_eval.py (Parcalabescu et al. 2022)."""
 MACRO_ACCURACY = dataclasses.replace(ACCURACY, name="macro_accuracy", averages_groups=True)

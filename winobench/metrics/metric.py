@@ -56,12 +56,12 @@ class Alone:
     """Rule that judges each pair of an image and a text by itself.
 
     ``judge`` is a `Metric`'s, of scores less the threshold: above 0 they match. ``combined`` belongs to a
-    `Metric`, and ``chance`` has the levels of all these rows for who tosses a coin.
+    `Metric`, and ``chance`` gives the levels of all these rows, as a `Metric`'s does, if a coin decides on each pair.
     """
 
     judge: Callable[[np.ndarray, np.ndarray | None], Mapping[str, Outcome]]
     combined: Callable[[Mapping[str, np.ndarray]], Mapping[str, tuple[str, ...]]]
-    chance: Mapping[str, float]
+    chance: Callable[[tuple[int, int]], Mapping[str, float]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,7 +153,7 @@ class Metric:
                 **judge(scores, targets),
                 **alone.judge(np.asarray(scores, np.float64) - threshold, targets),
             },
-            chance=lambda shape: {**chance(shape), **alone.chance},
+            chance=lambda shape: {**chance(shape), **alone.chance(shape)},
             combined=alone.combined,
             threshold=threshold,
         )

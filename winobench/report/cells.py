@@ -13,7 +13,7 @@ from winobench.report.wording import DASH, percent
 
 # Columns of every number in CSV files, and of tasks whose answers are right or wrong.
 NUMBER_COLUMNS = ("value", "low", "high", "n")
-PROPORTION_COLUMNS = ("value", "low", "high", "chance", "n", "ties")
+PROPORTION_COLUMNS = ("value", "low", "high", "chance", "n", "independent", "ties")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -87,7 +87,7 @@ def _write_parquet(runs: Sequence[Run], path: pathlib.Path, groups: bool) -> Non
 
     rows, columns = run_tables.records_of(runs, groups)
     kinds = {"value": pa.float64(), "low": pa.float64(), "high": pa.float64(), "chance": pa.float64()}
-    kinds |= {"n": pa.int64(), "ties": pa.int64(), "too_few": pa.bool_()}
+    kinds |= {"n": pa.int64(), "independent": pa.int64(), "ties": pa.int64(), "too_few": pa.bool_()}
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in columns])
     records.write_table(path, pa.Table.from_pylist(rows, schema))
 
@@ -114,7 +114,8 @@ def model_card(run: Run, command: str | None = None) -> str:
     parts = [
         "## Evaluation with winobench",
         f"{escaped(run.label)}: {kind}, on {len(run.tasks):,} task{'s' * (len(run.tasks) != 1)}. The intervals are"
-        " 95% intervals. Chance is the value of a guess, and n the number of examples.",
+        " 95% intervals. Chance is the value of a guess, and n the number of examples. At least as many of these as"
+        f" the column independent says {'belong to no common pair' if run.is_text else 'share no image'}.",
         run.table("markdown").rstrip("\n"),
         "\n".join(f"- {escaped(note)}" for note in notes_of(run, list(run.tasks), several=False)),
         "### How it was measured",
@@ -187,7 +188,9 @@ def _of_task(run: Run, task: str) -> list[Any]:
             metric_type=name,
             metric_name=readable(name),
             metric_value=entry["value"],
-            metric_args={key: entry[key] for key in ("low", "high", "chance", "n") if entry.get(key) is not None},
+            metric_args={
+                key: entry[key] for key in ("low", "high", "chance", "n", "independent") if entry.get(key) is not None
+            },
         )
         for name, entry in run.tasks[task].results.items()
         if "/" not in name

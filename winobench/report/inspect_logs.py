@@ -155,7 +155,11 @@ def _results(record: TaskRun, count: int) -> Any:
 
     scores = []
     for name, entry in record.results.items():
-        found = {key: entry[key] for key in ("value", "low", "high", "chance", "n") if entry.get(key) is not None}
+        found = {
+            key: entry[key]
+            for key in ("value", "low", "high", "chance", "n", "independent")
+            if entry.get(key) is not None
+        }
         found |= {"too_few": int(entry["too_few"])} if entry.get("too_few") else {}
         metrics = {key: EvalMetric(name=key, value=value) for key, value in found.items()}
         scores.append(EvalScore(name=name, scorer=name, metrics=metrics))

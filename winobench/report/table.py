@@ -29,12 +29,13 @@ _SIGNED_WIDTH = len("-0.00")  # of an effect size without its star
 def print_results(results: Mapping[str, Any], console: rich.console.Console | None = None) -> None:
     """Prints the results in tables that fit 80 characters, each row of which has its key in ``results.json``.
 
-    - A row a metric, in percent: value, 95% interval, chance level, number of examples and of ties. Sub-tasks, most
-      examples first, follow their task. ``/accuracy`` is left out of their names.
+    - A row a metric, in percent: value, 95% interval, chance level, number of examples, of independent examples where
+      some share an image, and of ties. Sub-tasks, most examples first, follow their task. ``/accuracy`` is left out of
+      their names.
     - A row a target pair of bias tasks: effect size, with a star where the one-sided p is below 0.01, interval, p
       one- and two-sided, number of images. Then a row a group of images.
     - A row a measure of agreement with people's ratings, and then of the ranking of images by labels: value, 95%
-      interval, chance, number of images and of ties.
+      interval, chance, number of images, of prompts and of ties.
     - A column ``paper`` where the paper has any of the numbers, and below the places of its rows.
     - Tasks whose scores are equal over images or texts, and tasks that failed, each with its reason.
     """
@@ -50,6 +51,8 @@ def print_results(results: Mapping[str, Any], console: rich.console.Console | No
     others = {task: entries for task, entries in results["tasks"].items() if task not in bias and task not in rated}
     if others:
         console.print(_accuracy_table(others, references))
+        if any(map(_shares, others.values())):
+            _print_notes(console, [independence_note(is_text="protocols" in results)])
     ranked = {task: rated.pop(task) for task in list(rated) if "mean_average_precision" in rated[task]}
     for entries, heading in ((rated, "agreement with people"), (ranked, "ranking of images")):
         if entries:
@@ -67,6 +70,17 @@ def print_results(results: Mapping[str, Any], console: rich.console.Console | No
     if results.get("failed"):
         console.print(rich.text.Text("not evaluated", "bold"))
         _print_notes(console, [f"{task}: {reason}" for task, reason in results["failed"].items()])
+
+
+def independence_note(*, is_text: bool) -> str:
+    """The meaning of ``independent``, in one line."""
+    shared = "belong to no common pair" if is_text else "share no image"
+    return f"independent: at least so many of the n examples {shared}. They decide how wide the interval is."
+
+
+def _shares(entries: Mapping[str, Any]) -> bool:
+    """Whether examples of a task depend on each other."""
+    return any(entry.get("independent", entry["n"]) < entry["n"] for entry in entries.values())
 
 
 def constant_notes(tasks: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -104,7 +118,12 @@ def _accuracy_table(
 
     has_paper = any(task in tasks for task, _ in references)
     paper_heading = ["paper"] if has_paper else []
-    headings = ["%" if scale == 100 else "value", "95% interval", "chance", *paper_heading, "n", "ties"]
+    # Units that are independent: prompts of rated images, and examples without a common image.
+    counts = {"prompts": "prompts"} if scale == 1 else {"independent": "inde-\npendent"}
+    if scale == 100 and not any(map(_shares, tasks.values())):
+        counts = {}
+    headings = ["%" if scale == 100 else "value", "95% interval", "chance", *paper_heading, "n", *counts.values()]
+    headings.append("ties")
     table = _table(first, headings)
     for task, entries in tasks.items():
         table.add_row(rich.text.Text(task, "bold"))
@@ -124,6 +143,7 @@ def _accuracy_table(
                 "" if entry["chance"] is None else formatted(entry["chance"]),
                 *([printed] if has_paper else []),
                 f"{entry['n']:,}",
+                *(f"{entry[key]:,}" if key in entry else "" for key in counts),
                 f"{entry['ties']:,}",
                 style="dim" if is_part else None,
             )

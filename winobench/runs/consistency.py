@@ -69,6 +69,8 @@ def check_task(record: TaskRun, path: pathlib.Path) -> None:
             _refuse(
                 f"{_row_name(record, row)} of {path} is {value:.6g}, outside of its interval {low:.6g} to {high:.6g}"
             )
+        if entry.get("independent", 0) > entry["n"]:
+            _refuse(f"{called} of {path} has {entry['independent']:,} independent among {entry['n']:,} examples")
         if entry.get("ties", 0) > entry["n"]:
             _refuse(f"{called} of {path} has {entry['ties']:,} ties among {entry['n']:,} examples")
     _check_examples(record, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import os
@@ -147,7 +148,7 @@ def _read_folder(path: pathlib.Path, with_tables: bool) -> Run:
         task = _task_run(name, entries, recorded, sample_groups.get(name), config["identity"], examples)
         tasks[name] = task
         consistency.check_task(task, results_path)
-        _mend_chance(task)
+        _mend_chance(task, table)
         if not table.is_file():
             notes.append(f"The run has no table of the examples of {name}: only its numbers are shown.")
         elif task.has_answers and task.metric != TEXT_METRIC and task.judge is None:
@@ -160,19 +161,41 @@ def _read_folder(path: pathlib.Path, with_tables: bool) -> Run:
     return run
 
 
-def _mend_chance(task: TaskRun) -> None:
-    """Gives groups the chance of their own questions, where an earlier version gave them the whole task's mean."""
-    if task.examples is None or task.judge is None or task.is_rated:
+def _mend_chance(task: TaskRun, table: pathlib.Path) -> None:
+    """Gives groups the chance of their own questions, where an earlier version gave them the whole task's mean.
+
+    Earlier versions did not record ``independent``. They took the mean over all questions of a file, also with a limit.
+    Without the questions or the metric's code a chance that may be wrong becomes None.
+    """
+    old = {name: entry for name, entry in task.results.items() if "independent" not in entry and entry.get("chance")}
+    if not old or not task.has_answers or task.metric == TEXT_METRIC:
         return
+    # Under winobench's metrics two candidates have the highest chance, and a mean is as high if all questions have two.
+    is_own = metrics.METRICS.is_own(task.metric)
+    most = {**task.judge.chance((1, 2)), **task.judge.chance((2, 2))} if is_own else {}
+    outcome_of = {name: name.rpartition("/")[2].removeprefix("macro_") for name in old}
+    if all(entry["chance"] == most.get(outcome_of[name]) for name, entry in old.items()):
+        return
+    if task.examples is None:
+        try:
+            task = dataclasses.replace(task, examples=read_examples(table))
+        except (InputError, OSError):
+            for name, entry in old.items():
+                entry["chance"] = entry["chance"] if name == outcome_of[name] else None
+            return
     shapes = [np.shape(matrix) for matrix in task.examples.scores]
+    rows = {row.name: row for row in rows_of(task)}
     if len(set(shapes)) < 2:
         return
-    for row in rows_of(task):
-        outcome = row.name.rpartition("/")[2].removeprefix("macro_")
-        whole, entry = task.results.get(outcome, {}).get("chance"), task.results.get(row.name)
-        mean = task.judge.mean_chance(outcome, shapes)
-        if None not in (whole, mean, entry) and math.isclose(whole, mean) and entry["chance"] == whole:
-            entry["chance"] = task.judge.mean_chance(outcome, [shapes[index] for index in row.members], row.strata)
+    whole = {name: entry["chance"] for name, entry in old.items() if "/" not in name}
+    for name, entry in old.items():
+        row, outcome = rows.get(name), outcome_of[name]
+        if row is None or entry["chance"] != whole.get(outcome):  # a task may state the level of each group
+            continue
+        mean = None if task.judge is None else task.judge.mean_chance(outcome, shapes)
+        is_mean = mean is not None and math.isclose(whole[outcome], mean)
+        own = [shapes[index] for index in row.members]
+        entry["chance"] = task.judge.mean_chance(outcome, own, row.strata) if is_mean else None
 
 
 def recorded_metric(entries: Mapping[str, Mapping[str, Any]], recorded: schemas.Metric | None) -> schemas.Metric:

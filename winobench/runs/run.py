@@ -116,8 +116,8 @@ class Run:
 
         Args:
           format: ``"text"`` for a terminal, ``"markdown"``, ``"latex"`` (a ``tabular`` for the package booktabs), or
-            ``"csv"``. CSV has the columns task, metric, group, value, low, high, chance, n and ties, and numbers in
-            full precision between 0 and 1. Special characters are escaped for each format.
+            ``"csv"``. CSV has the columns task, metric, group, value, low, high, chance, n, independent, ties
+            and too_few, and numbers in full precision between 0 and 1. Special characters are escaped for each format.
           groups: whether to add the rows of sub-tasks, such as ``spatial/accuracy``.
 
         Returns:

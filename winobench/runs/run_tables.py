@@ -42,7 +42,7 @@ class Run(Protocol):
     def failed(self) -> Mapping[str, str]: ...
 
 
-COLUMNS = ("task", "metric", "group", "value", "low", "high", "chance", "n", "ties", "too_few")
+COLUMNS = ("task", "metric", "group", "value", "low", "high", "chance", "n", "independent", "ties", "too_few")
 """Columns of `records`: texts up to the group, then numbers, and whether n is too small for the interval."""
 
 _SHOWN_TASKS, _SHOWN_ROWS = 4, 40  # in a few lines, and in a notebook
@@ -140,15 +140,20 @@ def _cells(runs: Sequence[Run], groups: bool) -> tuple[list[str], list[list[str]
         rows.append([*key, *values, *("; ".join(dict.fromkeys(other)) for other in others)])
     unit = "value" if is_mixed else "%"
     shown = [unit, "95% interval"] if len(runs) == 1 else [f"{run.label}, {unit} (95% interval)" for run in runs]
-    return ["task", "metric", *shown, "chance", "n"], rows
+    headings = ["task", "metric", *shown, "chance", "n", "independent"]
+    if not any(row[-1] for row in rows):
+        headings, rows = headings[:-1], [row[:-1] for row in rows]
+    return headings, rows
 
 
 def _row(record: TaskRun, entry: Mapping[str, Any], unit: str) -> tuple[str, ...]:
-    """Value, interval, chance and n of an entry."""
+    """Value, interval, chance, n, and the independent examples where they are fewer, of an entry."""
     value, low, high = (_number(record, entry[key]) for key in ("value", "low", "high"))
     chance = entry.get("chance")
     said = "" if chance is None else f"{_number(record, chance)}{unit}"
-    return f"{value}{unit}", f"{low} to {high}{few_mark(entry)}", said, f"{entry['n']:,}"
+    independent = entry.get("independent", entry["n"])
+    fewer = f"{independent:,}" if independent < entry["n"] else ""
+    return f"{value}{unit}", f"{low} to {high}{few_mark(entry)}", said, f"{entry['n']:,}", fewer
 
 
 def _failed(run: Run) -> str:

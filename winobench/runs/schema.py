@@ -49,6 +49,7 @@ class Proportion(TypedDict):
     high: Required[Share]
     chance: Required[Share | None]  # what guessing gives; None where that has no meaning
     n: Required[Count]  # examples
+    independent: NotRequired[Count]  # of these, at least so many share no image (in text tasks no pair) with each other
     ties: Required[Count]  # examples whose best score occurs twice, which count as wrong
     constant: NotRequired[str]  # images, texts or candidates: scores are equal over these in nearly all examples
 

@@ -15,7 +15,6 @@ import hashlib
 import os
 import pathlib
 import re
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
@@ -48,12 +47,8 @@ def task_from_jsonl(path: str | os.PathLike[str], name: str | None = None, metri
     judge = metrics.METRICS.named(metric or ("accuracy" if has_target else "winoground"))
     shape = (max(len(example.images) for example in examples), max(len(example.texts) for example in examples))
     shapes = [(len(example.images), len(example.texts)) for example in examples]
-    if has_target or len(set(shapes)) == 1:
-        with registry.foreign_code(f"chance() of metric {judge.name!r}"):
-            levels = [judge.chance(shape) for shape in shapes]
-            chance = {key: statistics.mean(level[key] for level in levels) for key in levels[0]}
-    else:
-        chance = {}
+    with registry.foreign_code(f"chance() of metric {judge.name!r}"):
+        chance = {outcome: judge.mean_chance(outcome, shapes) for outcome in judge.chance(shape)}
     # Another metric makes another run, which takes over the recorded errors.
     by = [] if metric is None else [metric.rpartition(":")[2], judge.name, *_digest_of(metric)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,9 +34,13 @@ def whole_pairs(judged: Iterable[Asked]) -> list[list[Asked]]:
     return [pair for pair in members.values() if len(pair) == 2]
 
 
-def entry(interval: Interval, chance: float | None, n: int, ties: int = 0) -> dict[str, Any]:
-    """A row of a task's metrics."""
-    return {**{key: float(value) for key, value in interval._asdict().items()}, "chance": chance, "n": n, "ties": ties}
+def entry(
+    interval: Interval, chance: float | None, n: int, ties: int = 0, *, clusters: Iterable[Hashable] = ()
+) -> dict[str, Any]:
+    """A row of a task's metrics. Equal ``clusters`` mark the questions that depend on each other."""
+    independent = {"independent": number} if (number := len(set(clusters))) else {}
+    ends = {key: float(value) for key, value in interval._asdict().items()}
+    return {**ends, "chance": chance, "n": n, **independent, "ties": ties}
 
 
 def best(response: Response) -> Answer:

@@ -276,7 +276,7 @@ def _share(name: str, outcomes: Sequence[bool], clusters: Sequence[Any], ties: S
     if not outcomes:
         return {}
     chance = CHANCE.get(name, CHANCE.get(name.rsplit("/", 1)[-1]))
-    return {name: entry(clustered(np.array(outcomes), clusters), chance, len(outcomes), sum(ties))}
+    return {name: entry(clustered(np.array(outcomes), clusters), chance, len(outcomes), sum(ties), clusters=clusters)}
 
 
 _ABOUT = {

@@ -180,7 +180,8 @@ def metrics(questions: Sequence[TextQuestion], answers: Sequence[Answer]) -> dic
 def _accuracy(judged: Sequence[Asked]) -> dict[str, Any]:
     right = [is_right(*both) for both in judged]
     clusters = [question.pair or question.id for question, _ in judged]
-    return entry(clustered(right, clusters), CHANCE["accuracy"], len(judged), sum(answer.tie for _, answer in judged))
+    ties = sum(answer.tie for _, answer in judged)
+    return entry(clustered(right, clusters), CHANCE["accuracy"], len(judged), ties, clusters=clusters)
 
 
 _PAPER = "with its example(s) (Tables 9 and 14)"

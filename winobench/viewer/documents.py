@@ -209,6 +209,8 @@ def _task(run: Run, record: TaskRun, notes: list[str]) -> dict[str, Any]:
         "metric": record.metric,
         "best": record.best,
         "shown": list(record.shown),
+        # As `read_without_tables` mends them, which results.json of an older run does not have.
+        "chances": {row: entry.get("chance") for row, entry in record.results.items()},
         "kind": task_kind(run, record),
         "deterministic": record.deterministic,
         "num_samples": record.num_samples,

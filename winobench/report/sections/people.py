@@ -67,13 +67,13 @@ def _cells(report_data: ReportData, task: str, name: str) -> list[Cell]:
     group, _, measure = name.rpartition("/")
     entries = report_data.entries(task, name)
     known = [entry for entry in entries if entry]
-    # It depends on ties among ratings, which are the same for all runs of the same images.
-    chance = known[0]["chance"]
+    # It depends on ties among ratings, so that runs of other images have other levels.
+    chances = {entry["chance"] for entry in known if entry["chance"] is not None}
     prompts = f"{spread_of({entry['prompts'] for entry in known})} prompts"
     return [
         Cell(readable(group or measure), readable(measure) if group else ""),
         *map(_value, entries),
-        Cell("" if chance is None else number(chance, _DIGITS)),
+        Cell(spread_of(chances, lambda chance: number(chance, _DIGITS))),
         Cell(spread_of({entry["n"] for entry in known}), prompts),
     ]
 

@@ -128,7 +128,8 @@ def _curve_panel(report_data: ReportData, task: str, metric: str, task_curves: _
     flat = [
         (marks[run_number], values[metric]) for run_number, values in task_curves.levels.items() if metric in values
     ]
-    chance = next((entry["chance"] for entry in report_data.entries(task, metric) if entry), None)
+    chances = {entry["chance"] for entry in report_data.entries(task, metric) if entry}
+    chance = chances.pop() if len(chances) == 1 else None  # runs with other questions have another one
     title = task_label(task) if metric == "accuracy" else f"{task_label(task)}, {metric}"
     ends = "; ".join(
         f"{mark.label} reaches {percent(mean[-1])}% with {sizes[-1]} samples" for mark, sizes, mean, *_ in lines

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from winobench.report import published
 from winobench.report.cells import PROPORTION_COLUMNS, Cell, Table, TableRow, proportion_cell
 from winobench.report.sections.shared import Details, ReportData, Section, sub_task_folds
-from winobench.report.table import constant_notes
+from winobench.report.table import constant_notes, independence_note
 from winobench.report.wording import percent, readable, spread_of
 from winobench.runs.labels import task_label
 from winobench.runs.run import Run
@@ -22,7 +23,8 @@ def task_section(report_data: ReportData) -> Section:
         "Tasks",
         [
             f"Right answers in percent with their 95% interval (Wilson's, for examples that share {shared} carry). A "
-            "tie is wrong. The small bar runs from 0 to 100%: dot and line are value and interval, the tick is chance."
+            "tie is wrong. The small bar runs from 0 to 100%: dot and line are value and interval, the tick is chance. "
+            f"{independence_note(is_text=report_data.is_text).capitalize()}"
         ],
     )
     if report_data.is_text:
@@ -71,13 +73,21 @@ def _cells(report_data: ReportData, task: str, name: str) -> list[Cell]:
     group, _, metric = name.rpartition("/")
     entries = report_data.entries(task, name)
     known = [entry for entry in entries if entry]
-    chances, ties = ({entry[key] for entry in known if entry[key] is not None} for key in ("chance", "ties"))
+    chances = {entry["chance"] for entry in known if entry["chance"] is not None}
     return [
         Cell(readable(group or metric), readable(metric) if group and metric != "accuracy" else ""),
         *(proportion_cell(entry, run) for run, entry in enumerate(entries)),
         Cell(spread_of(chances, percent)),
-        Cell(spread_of({entry["n"] for entry in known}), f"{spread_of(ties)} tied" if any(ties) else ""),
+        Cell(spread_of({entry["n"] for entry in known}), "; ".join(_counted(known))),
     ]
+
+
+def _counted(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The numbers of independent and of tied examples, as far as they say anything."""
+    if any(entry.get("independent", entry["n"]) < entry["n"] for entry in entries):
+        yield f"{spread_of({entry['independent'] for entry in entries if 'independent' in entry})} independent"
+    if any(entry["ties"] for entry in entries):
+        yield f"{spread_of({entry['ties'] for entry in entries})} tied"
 
 
 def _paper_says(report_data: ReportData, task: str, name: str) -> str:

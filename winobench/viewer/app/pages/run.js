@@ -98,7 +98,7 @@ function Links({ run }) {
 // Rows of the table: those of whole tasks, with their sub-tasks.
 function rowsOf(run, results) {
   return Object.entries(run.tasks).flatMap(([task, one]) => {
-    const all = Object.entries(results.tasks[task] ?? {}).map(([name, entry]) => ({ task, name, entry, kind: one.kind, label: one.label, rows: one.rows, ...rowName(name), paper: one.published.filter(({ metric }) => metric === name) }))
+    const all = Object.entries(results.tasks[task] ?? {}).map(([name, entry]) => ({ task, name, entry: { ...entry, chance: one.chances[name] ?? null }, kind: one.kind, label: one.label, rows: one.rows, ...rowName(name), paper: one.published.filter(({ metric }) => metric === name) }))
     const whole = all.filter(({ group, kind }) => !group && kind !== 'bias')
     const bias = all.filter(({ group, kind, name }) => !group && kind === 'bias' && one.shown.includes(name))
     return [...whole, ...bias].map((row, place) => ({
@@ -130,6 +130,8 @@ function Numbers({ run, results, parameters }) {
     <p class="intro">Right answers in percent with their 95% interval, and chance as a line in the bar. Effect sizes and agreement with people are plain numbers.</p>`
 }
 
+const isShared = ({ independent, n }) => independent < n
+
 const isPercent = ({ kind }) => isShare(kind)
 
 function columnsOf(run, rows) {
@@ -157,6 +159,7 @@ function columnsOf(run, rows) {
     { key: 'bar', label: 'Interval', isFixed: true, cell: row => isPercent(row) && html`<${Bar} ...${row.entry} />` },
     { key: 'chance', label: 'chance', isNumber: true, value: ({ entry }) => entry.chance, text: row => (row.entry.chance === null ? '' : numberText(row.entry.chance, isPercent(row))) },
     { key: 'n', label: 'n', isNumber: true, value: ({ entry }) => entry.n, text: ({ entry }) => count(entry.n), help: 'Examples' },
+    ...(rows.some(({ entry }) => isShared(entry)) ? [{ key: 'independent', label: 'independent', isNumber: true, value: ({ entry }) => entry.independent, text: ({ entry }) => (isShared(entry) ? count(entry.independent) : ''), help: `At least so many examples ${run.kind === 'text' ? 'belong to no common pair' : 'share no image'}: they decide how wide the interval is` }] : []),
     { key: 'ties', label: 'ties', isNumber: true, value: ({ entry }) => entry.ties, text: ({ entry }) => (entry.ties ? count(entry.ties) : ''), help: 'Ties at the top count as wrong' },
   ]
   if (!hasPaper) return columns
