@@ -224,16 +224,7 @@ def tiny_pipeline(tmp_path_factory) -> pathlib.Path:
     vocab_size = write_clip_tokenizer(folder / "tokenizer", TINY_WORDS, 77)
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    unet = diffusers.UNet2DConditionModel(
-        sample_size=8,
-        block_out_channels=(16, 32),
-        down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
-        up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
-        layers_per_block=1,
-        norm_num_groups=8,
-        attention_head_dim=4,
-        cross_attention_dim=24,
-    )
+    unet = tiny_sd3.unet()
     vae = tiny_sd3.autoencoder(4)
     text_encoder = tiny_sd3.clip_encoder(vocab_size, 24, num_hidden_layers=2, pad_token_id=vocab_size - 1)
     with torch.no_grad():
@@ -243,15 +234,12 @@ def tiny_pipeline(tmp_path_factory) -> pathlib.Path:
                     parameter.add_(0.1 * torch.randn_like(parameter))
                 if ".attn2." in name:
                     parameter.mul_(3)
-    scheduler = diffusers.PNDMScheduler(
-        beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", skip_prk_steps=True, steps_offset=1
-    )
     diffusers.StableDiffusionPipeline(
         vae=vae,
         text_encoder=text_encoder,
         tokenizer=transformers.CLIPTokenizer.from_pretrained(folder / "tokenizer"),
         unet=unet,
-        scheduler=scheduler,
+        scheduler=tiny_sd3.pndm(),
         safety_checker=None,
         feature_extractor=None,
         requires_safety_checker=False,

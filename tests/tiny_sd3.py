@@ -24,6 +24,26 @@ def write_t5_tokenizer(folder: pathlib.Path) -> None:
     ).save_pretrained(folder)
 
 
+def unet(**options: Any) -> Any:
+    """A random UNet of torch's, of two levels with a transformer in the finer one, for images of `TINY_IMAGE_SIZE`."""
+    import diffusers
+
+    sizes = {"sample_size": 8, "block_out_channels": (16, 32), "layers_per_block": 1, "norm_num_groups": 8}
+    types = {"down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D")}
+    types |= {"up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D")}
+    heads = {"attention_head_dim": 4, "cross_attention_dim": 24}
+    return diffusers.UNet2DConditionModel(**{**sizes, **types, **heads, **options})
+
+
+def pndm() -> Any:
+    """The scheduler of Stable Diffusion 1.5."""
+    import diffusers
+
+    return diffusers.PNDMScheduler(
+        beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", skip_prk_steps=True, steps_offset=1
+    )
+
+
 def autoencoder(channels: int = 16, kind: str = "AutoencoderKL", **options: Any) -> Any:
     """A random one of torch's, of images of `TINY_IMAGE_SIZE`. With a shift there are no quant convolutions."""
     import diffusers

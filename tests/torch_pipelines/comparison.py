@@ -26,11 +26,14 @@ QUICK = ("SanaPipeline",)
 
 
 def makers(package=tiny):
-    """(class, module that makes a tiny one) of each class that can be scored and has a module in this package."""
+    """(class, what makes a tiny one) of each class that this package can make and that can be scored."""
     classes = {name.lower(): name for name in families.names()}
-    for module in pkgutil.iter_modules(package.__path__):
-        if (name := classes.get(module.name.replace("_", ""))) is not None:
-            yield name, importlib.import_module(f"{package.__name__}.{module.name}")
+    names = [module.name for module in pkgutil.iter_modules(package.__path__)]
+    modules = {name: importlib.import_module(f"{package.__name__}.{name}") for name in names}
+    members = vars(modules["pipelines"]) if "pipelines" in modules else modules
+    for member, maker in sorted(members.items()):
+        if (name := classes.get(member.replace("_", ""))) is not None:
+            yield name, maker
 
 
 def cases(names=None, package=tiny):

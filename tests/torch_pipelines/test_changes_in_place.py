@@ -12,7 +12,7 @@ import tokenizers
 import torch
 
 from tests.expectations import raises
-from tests.torch_pipelines.tiny import (
+from tests.torch_pipelines.tiny.pipelines import (
     flux2_klein_pipeline,
     qwen_image_pipeline,
     sana_pipeline,

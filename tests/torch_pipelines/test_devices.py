@@ -11,7 +11,7 @@ from tests.live_arrays import LiveArrays
 from tests.torch_pipelines import comparison
 from tests.torch_pipelines.comparison import difference
 from tests.torch_pipelines.test_families import TOLERANCE
-from tests.torch_pipelines.tiny import sana_pipeline
+from tests.torch_pipelines.tiny.pipelines import sana_pipeline
 from winobench import parallel
 from winobench.models import snapshots
 from winobench.scorers.diffusion_itm import DiffusionITM

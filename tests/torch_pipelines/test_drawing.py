@@ -15,7 +15,7 @@ from tests.expectations import raises
 from tests.torch_pipelines import comparison
 from tests.torch_pipelines.comparison import difference
 from tests.torch_pipelines.test_families import TOLERANCE
-from tests.torch_pipelines.tiny import pix_art_sigma_pipeline, sana_pipeline
+from tests.torch_pipelines.tiny.pipelines import pix_art_sigma_pipeline, sana_pipeline
 from winobench.diffusion import drawing
 from winobench.torch_pipelines.autoencoders import encoder_of
 from winobench.torch_pipelines.families import family_of

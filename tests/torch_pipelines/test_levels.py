@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.torch_pipelines.tiny import chroma_pipeline, krea2_pipeline, lumina_pipeline, ovis_image_pipeline
+from tests.torch_pipelines.tiny.pipelines import chroma_pipeline, krea2_pipeline, lumina_pipeline, ovis_image_pipeline
 from winobench.torch_pipelines.pipeline import TorchPipeline
 
 STEPS = 3

@@ -18,8 +18,10 @@ import torch
 import transformers
 from huggingface_hub import constants, errors
 
+from tests import tiny_sd3
 from tests.expectations import raises
-from tests.torch_pipelines.tiny import parts, qwen_image_pipeline, sana_pipeline
+from tests.torch_pipelines.tiny import parts
+from tests.torch_pipelines.tiny.pipelines import qwen_image_pipeline, sana_pipeline
 from winobench import DiffusionITM
 from winobench.base import hub, memory
 from winobench.diffusion import families
@@ -580,15 +582,8 @@ def test_text_encoders_are_adapted_as_well(tmp_path):
         return parts.filled(
             diffusers.StableDiffusionPipeline,
             {
-                "unet": diffusers.UNet2DConditionModel(
-                    sample_size=8,
-                    block_out_channels=(8, 8),
-                    down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
-                    up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
-                    layers_per_block=1,
-                    norm_num_groups=4,
-                    attention_head_dim=2,
-                    cross_attention_dim=16,
+                "unet": tiny_sd3.unet(
+                    block_out_channels=(8, 8), norm_num_groups=4, attention_head_dim=2, cross_attention_dim=16
                 ),
                 "text_encoder": transformers.CLIPTextModel(
                     transformers.CLIPTextConfig(vocab_size=len(words), max_position_embeddings=77, **config)

@@ -12,7 +12,7 @@ import safetensors.torch
 import torch
 
 from tests.torch_pipelines.comparison import cases
-from tests.torch_pipelines.tiny import krea2_pipeline
+from tests.torch_pipelines.tiny.pipelines import krea2_pipeline
 from winobench.torch_pipelines import adapters
 from winobench.torch_pipelines.families import family_of
 

@@ -130,18 +130,15 @@ def gemma(words: Any, kind: str) -> Any:
     """A random Gemma of width 8; ``kind`` is Gemma or Gemma2."""
     import transformers
 
-    config = getattr(transformers, f"{kind}Config")(
-        vocab_size=len(words),
-        hidden_size=8,
-        intermediate_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=8,
-        bos_token_id=words.bos_token_id,
-        eos_token_id=words.eos_token_id,
-    )
-    return getattr(transformers, f"{kind}Model")(config)
+    return getattr(transformers, f"{kind}Model")(getattr(transformers, f"{kind}Config")(**gemma_sizes(words)))
+
+
+def gemma_sizes(words: Any) -> dict[str, Any]:
+    """The options of a config for these tokens."""
+    sizes = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2, "head_dim": 8}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1}
+    ids = {"vocab_size": len(words), "bos_token_id": words.bos_token_id, "eos_token_id": words.eos_token_id}
+    return {**sizes, **heads, **ids}
 
 
 def deep_autoencoder() -> Any:
@@ -236,9 +233,9 @@ def flux2_autoencoder() -> Any:
     return vae
 
 
-def moving_schedule() -> Any:
+def moving_schedule(**options: Any) -> Any:
     """A scheduler of flows whose shift depends on the size of the image."""
     import diffusers
 
     sizes = {"base_image_seq_len": 4, "max_image_seq_len": 64}
-    return diffusers.FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True, **sizes)
+    return diffusers.FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True, **sizes, **options)
