@@ -1,24 +1,36 @@
-"""The transformers of flow models against torch diffusers: what all of them must do."""
+"""The transformers of flow models against torch diffusers: what all must do, and then what one alone has."""
 
+import types
+
+import diffusers
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
+import torch
+from diffusers import Flux2KleinPipeline, FluxPipeline
 from flax import nnx
 
-from tests.expectations import names
+from tests.expectations import names, raises
 from tests.parity.harness import (
     QUICK_COMPILATION,
     call,
     check_close,
     check_files,
     check_shapes,
+    from_nchw,
     from_torch,
+    randomize,
     relative_error,
+    to_torch,
 )
 from tests.parity.transformer_families import FAMILIES, TOLERANCE
 from winobench import checkpoints
 from winobench.base.errors import InputError
-from winobench.models import lora
+from winobench.models import flux_blocks, lora
+from winobench.models.autoencoder_kl_flux2 import AutoencoderKLFlux2, AutoencoderKLFlux2Config
+from winobench.models.transformer_sd3 import SD3Transformer2DModel
+from winobench.models.transformer_z_image import ZImageConditions
 
 EACH = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 
@@ -103,3 +115,158 @@ def test_unsupported_options(family, entry):
     option, value = entry
     with pytest.raises(InputError, match=names(family.config.__name__, option)):
         family.config.from_dict({option: value})
+
+
+SD3, FLUX, FLUX2, Z_IMAGE = FAMILIES["sd3"], FAMILIES["flux"], FAMILIES["flux2"], FAMILIES["z_image"]
+# The small network of the family is like 3.5-medium.
+SD3_MEDIUM = {"dual_attention_layers": (), "qk_norm": None, "in_channels": 16, "out_channels": None}
+ONE_BLOCK = {"dual_attention_layers": (), "num_layers": 1, "patch_size": 1}
+Z_OPTIONS = {"qk_norm": False, "rope_theta": 40.0, "t_scale": 30.0, "norm_eps": 1e-3, "n_refiner_layers": 2}
+
+
+@pytest.mark.parametrize(
+    ("family", "options", "size"),
+    [
+        # Odd in positions, too, which are taken from the middle of the table.
+        pytest.param(SD3, SD3_MEDIUM, (6, 8), id="3-medium"),
+        pytest.param(SD3, ONE_BLOCK, (6, 8), id="one block"),
+        pytest.param(Z_IMAGE, Z_OPTIONS, (12, 8), id="z_image", marks=pytest.mark.slow),
+    ],
+)
+def test_other_options(family, options, size):
+    theirs, ours = family.pair(**options)
+    arrays = family.inputs(ours.config, height=size[0], width=size[1])
+    check_close(call(ours, *arrays), family.predict(theirs, *arrays), TOLERANCE)
+
+
+@pytest.mark.slow
+def test_the_table_of_positions_is_read_and_made():
+    """Files hold it, rounded to their dtype; where a network is new, it is computed: float32's last bits."""
+    theirs, ours = SD3.pair(**SD3_MEDIUM)
+    table = theirs.pos_embed.pos_embed
+    fresh = SD3Transformer2DModel(ours.config, rngs=nnx.Rngs(0))
+    assert relative_error(fresh.pos_embed.pos_embed[...], table) < 1e-6
+    with torch.no_grad():
+        table += 1
+    read = from_torch(SD3Transformer2DModel, ours.config, theirs)
+    assert relative_error(read.pos_embed.pos_embed[...], table) == 0
+
+
+def test_a_sample_of_another_size_is_refused():
+    _, ours = SD3.pair(**SD3_MEDIUM)
+    for size in ((20, 8), (7, 8)):
+        with pytest.raises(ValueError, match=names(str(size[0]), str(size[1]))):
+            ours(*SD3.inputs(ours.config, height=size[0], width=size[1]))
+
+
+FLUX2_OPTIONS = {"guidance_embeds": True, "mlp_ratio": 2.3, "rope_theta": 500, "eps": 1e-3, "num_layers": 1}
+
+
+@pytest.fixture(scope="module")
+def told_guidance():
+    return FLUX.pair(guidance_embeds=True)
+
+
+@pytest.mark.parametrize("family", [pytest.param(FLUX, marks=pytest.mark.slow), FLUX2], ids=["flux", "flux2"])
+def test_network_with_guidance(family, told_guidance):
+    """FLUX.2's has other options, too."""
+    network, ours = told_guidance if family is FLUX else family.pair(**FLUX2_OPTIONS)
+    arrays, guidance = family.inputs(ours.config), np.array([3.5, 1.0], np.float32)
+    expected = family.predict(network, *arrays, guidance)
+    check_close(call(ours, *arrays, guidance=guidance), expected, TOLERANCE)
+    assert relative_error(family.predict(network, *arrays, guidance[::-1].copy()), expected) > 1e-3
+
+
+def test_patches_and_back():
+    latents = np.random.default_rng(0).normal(size=(2, 6, 4, 3)).astype(np.float32)
+    packed = FluxPipeline._pack_latents(torch.from_numpy(latents.transpose(0, 3, 1, 2).copy()), 2, 3, 6, 4)
+    patches = flux_blocks.to_patches(latents)
+    np.testing.assert_array_equal(np.asarray(patches).reshape(2, 6, 12), packed.numpy())
+    np.testing.assert_array_equal(flux_blocks.from_patches(patches), latents)
+
+
+def test_what_it_is_not_given(told_guidance):
+    _, untold = FLUX.small_pair()
+    sample, times, conditions = FLUX.inputs(untold.config)
+    with pytest.raises(ValueError, match=names("guidance_embeds=True")):
+        told_guidance[1](sample, times, conditions)
+    with pytest.raises(ValueError, match=names("guidance_embeds=False")):
+        untold(sample, times, conditions, guidance=times)
+    with pytest.raises(ValueError, match=names("11", "8")):
+        untold(sample[:, 1:], times, conditions)
+
+
+@pytest.mark.slow
+def test_what_is_behind_a_text_does_not_matter():
+    """Neither its values, nor how much there is of it; rows do not matter to each other."""
+    _, ours = Z_IMAGE.small_pair()
+    sample, times, (states, lengths) = Z_IMAGE.inputs(ours.config, batch=3)
+    expected = call(ours, sample, times, ZImageConditions(states, lengths))
+    behind = np.where(np.arange(45)[:, None] < lengths[:, None, None], states, np.nan)
+    longer = np.pad(behind, ((0, 0), (0, 50), (0, 0)), constant_values=np.nan)
+    for changed in (behind, longer):
+        check_close(call(ours, sample, times, ZImageConditions(changed, lengths)), expected, TOLERANCE)
+    none = call(ours, sample, times, ZImageConditions(states, lengths * np.array([1, 0, 1], np.int32)))
+    assert np.isfinite(none).all()
+    np.testing.assert_allclose(none[::2], expected[::2], atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [(11, 8), (12, 200)])
+def test_sizes_that_cannot_be(size):
+    _, ours = Z_IMAGE.small_pair()
+    with pytest.raises(ValueError, match=str(size[0] if size[0] % 2 else "axes_lens")):
+        call(ours, *Z_IMAGE.inputs(ours.config, height=size[0], width=size[1]))
+
+
+@pytest.fixture(scope="module")
+def autoencoders():
+    levels = {"down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2}
+    sizes = {"block_out_channels": (8, 12), "layers_per_block": 1, "latent_channels": 3, "norm_num_groups": 4}
+    network = randomize(diffusers.AutoencoderKLFlux2(**levels, **sizes, batch_norm_eps=1e-2))
+    rng = np.random.default_rng(1)
+    network.bn.running_mean.copy_(torch.from_numpy(rng.normal(size=12)))
+    network.bn.running_var.copy_(torch.from_numpy(rng.uniform(0.01, 2, size=12)))
+    config = AutoencoderKLFlux2Config.from_dict(dict(network.config))
+    return network, from_torch(AutoencoderKLFlux2, config, network)
+
+
+def test_normalized_latents(autoencoders):
+    """Those of the published pipeline's own encoding."""
+    network, ours = autoencoders
+    images = np.random.default_rng(0).uniform(-1, 1, (2, 12, 8, 3)).astype(np.float32)
+    pipeline = types.SimpleNamespace(vae=network, _patchify_latents=Flux2KleinPipeline._patchify_latents)
+    with torch.no_grad():
+        normal = Flux2KleinPipeline._encode_vae_image(pipeline, to_torch(images), generator=None)
+        raw = from_nchw(network.encode(to_torch(images)).latent_dist.mean)
+    expected = from_nchw(Flux2KleinPipeline._unpatchify_latents(normal))
+    mean, _ = call(ours, images, method="encode")
+    normalized = call(ours, mean, method="normalize")
+    assert normalized.shape == (2, 6, 4, 3)
+    back = call(ours, normalized, method="denormalize")
+    check_close([mean, normalized, back], [raw, expected, mean], TOLERANCE)
+    assert relative_error(raw, expected) > 0.1
+
+
+def test_decoded_latents(autoencoders):
+    network, ours = autoencoders
+    latents = np.random.default_rng(0).normal(size=(2, 6, 4, 3)).astype(np.float32)
+    check_close(call(ours, latents, method="decode"), network.decode(to_torch(latents)).sample, TOLERANCE)
+
+
+def test_files_of_the_autoencoder(autoencoders, tmp_path):
+    check_files(*autoencoders, tmp_path)
+
+
+def test_released_autoencoder():
+    config = AutoencoderKLFlux2Config.flux2()
+    with torch.device("meta"):
+        network = diffusers.AutoencoderKLFlux2.from_config(config.to_dict())
+    expected = {key: tuple(tensor.shape) for key, tensor in network.state_dict().items()}
+    assert expected.pop("bn.num_batches_tracked") == ()
+    names = checkpoints.torch_names(checkpoints.abstract_model(AutoencoderKLFlux2, config))
+    assert {name: shape for name, (_, shape) in names.items()} == expected
+    assert AutoencoderKLFlux2Config.from_dict(dict(network.config)) == config
+    with raises("unsupported-option", "patch_size"):
+        AutoencoderKLFlux2Config.from_dict({"patch_size": (4, 4)})
+    with raises("unsupported-option", "scaling_factor"):
+        AutoencoderKLFlux2Config.from_dict({"scaling_factor": 0.13})

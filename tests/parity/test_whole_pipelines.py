@@ -1,15 +1,24 @@
 """Whole pipelines against torch diffusers on the same folder: scores, generated images, files."""
 
+import json
+import shutil
+
+import diffusers
 import jax
 import numpy as np
 import pytest
 import torch
+import transformers
+from diffusers.pipelines.flux2.pipeline_flux2_klein import compute_empirical_mu
 
+from tests import tiny_flux2, tiny_z_image
 from tests.conftest import TINY_IMAGE_SIZE as SIZE
 from tests.expectations import names
-from tests.parity.whole_pipelines import KINDS, to_nchw
+from tests.parity.harness import relative_error
+from tests.parity.whole_pipelines import KINDS, TEXTS, one_device, to_nchw
+from tests.tiny_flux2 import CHANNELS, OUT_LAYERS
 from winobench.base.errors import InputError
-from winobench.diffusion import families
+from winobench.diffusion import families, flux_2, z_image
 
 # The same networks but for guidance and ties; the others' own files have errors with other options.
 _OF_OTHERS = ("schnell", "klein", "klein-base", "sdxl", "sd3", "flux")
@@ -145,3 +154,117 @@ def test_sizes_and_settings_that_cannot_be_are_one_sentence(kind, whole):
         assert ours.image_size == (SIZE if kind == "z_image" else 512)
         with pytest.raises(InputError, match=names("image_size", "36", "multiple of 8")):
             ours.check_image_size(36)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["flux", "schnell"])
+def test_a_strength_of_guidance(kind, whole):
+    case = whole(kind)
+    guided, short = case.ours.replace(guidance_embedding=3.5), case.ours.replace(text_tokens=256)
+    assert short.fingerprint != case.ours.fingerprint
+    assert guided.fingerprint != case.ours.fingerprint
+    expected = case.torch_errors(guidance=3.5)
+    np.testing.assert_allclose(case.errors(guided), expected, rtol=1e-4)
+    # It matters where it is embedded.
+    assert np.allclose(expected, case.expected, rtol=1e-3) == (kind == "schnell")
+
+
+@pytest.mark.parametrize("kind", ["flux", "schnell"])
+def test_levels_of_flux(kind, whole):
+    scorer = one_device(whole(kind).ours)
+    published = scorer.choose_timesteps(30, timesteps="published")
+    np.testing.assert_allclose(published, 1 - (12 + 33 * np.arange(30)[::-1]) / 1000, rtol=1e-6)
+    # 4 x 4 positions of 4 to 64: a shift by 0.5 + 0.65 x 12 / 60 of dev's, and none of schnell's.
+    drawn = scorer.choose_timesteps(5, timesteps="even")
+    u = (np.array([100, 300, 500, 700, 900]) + 1) / 1000
+    factor = np.exp(0.63)
+    expected = factor / (factor + 1 / u - 1) if kind == "flux" else u
+    np.testing.assert_allclose(drawn, expected, rtol=1e-5)
+
+
+@pytest.mark.quick(1)
+@pytest.mark.parametrize("kind", ["klein", "klein-base"])
+def test_text_states_of_klein(kind, whole):
+    """Of padding, too; and after other layers, the last of which is followed by the last norm."""
+    ours, theirs, layers = whole(kind).ours, whole(kind).theirs, (4, 0, 2)
+    other = ours.replace(text_encoder_out_layers=layers)
+    assert ours.replace(text_encoder_out_layers=OUT_LAYERS).fingerprint == ours.fingerprint != other.fingerprint
+    assert ours.text_encoder.config.out_layers == OUT_LAYERS
+    short = other.replace(text_tokens=24)
+    with torch.inference_mode():
+        expected, _ = theirs.encode_prompt(TEXTS, max_sequence_length=24, text_encoder_out_layers=layers)
+    assert relative_error(short.encode_texts(TEXTS), expected.numpy()) < 1e-5
+
+
+def test_levels_of_klein(whole):
+    """4 x 4 positions; judged on the scheduler's own shift, drawn with that of the number of steps."""
+    schedule = whole("klein").ours.schedule_at(SIZE)
+    for steps, positions in ((4, 16), (50, 4096), (1000, 4300), (50, 4301)):
+        assert flux_2.empirical_shift(positions, steps) == pytest.approx(compute_empirical_mu(positions, steps))
+        sized = schedule.for_positions(positions)
+        scheduler = diffusers.FlowMatchEulerDiscreteScheduler(shift=3.0, use_dynamic_shifting=True)
+        scheduler.set_timesteps(
+            sigmas=np.linspace(1.0, 1 / steps, steps), mu=compute_empirical_mu(positions, steps), device="cpu"
+        )
+        np.testing.assert_allclose(sized.sampling_levels(steps, evenly=True), scheduler.sigmas.numpy(), rtol=1e-5)
+    own = compute_empirical_mu(16, 200)
+    u = (np.arange(1000) + 1) / 1000
+    np.testing.assert_allclose(schedule.noise_rates, np.exp(own) / (np.exp(own) + 1 / u - 1), rtol=1e-5)
+
+
+def test_sizes_of_images_and_latents(whole):
+    ours = whole("klein").ours
+    with pytest.raises(InputError, match=names("36", "multiples of 8")):
+        ours.encode_images(np.zeros((1, 36, 32, 3), np.uint8))
+    with pytest.raises(InputError, match=names("[1, 7, 8, 4]", "multiples of 2")):
+        ours.decode_latents(np.zeros((1, 7, 8, CHANNELS), np.float32))
+
+
+def test_a_tokenizer_without_a_template_is_one_sentence(whole):
+    bare = tiny_flux2.tokenizer()
+    bare.chat_template = None
+    with pytest.raises(InputError, match=names("chat template", "chat_template.jinja")):
+        whole("klein").ours.replace(tokenizer=bare).encode_texts(["a photo"])
+
+
+def test_text_states_of_z_image(whole):
+    ours, theirs = whole("z_image").ours, whole("z_image").theirs
+    for pipeline, length in ((ours, 512), (ours.replace(text_tokens=24), 24)):
+        with torch.inference_mode():
+            expected, _ = theirs.encode_prompt(list(TEXTS), max_sequence_length=length)
+        result = pipeline.encode_texts(TEXTS)
+        assert result["states"].shape == (3, length, 24)
+        assert result["lengths"].tolist() == [len(theirs_of_text) for theirs_of_text in expected]
+        for states, theirs_of_text in zip(result["states"], expected, strict=True):
+            assert relative_error(states[: len(theirs_of_text)], theirs_of_text.numpy()) < 1e-5
+    assert (ours.tokenize(TEXTS)["lengths"] > 32).tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("shift", [3.0, 6.0])
+def test_levels_of_z_image(shift):
+    schedule = z_image.ZImage.read_schedule({"shift": shift, "use_dynamic_shifting": False})
+    for steps in (4, 9, 50):
+        scheduler = diffusers.FlowMatchEulerDiscreteScheduler(shift=shift)
+        sigmas = torch.linspace(1.0, 1 / steps, steps).tolist()
+        scheduler.set_timesteps(sigmas=sigmas, mu=0.7, device="cpu")
+        np.testing.assert_allclose(schedule.sampling_levels(steps, evenly=True), scheduler.sigmas.numpy(), rtol=1e-5)
+    left_out = z_image.ZImage.PUBLISHED_LEFT_OUT
+    u = 1 - np.arange(left_out, 1000 - left_out, 33)[::-1] / 1000
+    np.testing.assert_allclose(schedule.published_levels(30, left_out), shift * u / (1 + (shift - 1) * u), rtol=1e-6)
+
+
+def test_shards_and_files_with_an_output_matrix(whole, tmp_path):
+    """As the released folders are: the encoder's names have a prefix, and files are in parts."""
+    tiny_z_image.write(tmp_path / "parts", max_shard_size="60KB")
+    encoder = transformers.Qwen3ForCausalLM.from_pretrained(whole("z_image").folder / "text_encoder")
+    shutil.rmtree(tmp_path / "parts" / "text_encoder")
+    encoder.save_pretrained(tmp_path / "parts" / "text_encoder", max_shard_size="20KB")
+    indices = {path.parent.name: json.loads(path.read_text()) for path in tmp_path.rglob("*.index.json")}
+    assert indices.keys() >= {"transformer", "text_encoder"}
+    assert {"lm_head.weight", "model.norm.weight"} <= indices["text_encoder"]["weight_map"].keys()
+    assert families.load_pipeline(tmp_path / "parts").fingerprint == whole("z_image").ours.fingerprint
+
+
+def test_images_that_are_too_large(whole):
+    with pytest.raises(InputError, match=names("image_size", "520", "512 pixels")):
+        whole("z_image").ours.generate(["a photo"], image_size=520)

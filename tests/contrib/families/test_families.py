@@ -17,13 +17,10 @@ from tests.torch_pipelines import (
     test_devices,
     test_drawing,
     test_families,
-    test_folders,
-    test_levels,
-    test_long_texts,
     test_lora_strengths,
     test_native,
 )
-from tests.torch_pipelines.test_levels import DYNAMIC, EULER
+from tests.torch_pipelines.test_families import DYNAMIC, EULER
 from winobench.base import extensions
 from winobench.base.errors import InputError
 from winobench.torch_pipelines import refusals
@@ -48,7 +45,7 @@ def test_equals_diffusers(name, maker):
 
 @_each()
 def test_a_long_text_is_cut_off(name, maker, caplog):
-    test_long_texts.test_a_long_text_is_cut_off(name, maker, caplog)
+    test_families.test_a_long_text_is_cut_off(name, maker, caplog)
 
 
 # One of each way to pack latents, to guide, and to scale the input of an autoencoder.
@@ -80,11 +77,11 @@ def test_z_image_equals_the_native_family(tmp_path):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return test_folders.save(tmp_path_factory.mktemp("saved"), [*comparison.makers(), *comparison.makers(tiny)])
+    return test_families.save(tmp_path_factory.mktemp("saved"), [*comparison.makers(), *comparison.makers(tiny)])
 
 
 def test_every_class_loads_from_a_folder_among_those_of_the_core(folder):
-    test_folders.test_every_class_loads_from_a_folder(folder, test_folders.shuffled)
+    test_families.test_every_class_loads_from_a_folder(folder, test_families.shuffled)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +96,7 @@ def test_every_class_loads_from_a_folder_among_those_of_the_core(folder):
     ],
 )
 def test_levels_are_those_of_the_pipeline(maker, scheduler, options, evenly):
-    test_levels.test_levels_are_those_of_the_pipeline(maker, scheduler, options, evenly, {})
+    test_families.test_levels_are_those_of_the_pipeline(maker, scheduler, options, evenly, {})
 
 
 def test_a_mean_over_levels_is_refused():
