@@ -18,17 +18,10 @@ def write(folder: pathlib.Path, *, dev: bool = True) -> pathlib.Path:
 
     vocab_size = write_clip_tokenizer(folder / "tokenizer", TINY_WORDS, 77)
     tiny_sd3.write_t5_tokenizer(folder / "tokenizer_2")
-    transformer = diffusers.FluxTransformer2DModel(
-        in_channels=64,
-        num_layers=2,
-        num_single_layers=2,
-        attention_head_dim=16,
-        num_attention_heads=2,
-        joint_attention_dim=24,
-        pooled_projection_dim=32,
-        guidance_embeds=dev,
-        axes_dims_rope=(4, 4, 8),
-    )
+    sizes = {"in_channels": 64, "num_layers": 2, "num_single_layers": 2, "attention_head_dim": 16}
+    sizes |= {"num_attention_heads": 2, "joint_attention_dim": 24, "pooled_projection_dim": 32, "guidance_embeds": dev}
+    sizes |= {"axes_dims_rope": (4, 4, 8)}
+    transformer = diffusers.FluxTransformer2DModel(**sizes)
     vae = tiny_sd3.autoencoder(scaling_factor=0.3611, shift_factor=0.1159, force_upcast=True)
     clip = tiny_sd3.clip_encoder(vocab_size, 32, num_hidden_layers=2)
     t5 = tiny_sd3.t5_encoder(24, heads=3)

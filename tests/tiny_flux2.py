@@ -34,18 +34,10 @@ def qwen3_config(words, **options):
     """Of a small encoder for these tokens. The released ones differ in whether embeddings are tied."""
     import transformers
 
-    return transformers.Qwen3Config(
-        vocab_size=len(words),
-        hidden_size=24,
-        intermediate_size=48,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        max_position_embeddings=4096,
-        bos_token_id=None,
-        eos_token_id=words.eos_token_id,
-        **options,
-    )
+    sizes = {"vocab_size": len(words), "hidden_size": 24, "intermediate_size": 48, "num_attention_heads": 4}
+    sizes |= {"num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 4096, "bos_token_id": None}
+    sizes |= {"eos_token_id": words.eos_token_id}
+    return transformers.Qwen3Config(**sizes, **options)
 
 
 def write(folder: pathlib.Path, *, distilled: bool = True) -> pathlib.Path:
@@ -57,17 +49,10 @@ def write(folder: pathlib.Path, *, distilled: bool = True) -> pathlib.Path:
     from tests.parity.harness import randomize
 
     words = tokenizer()
-    transformer = diffusers.Flux2Transformer2DModel(
-        in_channels=4 * CHANNELS,
-        num_layers=2,
-        num_single_layers=2,
-        attention_head_dim=16,
-        num_attention_heads=2,
-        joint_attention_dim=3 * 24,
-        timestep_guidance_channels=32,
-        axes_dims_rope=(2, 6, 4, 4),
-        guidance_embeds=False,
-    )
+    sizes = {"in_channels": 4 * CHANNELS, "num_layers": 2, "num_single_layers": 2, "attention_head_dim": 16}
+    sizes |= {"num_attention_heads": 2, "joint_attention_dim": 3 * 24, "timestep_guidance_channels": 32}
+    sizes |= {"axes_dims_rope": (2, 6, 4, 4), "guidance_embeds": False}
+    transformer = diffusers.Flux2Transformer2DModel(**sizes)
     vae = tiny_sd3.autoencoder(CHANNELS, "AutoencoderKLFlux2")
     encoder = transformers.Qwen3ForCausalLM(qwen3_config(words, num_hidden_layers=4, tie_word_embeddings=distilled))
     for number, network in enumerate((transformer, vae, encoder)):

@@ -83,19 +83,9 @@ def write_language_model(
     elif family == "qwen3":
         model = transformers.Qwen3ForCausalLM(transformers.Qwen3Config(head_dim=8, **decoder))
     else:
-        model = transformers.T5ForConditionalGeneration(
-            transformers.T5Config(
-                d_model=32,
-                d_kv=8,
-                d_ff=48,
-                num_layers=1,
-                num_heads=4,
-                feed_forward_proj="gated-gelu",
-                tie_word_embeddings=False,
-                decoder_start_token_id=0,
-                **common,
-            )
-        )
+        sizes = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 1, "num_heads": 4}
+        sizes |= {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, "decoder_start_token_id": 0}
+        model = transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes, **common))
     with torch.no_grad():
         for parameter in model.parameters():
             # Torch's own start would make all answers alike, whatever the prompt.

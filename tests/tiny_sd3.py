@@ -50,16 +50,10 @@ def autoencoder(channels: int = 16, kind: str = "AutoencoderKL", **options: Any)
 
     if "shift_factor" in options:
         options |= {"use_quant_conv": False, "use_post_quant_conv": False}
-    return getattr(diffusers, kind)(
-        sample_size=TINY_IMAGE_SIZE,
-        block_out_channels=(8, 16, 16),
-        down_block_types=("DownEncoderBlock2D",) * 3,
-        up_block_types=("UpDecoderBlock2D",) * 3,
-        layers_per_block=1,
-        norm_num_groups=4,
-        latent_channels=channels,
-        **options,
-    )
+    sizes = {"sample_size": TINY_IMAGE_SIZE, "block_out_channels": (8, 16, 16)}
+    sizes |= {"down_block_types": ("DownEncoderBlock2D",) * 3, "up_block_types": ("UpDecoderBlock2D",) * 3}
+    sizes |= {"layers_per_block": 1, "norm_num_groups": 4, "latent_channels": channels}
+    return getattr(diffusers, kind)(**sizes, **options)
 
 
 def clip_encoder(vocab_size: int, width: int, kind: str = "CLIPTextModel", **options: Any) -> Any:
@@ -76,17 +70,9 @@ def t5_encoder(width: int, heads: int) -> Any:
     """A random one of torch's, for the tokens of `write_t5_tokenizer`."""
     import transformers
 
-    return transformers.T5EncoderModel(
-        transformers.T5Config(
-            vocab_size=len(set(T5_VOCABULARY)),
-            d_model=width,
-            d_kv=8,
-            d_ff=64,
-            num_layers=2,
-            num_heads=heads,
-            feed_forward_proj="gated-gelu",
-        )
-    )
+    sizes = {"vocab_size": len(set(T5_VOCABULARY)), "d_model": width, "d_kv": 8, "d_ff": 64, "num_layers": 2}
+    sizes |= {"num_heads": heads, "feed_forward_proj": "gated-gelu"}
+    return transformers.T5EncoderModel(transformers.T5Config(**sizes))
 
 
 def write(folder: pathlib.Path, *, as_published: bool = False) -> pathlib.Path:
@@ -103,18 +89,10 @@ def write(folder: pathlib.Path, *, as_published: bool = False) -> pathlib.Path:
 
     vocab_size = write_clip_tokenizer(folder / "tokenizer", TINY_WORDS, 77)
     write_t5_tokenizer(folder / "tokenizer_3")
-    transformer = diffusers.SD3Transformer2DModel(
-        sample_size=8,
-        num_layers=2,
-        num_attention_heads=2,
-        attention_head_dim=16,
-        caption_projection_dim=32,
-        joint_attention_dim=72,
-        pooled_projection_dim=16 + 32,
-        pos_embed_max_size=12,
-        dual_attention_layers=(0,),
-        qk_norm="rms_norm",
-    )
+    sizes = {"sample_size": 8, "num_layers": 2, "num_attention_heads": 2, "attention_head_dim": 16}
+    sizes |= {"caption_projection_dim": 32, "joint_attention_dim": 72, "pooled_projection_dim": 16 + 32}
+    sizes |= {"pos_embed_max_size": 12, "dual_attention_layers": (0,), "qk_norm": "rms_norm"}
+    transformer = diffusers.SD3Transformer2DModel(**sizes)
     vae = autoencoder(scaling_factor=1.5305, shift_factor=0.0609, force_upcast=True)
     kind = "CLIPTextModelWithProjection"
     clips = [

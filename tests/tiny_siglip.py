@@ -23,26 +23,11 @@ _TEXT = {
     # Unlike those published, and unlike each other, so that a swapped or forgotten one shows.
     "layer_norm_eps": 0.01,
 }
-_VISION = {
-    "hidden_size": 32,
-    "intermediate_size": 44,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "image_size": SIZE,
-    "patch_size": 7,
-    "layer_norm_eps": 0.03,
-}
-_TOKENIZER = {
-    "do_lower_case": True,
-    "eos_token": "</s>",
-    "model_input_names": ["input_ids"],
-    "model_max_length": LENGTH,
-    "pad_token": "</s>",
-    "processor_class": "SiglipProcessor",
-    "sp_model_kwargs": {},
-    "tokenizer_class": "SiglipTokenizer",
-    "unk_token": "<unk>",
-}
+_VISION = {"hidden_size": 32, "intermediate_size": 44, "num_hidden_layers": 2, "num_attention_heads": 4}
+_VISION |= {"image_size": SIZE, "patch_size": 7, "layer_norm_eps": 0.03}
+_TOKENIZER = {"do_lower_case": True, "eos_token": "</s>", "model_input_names": ["input_ids"]}
+_TOKENIZER |= {"model_max_length": LENGTH, "pad_token": "</s>", "processor_class": "SiglipProcessor"}
+_TOKENIZER |= {"sp_model_kwargs": {}, "tokenizer_class": "SiglipTokenizer", "unk_token": "<unk>"}
 
 
 def write_siglip(folder: pathlib.Path, family: str = "siglip") -> pathlib.Path:
@@ -64,13 +49,8 @@ def write_siglip(folder: pathlib.Path, family: str = "siglip") -> pathlib.Path:
         model.logit_scale.fill_(2.0)
         model.logit_bias.fill_(-3.0)
     model.save_pretrained(folder)
-    processor = {
-        "image_processor_type": "SiglipImageProcessor",
-        "size": {"height": SIZE, "width": SIZE},
-        "image_mean": [0.5] * 3,
-        "image_std": [0.5] * 3,
-        "resample": 3,
-    }
+    processor = {"image_processor_type": "SiglipImageProcessor", "size": {"height": SIZE, "width": SIZE}}
+    processor |= {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "resample": 3}
     if family == "siglip2":
         processor |= {"do_convert_rgb": None, "resample": 2}
     (folder / "preprocessor_config.json").write_text(json.dumps(processor))

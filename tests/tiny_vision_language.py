@@ -68,24 +68,10 @@ _CLIP = _VISION | {"model_type": "clip_vision_model", "num_hidden_layers": 3, "p
 PATCHES = (SIZE // _CLIP["patch_size"]) ** 2
 
 # Squares of 8 pixels, 24 of them at most.
-QWEN_IMAGES = {
-    "size": {"shortest_edge": 16 * 16, "longest_edge": 32 * 48},
-    "patch_size": 4,
-    "temporal_patch_size": 2,
-    "merge_size": 2,
-    "image_mean": [0.5, 0.5, 0.5],
-    "image_std": [0.5, 0.5, 0.5],
-}
-_QWEN_VISION = {
-    "depth": 3,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_heads": 2,
-    "patch_size": 4,
-    "num_position_embeddings": 16,
-    "out_hidden_size": 40,
-    "deepstack_visual_indexes": [0, 1],
-}
+QWEN_IMAGES = {"size": {"shortest_edge": 16 * 16, "longest_edge": 32 * 48}, "patch_size": 4, "temporal_patch_size": 2}
+QWEN_IMAGES |= {"merge_size": 2, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
+_QWEN_VISION = {"depth": 3, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2, "patch_size": 4}
+_QWEN_VISION |= {"num_position_embeddings": 16, "out_hidden_size": 40, "deepstack_visual_indexes": [0, 1]}
 _QWEN_TEXT = {
     "hidden_size": 40,
     "intermediate_size": 48,

@@ -18,17 +18,9 @@ def write(folder: pathlib.Path, *, shift: float = 3.0, **saving) -> pathlib.Path
     from tests.parity.harness import randomize
 
     words = tiny_flux2.tokenizer()
-    transformer = diffusers.ZImageTransformer2DModel(
-        in_channels=CHANNELS,
-        dim=32,
-        n_layers=2,
-        n_refiner_layers=1,
-        n_heads=2,
-        n_kv_heads=2,
-        cap_feat_dim=24,
-        axes_dims=[4, 6, 6],
-        axes_lens=[600, 64, 64],
-    )
+    sizes = {"in_channels": CHANNELS, "dim": 32, "n_layers": 2, "n_refiner_layers": 1, "n_heads": 2, "n_kv_heads": 2}
+    sizes |= {"cap_feat_dim": 24, "axes_dims": [4, 6, 6], "axes_lens": [600, 64, 64]}
+    transformer = diffusers.ZImageTransformer2DModel(**sizes)
     vae = tiny_sd3.autoencoder(CHANNELS, scaling_factor=0.3611, shift_factor=0.1159)
     # Tied embeddings would ask for an output matrix, if there were one.
     config = tiny_flux2.qwen3_config(words, num_hidden_layers=3, tie_word_embeddings=False)

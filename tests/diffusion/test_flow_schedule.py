@@ -12,14 +12,8 @@ from winobench.scorers import samples
 
 # As the published files of Stable Diffusion 3 and FLUX.1-dev have them.
 SD3 = {"_class_name": "FlowMatchEulerDiscreteScheduler", "num_train_timesteps": 1000, "shift": 3.0}
-FLUX = {
-    **SD3,
-    "base_image_seq_len": 256,
-    "base_shift": 0.5,
-    "max_image_seq_len": 4096,
-    "max_shift": 1.15,
-    "use_dynamic_shifting": True,
-}
+FLUX = {**SD3, "base_image_seq_len": 256, "base_shift": 0.5, "max_image_seq_len": 4096, "max_shift": 1.15}
+FLUX |= {"use_dynamic_shifting": True}
 
 
 def published(config):

@@ -11,19 +11,10 @@ from winobench.diffusion.samplers.ddim import ddim_timesteps
 from winobench.diffusion.schedules import NoiseSchedule
 
 # The file of the published SD 1.5.
-SD15 = {
-    "_class_name": "PNDMScheduler",
-    "_diffusers_version": "0.6.0",
-    "beta_end": 0.012,
-    "beta_schedule": "scaled_linear",
-    "beta_start": 0.00085,
-    "num_train_timesteps": 1000,
-    "set_alpha_to_one": False,
-    "skip_prk_steps": True,
-    "steps_offset": 1,
-    "trained_betas": None,
-    "clip_sample": False,
-}
+SD15 = {"_class_name": "PNDMScheduler", "_diffusers_version": "0.6.0", "beta_end": 0.012}
+SD15 |= {"beta_schedule": "scaled_linear", "beta_start": 0.00085, "num_train_timesteps": 1000}
+SD15 |= {"set_alpha_to_one": False, "skip_prk_steps": True, "steps_offset": 1, "trained_betas": None}
+SD15 |= {"clip_sample": False}
 
 
 def test_is_a_value():

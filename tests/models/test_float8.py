@@ -16,18 +16,10 @@ _SIZES = {"param_dtype": jnp.float32, "rngs": nnx.Rngs(0)}
 
 
 def _network(dtype=jnp.float32):
-    config = SD3TransformerConfig(
-        num_layers=2,
-        num_attention_heads=2,
-        attention_head_dim=32,
-        caption_projection_dim=64,
-        joint_attention_dim=48,
-        pooled_projection_dim=32,
-        sample_size=8,
-        pos_embed_max_size=4,
-        dual_attention_layers=(0,),
-        qk_norm="rms_norm",
-    )
+    sizes = {"num_layers": 2, "num_attention_heads": 2, "attention_head_dim": 32, "caption_projection_dim": 64}
+    sizes |= {"joint_attention_dim": 48, "pooled_projection_dim": 32, "sample_size": 8, "pos_embed_max_size": 4}
+    sizes |= {"dual_attention_layers": (0,), "qk_norm": "rms_norm"}
+    config = SD3TransformerConfig(**sizes)
     return SD3Transformer2DModel(config, dtype=dtype, rngs=nnx.Rngs(0))
 
 

@@ -16,17 +16,8 @@ from winobench.models import t5
 from winobench.models.decoder import quantise
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration
 
-SMALL = {
-    "vocab_size": 30,
-    "d_model": 12,
-    "d_kv": 5,
-    "d_ff": 16,
-    "num_layers": 1,
-    "num_decoder_layers": 2,
-    "num_heads": 2,
-    "relative_attention_num_buckets": 8,
-    "relative_attention_max_distance": 12,
-}
+SMALL = {"vocab_size": 30, "d_model": 12, "d_kv": 5, "d_ff": 16, "num_layers": 1, "num_decoder_layers": 2}
+SMALL |= {"num_heads": 2, "relative_attention_num_buckets": 8, "relative_attention_max_distance": 12}
 RNG = np.random.default_rng(0)
 IDS, DECODED = RNG.integers(2, 30, (3, 7)).astype(np.int32), RNG.integers(2, 30, (3, 10)).astype(np.int32)
 # Of the outputs, decoded one after the other with a cache.

@@ -8,17 +8,9 @@ import transformers
 from tests.parity.harness import NETWORK_TOLERANCE, call, check_close, pair
 from winobench.models.clip import CLIPTextModel
 
-SMALL = {
-    "vocab_size": 50,
-    "hidden_size": 24,
-    "intermediate_size": 40,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 9,
-    "bos_token_id": 48,
-    "eos_token_id": 49,
-    "pad_token_id": 49,
-}
+SMALL = {"vocab_size": 50, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2}
+SMALL |= {"num_attention_heads": 4, "max_position_embeddings": 9, "bos_token_id": 48, "eos_token_id": 49}
+SMALL |= {"pad_token_id": 49}
 CONFIGS = {
     "quick_gelu": SMALL,
     "gelu": {**SMALL, "hidden_act": "gelu", "num_attention_heads": 1, "num_hidden_layers": 3},

@@ -25,21 +25,10 @@ from winobench import checkpoints
 from winobench.checkpoints import clip_layouts, convert_pickle, tokenizer_files
 from winobench.scorers.contrastive import Contrastive
 
-TEXT = {
-    "hidden_size": 24,
-    "intermediate_size": 40,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 16,
-}
-VISION = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "image_size": 24,
-    "patch_size": 8,
-}
+TEXT = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4}
+TEXT |= {"max_position_embeddings": 16}
+VISION = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+VISION |= {"image_size": 24, "patch_size": 8}
 OTHERS = {
     "as published": ({}, {}),
     # Activations that differ, and patches that do not fill the image: what is left over is not seen.

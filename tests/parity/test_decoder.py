@@ -13,24 +13,11 @@ from winobench import parallel
 from winobench.checkpoints import language_models, models, sources, weights
 from winobench.models.decoder_config import DecoderConfig, inverse_wavelengths
 
-SMALL = {
-    "vocab_size": 52,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 64,
-    "pad_token_id": 0,
-}
+SMALL = {"vocab_size": 52, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+SMALL |= {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64, "pad_token_id": 0}
 # The head's four pairs have wavelengths of 6, 63, 628 and 6283 tokens: fast, between, and slow twice.
-LLAMA3_SCALING = {
-    "rope_type": "llama3",
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 100,
-}
+LLAMA3_SCALING = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA3_SCALING |= {"original_max_position_embeddings": 100}
 CONFIGS = {
     "llama": {**SMALL, "num_key_value_heads": 4},
     "one head of keys": {**SMALL, "num_key_value_heads": 1},
@@ -98,16 +85,8 @@ def test_network(name):
 
 @pytest.fixture(scope="module")
 def llava():
-    vision = {
-        "model_type": "clip_vision_model",
-        "hidden_size": 16,
-        "intermediate_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "image_size": 8,
-        "patch_size": 4,
-        "projection_dim": 8,
-    }
+    vision = {"model_type": "clip_vision_model", "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
+    vision |= {"num_attention_heads": 2, "image_size": 8, "patch_size": 4, "projection_dim": 8}
     config = transformers.LlavaConfig(
         vision_config=vision, text_config={"model_type": "llama", **CONFIGS["llama"]}, image_token_id=51
     )

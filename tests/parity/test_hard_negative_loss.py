@@ -37,34 +37,19 @@ BATCH, LENGTH, WIDTH, TOKENS = len(TIMESTEPS), 5, 12, 30
 @pytest.fixture(scope="module")
 def unet():
     """diffusers' UNet with peft's adapters on both attentions."""
-    network = diffusers.UNet2DConditionModel(
-        sample_size=4,
-        block_out_channels=(16,),
-        down_block_types=("CrossAttnDownBlock2D",),
-        up_block_types=("CrossAttnUpBlock2D",),
-        layers_per_block=1,
-        norm_num_groups=4,
-        attention_head_dim=4,
-        cross_attention_dim=WIDTH,
-    )
+    sizes = {"sample_size": 4, "block_out_channels": (16,), "down_block_types": ("CrossAttnDownBlock2D",)}
+    sizes |= {"up_block_types": ("CrossAttnUpBlock2D",), "layers_per_block": 1, "norm_num_groups": 4}
+    sizes |= {"attention_head_dim": 4, "cross_attention_dim": WIDTH}
+    network = diffusers.UNet2DConditionModel(**sizes)
     return with_adapters(network, UNET_TARGETS)
 
 
 @pytest.fixture(scope="module")
 def text_encoder():
-    network = transformers.CLIPTextModel(
-        transformers.CLIPTextConfig(
-            vocab_size=TOKENS,
-            hidden_size=WIDTH,
-            intermediate_size=24,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            max_position_embeddings=LENGTH,
-            bos_token_id=TOKENS - 2,
-            eos_token_id=TOKENS - 1,
-            pad_token_id=TOKENS - 1,
-        )
-    )
+    sizes = {"vocab_size": TOKENS, "hidden_size": WIDTH, "intermediate_size": 24, "num_hidden_layers": 1}
+    sizes |= {"num_attention_heads": 2, "max_position_embeddings": LENGTH, "bos_token_id": TOKENS - 2}
+    sizes |= {"eos_token_id": TOKENS - 1, "pad_token_id": TOKENS - 1}
+    network = transformers.CLIPTextModel(transformers.CLIPTextConfig(**sizes))
     return with_adapters(network, TEXT_TARGETS)
 
 

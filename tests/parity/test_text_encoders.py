@@ -35,18 +35,8 @@ BERT = {
     # Larger than the published one, so that a forgotten one shows.
     "layer_norm_eps": 0.03,
 }
-T5 = {
-    "vocab_size": 50,
-    "d_model": 16,
-    "d_kv": 5,
-    "d_ff": 24,
-    "num_layers": 2,
-    "num_decoder_layers": 3,
-    "num_heads": 3,
-    "relative_attention_num_buckets": 8,
-    "relative_attention_max_distance": 12,
-    "layer_norm_epsilon": 0.02,
-}
+T5 = {"vocab_size": 50, "d_model": 16, "d_kv": 5, "d_ff": 24, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 3}
+T5 |= {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 12, "layer_norm_epsilon": 0.02}
 T5S = {
     "relu, tied": {"relative_attention_num_buckets": 32, "relative_attention_max_distance": 128},
     "gated, untied": {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},

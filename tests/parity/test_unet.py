@@ -29,15 +29,9 @@ from winobench.models.unet_2d_condition import UNet2DConditionModel
 from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 
 # One level with a transformer, one without; the smallest SD 1.x.
-SMALL = {
-    "down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D"),
-    "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D"),
-    "block_out_channels": (16, 32),
-    "layers_per_block": 1,
-    "norm_num_groups": 8,
-    "cross_attention_dim": 12,
-    "attention_head_dim": 4,
-}
+SMALL = {"down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D")}
+SMALL |= {"up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D"), "block_out_channels": (16, 32), "layers_per_block": 1}
+SMALL |= {"norm_num_groups": 8, "cross_attention_dim": 12, "attention_head_dim": 4}
 BOTH = {
     **SMALL,
     "down_block_types": ("CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),

@@ -108,13 +108,8 @@ def test_generation_at_another_size(kind, size, whole):
     """Images are square. All values within 1 of 255, and SDXL's UNet heeds the size that it is told."""
     case, texts, guidance = whole(kind), ["a red cube", "a photo"], 3.0
     noise = np.random.default_rng(5).standard_normal((2, *case.ours.latent_shape(size)), np.float32)
-    options = {
-        "num_inference_steps": 3,
-        "guidance_scale": guidance,
-        "output_type": "np",
-        "height": size,
-        "width": size,
-    }
+    options = {"num_inference_steps": 3, "guidance_scale": guidance, "output_type": "np", "height": size}
+    options |= {"width": size}
 
     def theirs(**more):
         return case.theirs(prompt=texts, **options, **case.kind.start(to_nchw(noise)), **more).images

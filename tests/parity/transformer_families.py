@@ -117,26 +117,11 @@ def _z_image_conditions(rng, config, batch, tokens):
     return ZImageConditions(_normal(rng, batch, 45, config.cap_feat_dim), lengths)
 
 
-_SD3 = {
-    "sample_size": 8,
-    "num_layers": 3,
-    "in_channels": 4,
-    "out_channels": 4,
-    "num_attention_heads": 3,
-    "attention_head_dim": 8,
-    "caption_projection_dim": 24,
-    "joint_attention_dim": 20,
-    "pooled_projection_dim": 12,
-    "pos_embed_max_size": 9,
-}
-_FLUX = {
-    "in_channels": 16,
-    "num_layers": 2,
-    "num_single_layers": 2,
-    "attention_head_dim": 16,
-    "num_attention_heads": 2,
-    "joint_attention_dim": 24,
-}
+_SD3 = {"sample_size": 8, "num_layers": 3, "in_channels": 4, "out_channels": 4, "num_attention_heads": 3}
+_SD3 |= {"attention_head_dim": 8, "caption_projection_dim": 24, "joint_attention_dim": 20, "pooled_projection_dim": 12}
+_SD3 |= {"pos_embed_max_size": 9}
+_FLUX = {"in_channels": 16, "num_layers": 2, "num_single_layers": 2, "attention_head_dim": 16}
+_FLUX |= {"num_attention_heads": 2, "joint_attention_dim": 24}
 FAMILIES = {
     "sd3": Family(
         diffusers.SD3Transformer2DModel,

@@ -87,13 +87,8 @@ def states(*values):
 
 # At timestep 0 the rates of signal and noise are 0.6 and 0.8.
 HAND_SCHEDULE = NoiseSchedule(num_train_timesteps=2, trained_betas=(0.64, 0.0))
-HAND_BATCH = {
-    "latents": numbers(1, 2),
-    "negative_latents": numbers(3, -2),
-    "text_states": states(0, 1),
-    "random_text_states": states(5, -1),
-    "negative_text_states": states(0, 0),
-}
+HAND_BATCH = {"latents": numbers(1, 2), "negative_latents": numbers(3, -2), "text_states": states(0, 1)}
+HAND_BATCH |= {"random_text_states": states(5, -1), "negative_text_states": states(0, 0)}
 HAND_DRAWS = Draws(numbers(1, -1), jnp.zeros(2, jnp.int32))
 
 

@@ -101,29 +101,19 @@ def qwen_image_vae() -> Any:
     """A random autoencoder of Qwen-Image's class: 8 pixels a position, statistics that are not 0 and 1."""
     import diffusers
 
-    return diffusers.AutoencoderKLQwenImage(
-        base_dim=8,
-        z_dim=4,
-        dim_mult=[1, 1, 1, 1],
-        num_res_blocks=1,
-        temperal_downsample=[False, True, True],
-        latents_mean=[0.1, 0.2, -0.1, 0.0],
-        latents_std=[1.5, 2.0, 0.8, 1.0],
-    )
+    sizes = {"base_dim": 8, "z_dim": 4, "dim_mult": [1, 1, 1, 1], "num_res_blocks": 1}
+    sizes |= {"temperal_downsample": [False, True, True], "latents_mean": [0.1, 0.2, -0.1, 0.0]}
+    sizes |= {"latents_std": [1.5, 2.0, 0.8, 1.0]}
+    return diffusers.AutoencoderKLQwenImage(**sizes)
 
 
 def vae_of_8(**options: Any) -> Any:
     """A random AutoencoderKL of 4 channels and 8 pixels a position."""
     import diffusers
 
-    return diffusers.AutoencoderKL(
-        block_out_channels=(8, 8, 8, 8),
-        down_block_types=("DownEncoderBlock2D",) * 4,
-        up_block_types=("UpDecoderBlock2D",) * 4,
-        norm_num_groups=4,
-        latent_channels=4,
-        **options,
-    )
+    sizes = {"block_out_channels": (8, 8, 8, 8), "down_block_types": ("DownEncoderBlock2D",) * 4}
+    sizes |= {"up_block_types": ("UpDecoderBlock2D",) * 4, "norm_num_groups": 4, "latent_channels": 4}
+    return diffusers.AutoencoderKL(**sizes, **options)
 
 
 def gemma(words: Any, kind: str) -> Any:
@@ -149,21 +139,11 @@ def deep_autoencoder() -> Any:
     layers = {"encoder_layers_per_block": (1, 1, 1), "decoder_layers_per_block": (1, 1, 1)}
     blocks = ("ResBlock", "ResBlock", "EfficientViTBlock")
     scales = ((), (), (5,))
-    return diffusers.AutoencoderDC(
-        latent_channels=4,
-        attention_head_dim=8,
-        encoder_block_types=blocks,
-        decoder_block_types=blocks,
-        encoder_qkv_multiscales=scales,
-        decoder_qkv_multiscales=scales,
-        downsample_block_type="conv",
-        upsample_block_type="interpolate",
-        decoder_norm_types="rms_norm",
-        decoder_act_fns="silu",
-        scaling_factor=0.41407,
-        **widths,
-        **layers,
-    )
+    sizes = {"latent_channels": 4, "attention_head_dim": 8, "encoder_block_types": blocks}
+    sizes |= {"decoder_block_types": blocks, "encoder_qkv_multiscales": scales, "decoder_qkv_multiscales": scales}
+    sizes |= {"downsample_block_type": "conv", "upsample_block_type": "interpolate", "decoder_norm_types": "rms_norm"}
+    sizes |= {"decoder_act_fns": "silu", "scaling_factor": 0.41407}
+    return diffusers.AutoencoderDC(**sizes, **widths, **layers)
 
 
 def bert_tokenizer() -> Any:
@@ -204,22 +184,12 @@ def wan_autoencoder(channels: int) -> Any:
     """A random AutoencoderKLWan of 16 pixels a position, with statistics that are not 0 and 1."""
     import diffusers
 
-    return diffusers.AutoencoderKLWan(
-        base_dim=8,
-        decoder_base_dim=8,
-        z_dim=channels,
-        dim_mult=[1, 1, 1, 1],
-        num_res_blocks=1,
-        temperal_downsample=[False, True, True],
-        is_residual=True,
-        in_channels=12,
-        out_channels=12,
-        patch_size=2,
-        latents_mean=[0.1 * number for number in range(channels)],
-        latents_std=[1 + 0.1 * number for number in range(channels)],
-        scale_factor_spatial=16,
-        scale_factor_temporal=4,
-    )
+    sizes = {"base_dim": 8, "decoder_base_dim": 8, "z_dim": channels, "dim_mult": [1, 1, 1, 1], "num_res_blocks": 1}
+    sizes |= {"temperal_downsample": [False, True, True], "is_residual": True, "in_channels": 12, "out_channels": 12}
+    sizes |= {"patch_size": 2, "latents_mean": [0.1 * number for number in range(channels)]}
+    sizes |= {"latents_std": [1 + 0.1 * number for number in range(channels)], "scale_factor_spatial": 16}
+    sizes |= {"scale_factor_temporal": 4}
+    return diffusers.AutoencoderKLWan(**sizes)
 
 
 def flux2_autoencoder() -> Any:
