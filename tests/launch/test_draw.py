@@ -88,23 +88,6 @@ def test_from_prompts_to_the_page(drawn, tiny_pipeline):
     assert {path for path in before if path.stat().st_mtime_ns != before[path]} == {lost}
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--config.prompts=absent.txt"], "absent.txt cannot be read"),
-        (["--config.prompts=drawbench"], "'drawbench' are read from their published file: write drawbench:FILE"),
-        (["--config.model=clip-vit-b32"], "'clip-vit-b32' judges images, but generates none"),
-        (["--config.lora_scale=2"], "lora_scale is 2.0, but no LoRA is named"),
-        (["--config.sampler=flow_euler"], "the sampler flow_euler is for flow models, which this is not"),
-        (["--config.num_steps=1001"], "num_steps for 'clevr-tiny' is 1001, but it must be a whole number from 1 to 1"),
-        (["--config.seeds=1,1"], "the seeds 1, 1 name one twice"),
-    ],
-)
-def test_bad_input_is_one_sentence_and_status_2(tmp_path, words, said):
-    launching.refuse("launch.draw", *words, named=[said], cwd=tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.slow
 def test_a_killed_run_goes_on(tiny_pipeline, tmp_path):
     words = [f"--config.model={tiny_pipeline}", "--config.prompts=clevr:40", *SETTINGS, "--workdir=run"]

@@ -63,26 +63,6 @@ def test_tasks_that_are_not_evaluated_are_one_line_before_the_table(tiny_pipelin
     assert [line.partition(":")[0] for line in lines[-2:]] == ["results", "for figures, comparisons and examples"]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--config.model=/nowhere"], "model '/nowhere' is neither a folder"),
-        (["--config.model={empty}"], "{empty}"),
-        (["--config.tasks=clevrr"], "clevrr"),
-        (["--config.tasks="], "no task is chosen"),
-        (["--log=mlflow"], "log is 'mlflow', but it must be one or more of tensorboard"),
-        (["--config.error=l3", "--config.model={tiny}"], "error is 'l3'"),
-        (["--config.lora=none.safetensors", "--config.model={tiny}"], "none.safetensors does not exist"),
-    ],
-)
-def test_bad_input_is_one_line_and_writes_nothing(words, message, tiny_pipeline, tmp_path):
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    words = [word.format(empty=empty, tiny=tiny_pipeline) for word in words]
-    launching.refuse("launch.eval", *words, named=[message.format(empty=empty)], cwd=tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
-
-
 def test_a_lora_is_passed_on_and_named(tmp_path, monkeypatch):
     given = {}
     monkeypatch.setattr(loading, "load_scorer", lambda *_, diffusion, **__: given.update(diffusion))

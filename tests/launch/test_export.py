@@ -33,20 +33,6 @@ def test_text_goes_to_the_terminal_or_to_a_file(folder, tmp_path):
         assert (status, out.splitlines()[0]) == (0, said)
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ([], "no run is named: winobench export RUN"),
-        (["RUN", "absent"], "absent"),
-        (["RUN", "--format=excel"], "--format"),
-        (["RUN", "--format=parquet"], "--out"),
-    ],
-)
-def test_bad_input_is_one_sentence_and_status_2(folder, tmp_path, words, said):
-    words = [folder if word == "RUN" else word for word in words]
-    launching.refuse("launch.export", *words, named=[said], cwd=tmp_path)
-
-
 def test_a_folder_that_is_not_a_run_is_named_and_the_others_are_written(folder, tmp_path):
     (tmp_path / "other").mkdir()
     status, out, err = launch(tmp_path / "other", folder)

@@ -198,26 +198,6 @@ def test_options_of_hosted_judges_are_refused_for_others():
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ([], "no run is named"),
-        (["RUN"], "no judge is named: give --model=JUDGE"),
-        (["absent", "--model=m"], "absent does not exist"),
-        (["RUN", "--model=m", "--rubric=other"], "'other' is unknown"),
-        (["RUN", "--model=m", "--of=a"], "--of has no effect without --detector"),
-        (["RUN", "--model=m", "--prompts=p"], "--prompts has no effect without --people"),
-        (["RUN", "--model=m", "--people=p", "--rubric=tiif"], "--rubric has no effect with --people"),
-        (["RUN", "--model=m", "--lay_out=new"], "--model has no effect with --detector or --lay_out"),
-        (["RUN", "--model=clip-vit-b32", "--rubric=geneval2"], "no prompt has questions for the rubric geneval2"),
-    ],
-)
-def test_bad_words_are_one_sentence(tmp_path, words, said):
-    run = fakes.draw(tmp_path / "run", "a")
-    words = [run.folder if word == "RUN" else word for word in words]
-    launching.refuse("launch.judge", *words, named=[said])
-
-
-@pytest.mark.parametrize(
     ("judge", "said"), [("absent", "'absent' is neither a folder"), ("clip-vit-b32", "cannot judge by geneval2")]
 )
 def test_a_judge_that_cannot_judge_is_refused_before_anything_is_generated(source, tmp_path, judge, said):

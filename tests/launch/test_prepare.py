@@ -242,18 +242,6 @@ def test_ctrl_c_is_one_line(gender_source, tmp_path):
     assert err.splitlines() == ["preparing genderbias: 24 images", "interrupted"]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--task=genderbias", "--source=/nowhere"], "--source=/nowhere is not a folder: name the one that holds"),
-        (["--workers=0", "--task=genderbias"], "flag --workers"),
-    ],
-)
-def test_bad_input_is_one_line(words, message, tmp_path):
-    launching.refuse("launch.prepare", *words, f"--data_dir={tmp_path / 'data'}", named=[message])
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.slow
 def test_lists_of_candidates_by_another_model(run, tmp_path, monkeypatch):
     """The lists are made with the model's vectors, and the sets hold them; tasks without lists say so."""

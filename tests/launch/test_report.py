@@ -54,7 +54,6 @@ def test_tables_as_latex_and_markdown(folder, tmp_path):
         page = (tmp_path / "out" / "report.html").read_text()
         assert f'<a href="tasks.{suffix}">' in page
     assert "| **Words** |" in (tmp_path / "out" / "tasks.md").read_text()
-    launching.refuse("launch.report", folder, "--format=excel", named=["--format", "excel"], cwd=tmp_path)
 
 
 def test_what_is_no_finished_run_is_skipped_with_a_line(folder, tmp_path):
@@ -84,22 +83,6 @@ def test_what_is_no_finished_run_is_skipped_with_a_line(folder, tmp_path):
     assert err.splitlines()[-1].startswith("error: none of the 2 folders is a finished run")
     status, _, err = launch(runs_folder / "good", runs_folder / "goof", cwd=tmp_path)
     assert (status, len(err.splitlines())) == (2, 1)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ([], "no run is named: winobench report RUN"),
-        (["RUN", "--out=file"], "--out file cannot be written"),
-        (["RUN", "--gallery=many"], "--gallery"),
-        (["RUN", "--galery=3"], "did you mean --gallery?"),
-        (["RUN", "--raters=absent.csv"], "the file absent.csv is missing: name a CSV file with the columns item"),
-    ],
-)
-def test_bad_input_is_one_sentence_and_status_2(folder, tmp_path, words, said):
-    (tmp_path / "file").write_text("")
-    words = [folder if word == "RUN" else word for word in words]
-    launching.refuse("launch.report", *words, named=[said], cwd=tmp_path)
 
 
 def test_the_command_of_a_run_gives_its_config():

@@ -45,20 +45,6 @@ def test_from_the_command_line_to_the_adapters(tiny_pipeline, tmp_path):
     assert (workdir / "metrics.jsonl").read_text() == lines
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--config=hardneg:quick"], "hardneg comes as clevr, paper, debug, not 'quick'."),
-        (["--config=hardneg", "--processes=here"], "'here' is neither auto nor host:port,count,number"),
-        (["--config=hardneg", "--log=mlflow"], "log is 'mlflow', but it must be one or more of tensorboard"),
-        (["--config=hardneg:paper"], "coco_hardneg_train"),
-    ],
-)
-def test_bad_input_is_one_line_and_leaves_no_folder(words, message, tmp_path):
-    launching.refuse("launch.train", *words, named=[message], cwd=tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
 def test_without_a_config_nothing_is_trained(tmp_path):
     named = ["--config=NAME", "hardneg"]
     launching.refuse("launch.train", named=named, cwd=tmp_path)

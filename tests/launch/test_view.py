@@ -2,8 +2,6 @@
 
 import signal
 
-import pytest
-
 from tests import launching
 from tests.web.asking import Address, ask_for_all
 
@@ -22,21 +20,3 @@ def test_it_prints_its_address_and_ends_quietly(tmp_path):
     finally:
         process.kill()
     assert (process.returncode, out.strip(), err) == (0, "", "")
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ([], "no folder is named"),
-        (["absent"], "absent does not exist: name a folder"),
-        (["file"], "file is a file: name a folder"),
-        ([".", "--port=1", "--bundle=site"], "leave out --port"),
-        ([".", "--bundle="], "--bundle"),
-        ([".", "--prot=1"], "did you mean --port?"),
-        ([".", "--bundle=site"], "hold no run"),
-    ],
-)
-def test_bad_input_is_one_sentence(tmp_path, words, said):
-    (tmp_path / "file").write_text("")
-    launching.refuse("launch.view", *words, named=[said], cwd=tmp_path)
-    assert not (tmp_path / "site").exists()

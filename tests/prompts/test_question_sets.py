@@ -104,9 +104,8 @@ def replace(path, old, new):
     path.write_text(text.replace(old, new, 1))
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
+DAMAGE = {  # file: (old text, new text, words of the refusal)
+    ("dpg_bench", "dpg_bench.csv"): [
         (",tuple,", ",tuples,", ["dpg_bench.csv", "tuple"]),
         ('"1, 2"', '"1, b"', ["line 6", "dependency", "'1, b'"]),
         ("whoops5,A red moon.", "whoops5,A red moon.,more", ["line 11", "10 cells"]),
@@ -116,12 +115,47 @@ def replace(path, old, new):
         ("midjourney3,", "midjourney4,", ["midjourney4.txt"]),
         ("whoops5,", ",", ["line 11", "item_id"]),
     ],
+    ("oneig", "OneIG-Bench.csv"): [
+        ("Portrait,001", "Portrait,000", ["line 4", "'000'", "Portrait"]),
+        ("Portrait,001", "Portrait,002", ["'001'", "human.json"]),
+        ("NP,long", "NP,longer", ["line 4", "prompt_length", "'longer'"]),
+    ],
+    ("oneig", "anime.json"): [
+        ('"000"', '"001"', ["'000'", "anime.json"]),
+        ('"question"', '"questions"', ["anime.json", "'question'"]),
+        (r"\"5\": \"Five", r"\"6\": \"Five", ["'000'", "anime.json"]),
+        (r"\"5\": [5]", r"\"6\": [5]", ["'000'", "anime.json"]),
+        (r"\"5\": [5]", r"\"5\": [6]", ["'000'", "anime.json"]),
+        (r"\"5\": [5]", r"\"5\": []", ["question 5", "anime.json"]),
+        (r"\"5\": [5]", r"\"5\": [5", ["'dependency'", "anime.json", "JSON"]),
+        ("Five?", " ", ["question 5", "anime.json"]),
+        ("}", "", ["anime.json", "JSON"]),
+    ],
+    ("tiif", "style_prompts.jsonl"): [
+        ("short_description", "description", ["line 1", "short_description"]),
+        ('"type": "style"', '"type": "Style"', ["line 1", "style"]),
+        ("A fox, painted.", " ", ["line 1", "prompt"]),
+        ("}", "", ["line 1", "JSON"]),
+    ],
+    ("tiif", "style_eval_prompts.jsonl"): [
+        ('["Yes"]', '["Perhaps"]', ["line 1", "'Perhaps'"]),
+        ('["Yes"]', '["Yes", "no"]', ["1 questions", "2 answers"]),
+        ("yn_question_list", "questions", ["line 1", "yn_question_list"]),
+        ('["Is the image', '[1, "Is the image', ["line 1", "1"]),
+    ],
+    ("tiif", "negation_eval_prompts.jsonl"): [("\n", "\n[]\n", ["line 2", "negation"])],
+}
+WRITERS = {"dpg_bench": layouts.write_dpg, "oneig": layouts.write_oneig, "tiif": layouts.write_tiif}
+
+
+@pytest.mark.parametrize(
+    ("kind", "file", "old", "new", "said"), [(*place, *row) for place, rows in DAMAGE.items() for row in rows]
 )
-def test_a_damaged_dpg_bench(tmp_path, old, new, said):
-    folder = layouts.write_dpg(tmp_path / "dpg")
-    replace(folder / "dpg_bench.csv", old, new)
+def test_a_damaged_set_is_refused(tmp_path, kind, file, old, new, said):
+    folder = WRITERS[kind](tmp_path / "data")
+    replace(next(tmp_path.rglob(file)), old, new)
     with pytest.raises(InputError, match=names(*said)):
-        read_prompts(f"dpg_bench:{folder}")
+        read_prompts(f"{kind}:{folder}")
 
 
 def test_a_dpg_bench_that_lacks_files(tmp_path):
@@ -133,51 +167,6 @@ def test_a_dpg_bench_that_lacks_files(tmp_path):
     for place in (folder, folder / "dpg_bench.csv", "x" * 5_000):
         with pytest.raises(InputError):
             read_prompts(f"dpg_bench:{place}")
-
-
-@pytest.mark.parametrize(
-    ("file", "old", "new", "said"),
-    [
-        ("OneIG-Bench.csv", "Portrait,001", "Portrait,000", ["line 4", "'000'", "Portrait"]),
-        ("OneIG-Bench.csv", "Portrait,001", "Portrait,002", ["'001'", "human.json"]),
-        ("OneIG-Bench.csv", "NP,long", "NP,longer", ["line 4", "prompt_length", "'longer'"]),
-        ("anime.json", '"000"', '"001"', ["'000'", "anime.json"]),
-        ("anime.json", '"question"', '"questions"', ["anime.json", "'question'"]),
-        ("anime.json", r"\"5\": \"Five", r"\"6\": \"Five", ["'000'", "anime.json"]),
-        ("anime.json", r"\"5\": [5]", r"\"6\": [5]", ["'000'", "anime.json"]),
-        ("anime.json", r"\"5\": [5]", r"\"5\": [6]", ["'000'", "anime.json"]),
-        ("anime.json", r"\"5\": [5]", r"\"5\": []", ["question 5", "anime.json"]),
-        ("anime.json", r"\"5\": [5]", r"\"5\": [5", ["'dependency'", "anime.json", "JSON"]),
-        ("anime.json", "Five?", " ", ["question 5", "anime.json"]),
-        ("anime.json", "}", "", ["anime.json", "JSON"]),
-    ],
-)
-def test_a_damaged_oneig(tmp_path, file, old, new, said):
-    folder = layouts.write_oneig(tmp_path / "oneig")
-    replace(next(folder.rglob(file)), old, new)
-    with pytest.raises(InputError, match=names(*said)):
-        read_prompts(f"oneig:{folder}")
-
-
-@pytest.mark.parametrize(
-    ("file", "old", "new", "said"),
-    [
-        ("test_prompts/style_prompts.jsonl", "short_description", "description", ["line 1", "short_description"]),
-        ("test_prompts/style_prompts.jsonl", '"type": "style"', '"type": "Style"', ["line 1", "style"]),
-        ("test_prompts/style_prompts.jsonl", "A fox, painted.", " ", ["line 1", "prompt"]),
-        ("test_prompts/style_prompts.jsonl", "}", "", ["line 1", "JSON"]),
-        ("test_eval_prompts/style_eval_prompts.jsonl", '["Yes"]', '["Perhaps"]', ["line 1", "'Perhaps'"]),
-        ("test_eval_prompts/style_eval_prompts.jsonl", '["Yes"]', '["Yes", "no"]', ["1 questions", "2 answers"]),
-        ("test_eval_prompts/style_eval_prompts.jsonl", "yn_question_list", "questions", ["line 1", "yn_question_list"]),
-        ("test_eval_prompts/style_eval_prompts.jsonl", '["Is the image', '[1, "Is the image', ["line 1", "1"]),
-        ("test_eval_prompts/negation_eval_prompts.jsonl", "\n", "\n[]\n", ["line 2", "negation"]),
-    ],
-)
-def test_a_damaged_tiif(tmp_path, file, old, new, said):
-    folder = layouts.write_tiif(tmp_path / "data")
-    replace(folder.parent / file, old, new)
-    with pytest.raises(InputError, match=names(*said)):
-        read_prompts(f"tiif:{folder}")
 
 
 def test_a_tiif_that_lacks_files(tmp_path):

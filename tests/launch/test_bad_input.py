@@ -1,0 +1,98 @@
+"""What a command cannot take is refused in one sentence, and nothing is written."""
+
+import pytest
+
+from tests import launching
+from tests.evaluation import fakes
+from tests.generation import fakes as generation_fakes
+from tests.report.conftest import Skilled, make_run
+
+# command -> {words: what the sentence has}
+REFUSED = {
+    "draw": {
+        "--config.prompts=absent.txt": "absent.txt cannot be read",
+        "--config.prompts=drawbench": "'drawbench' are read from their published file: write drawbench:FILE",
+        "--config.model=clip-vit-b32": "'clip-vit-b32' judges images, but generates none",
+        "--config.lora_scale=2": "lora_scale is 2.0, but no LoRA is named",
+        "--config.sampler=flow_euler": "the sampler flow_euler is for flow models, which this is not",
+        "--config.num_steps=1001": "num_steps for 'clevr-tiny' is 1001, but it must be a whole number from 1 to 1",
+        "--config.seeds=1,1": "the seeds 1, 1 name one twice",
+        "--rater=a": "--rater",
+    },
+    "eval": {
+        "--config.model=/nowhere": "model '/nowhere' is neither a folder",
+        "--config.model={empty}": "{empty}",
+        "--config.tasks=clevrr": "clevrr",
+        "--config.tasks=": "no task is chosen",
+        "--log=mlflow": "log is 'mlflow', but it must be one or more of tensorboard",
+        "--config.error=l3 --config.model={tiny}": "error is 'l3'",
+        "--config.lora=none.safetensors --config.model={tiny}": "none.safetensors does not exist",
+    },
+    "export": {
+        "": "no run is named: winobench export RUN",
+        "{run} absent": "absent",
+        "{run} --format=excel": "--format",
+        "{run} --format=parquet": "--out",
+    },
+    "prepare": {
+        "--task=colorswap --source=/nowhere --data_dir=d": "--source=/nowhere is not a folder: name the one that holds",
+        "--workers=0 --task=genderbias --data_dir=d": "flag --workers",
+    },
+    "report": {
+        "": "no run is named: winobench report RUN",
+        "{run} --out=file": "--out file cannot be written",
+        "{run} --gallery=many": "--gallery",
+        "{run} --galery=3": "did you mean --gallery?",
+        "{run} --raters=absent.csv": "the file absent.csv is missing: name a CSV file with the columns item",
+        "{run} --format=excel": "--format=excel",
+    },
+    "train": {
+        "--config=hardneg:quick": "hardneg comes as clevr, paper, debug, not 'quick'.",
+        "--config=hardneg --processes=here": "'here' is neither auto nor host:port,count,number",
+        "--config=hardneg --log=mlflow": "log is 'mlflow', but it must be one or more of tensorboard",
+        "--config=hardneg:paper": "coco_hardneg_train",
+    },
+    "view": {
+        "": "no folder is named",
+        "absent": "absent does not exist: name a folder",
+        "file": "file is a file: name a folder",
+        ". --port=1 --bundle=site": "leave out --port",
+        ". --bundle=": "--bundle",
+        ". --prot=1": "did you mean --port?",
+        ". --bundle=site": "hold no run",
+    },
+    "caption": {
+        "a.png --rater=a": "--rater",
+        "a.png --max_tokens=0": "--max_tokens=0",
+        "a.png --dtype=float8": "--dtype=float8",
+    },
+    "judge": {
+        "": "no run is named",
+        "{images}": "no judge is named: give --model=JUDGE",
+        "absent --model=m": "absent does not exist",
+        "{images} --model=m --rubric=other": "'other' is unknown",
+        "{images} --model=m --of=a": "--of has no effect without --detector",
+        "{images} --model=m --prompts=p": "--prompts has no effect without --people",
+        "{images} --model=m --people=p --rubric=tiif": "--rubric has no effect with --people",
+        "{images} --model=m --lay_out=new": "--model has no effect with --detector or --lay_out",
+        "{images} --model=clip-vit-b32 --rubric=geneval2": "no prompt has questions for the rubric geneval2",
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    run = make_run(Skilled(0.4), folder / "one", chosen=[fakes.text_task()])
+    return {"run": run, "images": generation_fakes.draw(folder / "images", "a").folder}
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "said"), [(name, *row) for name, table in REFUSED.items() for row in table.items()]
+)
+def test_bad_input_is_one_sentence_and_writes_nothing(command, words, said, runs, tiny_pipeline, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    names = {**runs, "tiny": tiny_pipeline, "empty": tmp_path / "empty"}
+    launching.refuse(f"launch.{command}", *words.format(**names).split(), named=[said.format(**names)], cwd=tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file"]
