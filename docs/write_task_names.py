@@ -16,7 +16,7 @@ def tables() -> Iterator[tuple[pathlib.Path, str]]:
         package, lines = importlib.import_module(name), []
         for module in sorted(info.name for info in pkgutil.iter_modules(package.__path__)):
             declared = vars(importlib.import_module(f"{name}.{module}"))
-            for attribute in ("TASKS", "TEXT_TASKS", "SOURCES"):
+            for attribute in ("TASKS", "TEXT_TASKS", "DATA_SETS", "SOURCES"):
                 # Functions of sources are under their names, tasks have theirs.
                 if attribute in declared and declared[attribute] is not getattr(tasks, attribute, None):
                     names = (getattr(entry, "name", entry) for entry in declared[attribute])

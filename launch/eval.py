@@ -80,10 +80,11 @@ _SOME_TASKS_FAILED = 2
 def main(config: Settings | settings.Asking) -> None:
     """Evaluates the config's models on its tasks and prints a table of each one's results. Or lists tasks or models."""
     if _LIST_TASKS.value is not None:
-        print(listing.tasks(_LIST_TASKS.value, config.data_dir))
+        found = listing.data_sets(_LIST_TASKS.value, config.data_dir)
+        print(listing.tasks_text(found, _LIST_TASKS.value))
         return
     if _LIST_MODELS.value is not None:
-        print(listing.models(_LIST_MODELS.value))
+        print(listing.models_text(listing.models(_LIST_MODELS.value), _LIST_MODELS.value))
         return
     trackers.read(_LOG.value)
     models: list[ModelRef] = []

@@ -8,9 +8,7 @@ import textwrap
 from collections.abc import Sequence
 
 NARROWEST, WIDEST = 80, 100
-_DOTS = "..."
-_CLAUSE = re.compile(r".*?[.;:] (?=\S)")
-_LEAST = 12  # characters, so that the rest is not too short
+_LEAST = 12  # letters of a table's last column
 
 
 def width() -> int:
@@ -25,21 +23,19 @@ def wrapped(text: str, indent: int, columns: int = NARROWEST) -> list[str]:
     return textwrap.wrap(text, columns, initial_indent=space, subsequent_indent=space, **how)
 
 
-def shortened(text: str, columns: int, *, whole: bool = False) -> str:
-    """A text that fits: without its first clauses, unless it is a ``whole`` one, or else without its end."""
-    if len(text) <= columns:
-        return text
-    rest = text
-    while not whole and len(rest) > columns - len(_DOTS) and (clause := _CLAUSE.match(rest)):
-        if len(rest) - clause.end() < _LEAST:
-            break
-        rest = rest[clause.end() :]
-    if rest != text:
-        rest = f"{_DOTS} {rest}"
-    if len(rest) <= columns:
-        return rest
-    kept = textwrap.shorten(rest, columns - len(_DOTS), placeholder="", break_on_hyphens=False)
-    return re.sub(r"[\W_]*$", "", kept) + _DOTS
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = (), columns: int = NARROWEST
+) -> list[str]:
+    """The lines of a table. The last column is as wide as there is room, and its long texts take several lines."""
+    every = [header, *rows] if header else rows
+    widths = [max(map(len, cells)) for cells in zip(*(row[:-1] for row in every), strict=True)]
+    room = sum(widths) + 2 * len(widths)
+    lines = []
+    for row in every:
+        cells = [f"{row[n]:>{width}}" if n in right else f"{row[n]:<{width}}" for n, width in enumerate(widths)]
+        first, *rest = wrapped(row[-1], room, max(columns, room + _LEAST)) or [""]
+        lines += [f"{'  '.join(cells)}  {first.lstrip()}".rstrip(), *rest]
+    return lines
 
 
 def usage(text: str, columns: int) -> list[str]:

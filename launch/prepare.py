@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
@@ -14,7 +14,7 @@ from winobench.base import near_names, registry
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 
-from . import BAD_INPUT, configuration, layout
+from . import BAD_INPUT, configuration, listing
 from .overrides import split
 
 if TYPE_CHECKING:
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 USAGE = """
 Reads the published files of a task or a training set, checks them, and writes them as ArrayRecord files.
 
-  winobench prepare --list                             what there is, what is ready, and how to get the rest
+  winobench prepare --list                             the data sets: how to get each, its size and its licence
+  winobench prepare --list=svo                         one of them: its tasks, and the files that you supply
   winobench prepare --task=pets                        download what may be downloaded, and prepare it
   winobench prepare --task=svo_subj,svo_verb,svo_obj --allow_partial       what is still on the web, in hours
   winobench prepare --task=winoground --source=DIR     from a folder with the published files
-  winobench prepare --task=@spatial                    the tasks of a group, as --config.tasks of winobench eval
+  winobench prepare --task=@sugarcrepe,@spatial        the tasks of a data set or a group
   winobench prepare --task=all                         every task whose files can be had or are there already
   winobench prepare --task=flickr30k_text --source=DIR --lists=openclip-vit-h14    candidates by this model
   winobench prepare --task=coco_hardneg_train          COCO with hard negatives, for winobench train
@@ -44,8 +45,9 @@ _MAX_PROBLEM_LINES = 20
 def main(_: Sequence[str]) -> None:
     """Lists the tasks, or prepares those that are named. Exits with status 2 where one fails."""
     given = flags.FLAGS
-    if given.list:
-        print(listing(given.data_dir))
+    if given.list is not None:
+        found = listing.prepared_sets(given.list, given.data_dir)
+        print(listing.prepared_text(found, given.list))
         return
     options = {name: given[name].value for name in ("workers", "allow_partial", "overwrite", "lists")}
     if prepare_tasks(given.task, given.source, given.data_dir, **options):
@@ -65,7 +67,7 @@ def prepare_tasks(
     """Prepares tasks one after the other, and returns the names of those that failed, which stop no other."""
     from winobench.data import prepared
 
-    tasks = choose_tasks(names)
+    tasks = choose_tasks(names, data_dir)
     folder = None if source is None else pathlib.Path(user_path(source))
     if folder is not None and not folder.is_dir():
         raise InputError(
@@ -99,24 +101,36 @@ def prepare_tasks(
     return failed
 
 
-def choose_tasks(names: str | None) -> list[Task | TrainingSet]:
-    """The tasks and training sets that ``--task`` means; ``all`` means all tasks, and ``@<skill>`` a group."""
-    from winobench.tasks import TASKS, get_task, groups
+def choose_tasks(names: str | None, data_dir: str | None = None) -> list[Task | TrainingSet]:
+    """The tasks and training sets that ``--task`` means: ``all``, names, and ``@`` with a data set or a group."""
+    from winobench.tasks import DATA_SETS, TASKS, TEXT_TASKS, get_task, groups
     from winobench.training.coco_captions import TRAINING_SETS
 
     published = {name: task for name, task in TASKS.items() if task.source is not None}
     words = split(names)
     if not words:
         raise InputError(
-            f"no task is named: give --task=NAME with one of {', '.join(published)}, --task=all for all of them, or one"
-            f" of the training sets {', '.join(TRAINING_SETS)}.",
+            "no task is named: give --task=NAME, or --task=all for all that can be had. winobench prepare --list shows"
+            " the data sets, and how to get each.",
             code="nothing-named",
         )
     if words == ["all"]:
         return list(published.values())
-    named = [groups.members(word, published) if word.startswith(groups.MARK) else [word] for word in words]
+    named = [_members(word, published) if word.startswith(groups.MARK) else [word] for word in words]
     words = list(dict.fromkeys(name for members in named for name in members))
     for word in words:
+        if word in TEXT_TASKS:
+            problem = TEXT_TASKS[word].ready(data_dir)
+            way = "its data are ready" if problem is None else problem
+            raise InputError(
+                f"winobench prepare does not make the data of task {word!r}: {way}", code="nothing-to-prepare"
+            )
+        if word in DATA_SETS and word not in TASKS:
+            members = ", ".join(task.name for task in DATA_SETS[word].tasks)
+            raise InputError(
+                f"{word!r} is a data set: write --task={groups.MARK}{word} for all its tasks, or some of {members}",
+                code="unknown-name",
+            )
         if word not in TASKS and word not in TRAINING_SETS:
             hint = near_names.did_you_mean(word, [*TASKS, *TRAINING_SETS], "--list lists them.")
             raise InputError(f"task or training set {word!r} is unknown: {hint}", code="unknown-name")
@@ -127,6 +141,14 @@ def choose_tasks(names: str | None) -> list[Task | TrainingSet]:
                 f"task {task.name!r} makes its own data: there is nothing to prepare.", code="nothing-to-prepare"
             )
     return tasks
+
+
+def _members(word: str, published: Mapping[str, Task]) -> list[str]:
+    """The tasks of a data set or of a group."""
+    from winobench.tasks import DATA_SETS, groups
+
+    data_set = DATA_SETS.get(word.removeprefix(groups.MARK))
+    return [task.name for task in data_set.tasks] if data_set else groups.members(word, published, DATA_SETS)
 
 
 def _list_maker(model: str, tasks: Sequence[Task | TrainingSet]) -> Any:
@@ -223,26 +245,6 @@ def _downloads_into(folder: str) -> set[str]:
     return {file.to for source in here for file in source.downloads}
 
 
-def listing(data_dir: str | None) -> str:
-    from winobench.data import prepared
-    from winobench.tasks import TASKS
-    from winobench.training.coco_captions import TRAINING_SETS
-
-    lines = []
-    for task in (*TASKS.values(), *TRAINING_SETS.values()):
-        problem = task.ready(data_dir)
-        if task.source is None:
-            what = "makes its own data"
-        elif problem is not None:
-            what = problem
-        else:
-            target = prepared.task_folder(task.name, data_dir)
-            state = prepared.read_state(target)
-            what = "makes its own data" if state is None else f"ready, {prepared.describe(state)} in {target}"
-        lines += [task.name, *layout.wrapped(what, 4)]
-    return "\n".join(lines)
-
-
 if __name__ == "__main__":
     # Not above: launchers have flags of the same name, and absl has one set of flags for all modules.
     flags.DEFINE_string("task", None, "Names of tasks or training sets with commas, or all tasks.")
@@ -252,5 +254,7 @@ if __name__ == "__main__":
     flags.DEFINE_bool("allow_partial", False, "Prepare what is there of an incomplete source.")
     flags.DEFINE_bool("overwrite", False, "Prepare again what is ready.")
     flags.DEFINE_string("lists", None, "A contrastive model that makes lists of candidates or negatives again.")
-    flags.DEFINE_bool("list", False, "List tasks and training sets: what is ready, and how to get the rest.")
+    flags.DEFINE_flag(
+        configuration.WordFlag("list", "List the data sets, with =NAME the tasks, the files and the command of one.")
+    )
     configuration.start_without_config(main, usage=USAGE)

@@ -34,7 +34,7 @@ def test_near_names_come_first_in_any_case():
         (lambda: protocols.choose(TEXT_TASKS["winoviz_single"], "zeroshot", frozenset()), "zero_shot"),
         (lambda: settings.with_options({"limitt": 3}, {settings.Scoring: settings.Scoring()}), "limit"),
         (lambda: prepare.choose_tasks("coco_hardneg_trian"), "coco_hardneg_train"),
-        (lambda: listing.tasks("flikr30k_text"), "flickr30k_text"),
+        (lambda: listing.data_sets("flikr30k_text"), "flickr30k_text"),
         (lambda: listing.models("clevr-tinny"), "clevr-tiny"),
     ],
 )

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 import winobench.tasks
+from launch import listing
 from launch import prepare as launcher
 from tests import launching
 from tests.data import published_files, web_server
@@ -97,6 +98,10 @@ def test_several_tasks_from_one_folder(run, tasks, source, tmp_path):
     assert prepared.read_state(tmp_path / "data" / "toy")["content"] != made["content"]
 
 
+def _listed(name, data_dir):
+    return listing.prepared_text(listing.prepared_sets(name, str(data_dir)), name)
+
+
 def test_one_failure_does_not_stop_the_others(run, tasks, source, tmp_path):
     failed, out, err = run("larger,toy", source)
     assert failed == ["larger"]
@@ -106,10 +111,8 @@ def test_one_failure_does_not_stop_the_others(run, tasks, source, tmp_path):
     assert run("larger", source, allow_partial=True)[0] == []
     state = prepared.read_state(tmp_path / "data" / "larger")
     assert (state["is_partial"], state["num_examples"]) == (True, 10)
-    lines = launcher.listing(str(tmp_path / "data")).splitlines()
-    assert lines[lines.index("larger") + 1].startswith("    ready, 10 of 12 examples (partial), 10 images,")
-    assert lines[lines.index("toy") + 1].startswith("    ready, 10 examples, 10 images,")
-    assert lines[lines.index("clevr_image") + 1] == "    makes its own data"
+    assert "    larger: ready, 10 of 12 examples (partial), 10 images," in _listed("larger", tmp_path / "data")
+    assert "    toy: ready, 10 examples, 10 images," in _listed("toy", tmp_path / "data")
     with open(source / "list.txt", "a") as file:
         file.write("\nmore-1.png\nmore-2.png")
     for name in ("more-1.png", "more-2.png"):
@@ -120,7 +123,7 @@ def test_one_failure_does_not_stop_the_others(run, tasks, source, tmp_path):
 
 def test_a_set_of_an_older_version_is_renewed(run, tasks, source, tmp_path):
     published_files.prepare(tmp_path / "data" / "toy", _read(source), source, task_version=0)
-    assert "was prepared for version 0" in " ".join(launcher.listing(str(tmp_path / "data")).split())
+    assert "was prepared for version 0" in " ".join(_listed("toy", tmp_path / "data").split())
     assert run("toy", source)[0] == []
     assert prepared.read_state(tmp_path / "data" / "toy")["task_version"] == 1
 
@@ -186,7 +189,9 @@ def test_downloads(run, tasks, source, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (None, ("nothing-named", "toy", "larger", "--task=all", "coco_hardneg_train", "captions_hardneg_train")),
+        (None, ("nothing-named", "--task=NAME", "--task=all", "winobench prepare --list")),
+        ("wscplus", ("nothing-to-prepare", "'wscplus'", "put it at", "WSC+.csv")),
+        ("svo", ("unknown-name", "'svo'", "--task=@svo", "svo_subj, svo_verb, svo_obj")),
         (" , ", ("nothing-named",)),
         ("tyo", ("unknown-name", "'tyo'", "did you mean toy?")),
         ("toy,clevr_image", ("nothing-to-prepare", "'clevr_image'")),
@@ -277,9 +282,11 @@ def test_a_training_set_is_prepared_and_listed(run, tmp_path):
     assert failed == [], err
     assert out.startswith("coco_hardneg_train: 3 examples, 4 images, ")
     assert "is ready" in run("coco_hardneg_train", root)[1]
-    lines = launcher.listing(data_dir).splitlines()
-    assert lines[lines.index("coco_hardneg_train") + 1].startswith("    ready, 3 examples, 4 images, ")
-    assert lines[lines.index("captions_hardneg_train") + 1].startswith("    run `winobench prepare --task=capt")
+    assert "    coco_hardneg_train: ready, 3 examples, 4 images, " in _listed("coco_hardneg_train", data_dir)
+    assert "`winobench prepare --task=capt" not in _listed("coco_hardneg_train", data_dir)
+    assert "command: winobench prepare --task=captions_hardneg_train" in _listed("captions_hardneg_train", data_dir)
+    rows = {row["name"]: row["state"] for row in listing.prepared_sets(data_dir=data_dir)["data_sets"]}
+    assert (rows["coco_hardneg_train"], rows["captions_hardneg_train"]) == ("ready", "by hand")
     assert not set(TRAINING_SETS) & set(winobench.tasks.TASKS)
     assert not set(TRAINING_SETS) & {task.name for task in launcher.choose_tasks("all")}
     source = training_set.load(data_dir)

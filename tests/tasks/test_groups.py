@@ -6,7 +6,7 @@ from launch import prepare
 from tests.expectations import raises
 from tests.tasks import published_layouts
 from winobench.evaluation import choice
-from winobench.tasks import TASKS, groups, tasks_from
+from winobench.tasks import DATA_SETS, TASKS, groups, tasks_from
 
 
 def test_every_task_has_a_skill():
@@ -22,6 +22,17 @@ def test_members_are_those_with_the_skill():
     assert {"mmbias", "genderbias"} == set(groups.members("@bias", TASKS))
     assert groups.members("@selfbench", TASKS) == [name for name in groups.SELF_BENCH if name in TASKS]
     assert "clevr_hard" not in groups.members("@counting", TASKS)
+
+
+def test_a_data_set_is_a_group():
+    assert groups.members("@svo", TASKS, DATA_SETS) == ["svo_subj", "svo_verb", "svo_obj"]
+    assert [task.name for task in prepare.choose_tasks("@svo,svo_verb")] == ["svo_subj", "svo_verb", "svo_obj"]
+    with raises("unknown-name", "'svo'", "@svo"):
+        choice.choose_tasks("svo")
+
+
+def test_a_data_set_means_its_tasks_with_data(tmp_path):
+    assert tasks_from(["@clevr_hard"], str(tmp_path)) == [task.name for task in DATA_SETS["clevr_hard"].tasks]
 
 
 def test_only_tasks_with_data_are_asked(tmp_path):

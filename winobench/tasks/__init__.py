@@ -1,9 +1,10 @@
 """Tasks: one short file a data set, and the tasks of other packages.
 
-A module declares tasks about images in ``TASKS``, tasks about texts alone in ``TEXT_TASKS``, and in ``SOURCES`` how to
-make tasks of data that the user names, as in ``selfbench:FOLDER``. ``names.txt`` lists these names, so that a task
-imports its own module alone. ``python docs/write_task_names.py`` writes it. An entry point of the group
-``winobench.tasks`` names a `Task`, a `TextTask`, a sequence of them, or a package with a ``names.txt``.
+A module declares tasks about images in ``TASKS``, tasks about texts alone in ``TEXT_TASKS``, the rows of listings in
+``DATA_SETS``, and in ``SOURCES`` how to make tasks of data that the user names, as in ``selfbench:FOLDER``.
+``names.txt`` lists these names, so that a task imports its own module alone. ``python docs/write_task_names.py`` writes
+it. An entry point of the group ``winobench.tasks`` names a `Task`, a `TextTask`, a sequence of them, or a package with
+a ``names.txt``.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from typing import Any, Generic, TypeVar
 from winobench.base import extensions, near_names, options, registry
 from winobench.base.errors import InputError
 from winobench.tasks import groups
-from winobench.tasks.base import Task
+from winobench.tasks.base import DataSet, Task
 from winobench.tasks.questions import TextTask
 
-_Kind = TypeVar("_Kind", Task, TextTask)
+_Kind = TypeVar("_Kind", Task, TextTask, DataSet)
 
 NAMES = "names.txt"
 # Modules of tasks that need no prepared data.
@@ -60,6 +61,9 @@ TASKS: Mapping[str, Task] = _Tasks(Task, "TASKS")
 TEXT_TASKS: Mapping[str, TextTask] = _Tasks(TextTask, "TEXT_TASKS")
 """Name -> task about texts alone, in the same order."""
 
+DATA_SETS: Mapping[str, DataSet] = _Tasks(DataSet, "DATA_SETS")
+"""Name -> data set, whose tasks share their files, in the same order."""
+
 
 def get_task(name: str) -> Task:
     """The task about images of this name.
@@ -77,6 +81,14 @@ def get_text_task(name: str) -> TextTask:
       InputError: the name is unknown. The message names near ones.
     """
     return _get(TEXT_TASKS, name, "text task")
+
+
+def data_sets() -> list[DataSet]:
+    """Every data set. A task outside of all data sets makes one more."""
+    declared = list(DATA_SETS.values())
+    placed = {task.name for each in declared for task in each.tasks}
+    alone = [task for task in (*TASKS.values(), *TEXT_TASKS.values()) if task.name not in placed]
+    return declared + [DataSet(task.name, task.name, task.description, (task,)) for task in alone]
 
 
 def ready_names(tasks: Mapping[str, Any], data_dir: str | None = None) -> list[str]:
@@ -104,7 +116,7 @@ def tasks_from(words: Iterable[str | Task], data_dir: str | None = None) -> list
     for word in words:
         kind, colon, source = word.partition(":") if isinstance(word, str) else ("", "", "")
         if isinstance(word, str) and word.startswith(groups.MARK):
-            members = [name for name in groups.ready_members(word, TASKS, data_dir) if name not in named]
+            members = [name for name in groups.ready_members(word, TASKS, data_dir, DATA_SETS) if name not in named]
             named.update(members)
             result += members
         elif not colon:
@@ -131,6 +143,8 @@ def _get(tasks: Mapping[str, Any], name: str, noun: str) -> Any:
         raise InputError(f"a {noun} is called by its name, a text, not {name!r:.80}", code="wrong-type")
     if name not in tasks:
         hint = near_names.did_you_mean(name, tasks, "winobench eval --list_tasks lists them.")
+        if tasks is TASKS and name in DATA_SETS:
+            hint = f"write {groups.MARK}{name} for all tasks of this data set, or name one. {hint}"
         if broken := "; ".join(_broken()):
             hint = f"{hint} It may be missing because {broken}: correct that package, or uninstall it"
         raise InputError(f"{noun} {name!r} is unknown: {hint}", code="broken-plug-in" if broken else "unknown-name")
@@ -166,7 +180,7 @@ def _declared(module: str, attribute: str) -> Any:
 @functools.cache
 def _plugged_in() -> dict[type, dict[str, Any]]:
     """Kind -> name -> task of another package."""
-    tasks: dict[type, dict[str, Any]] = {Task: {}, TextTask: {}}
+    tasks: dict[type, dict[str, Any]] = {Task: {}, TextTask: {}, DataSet: {}}
     _broken().clear()
     for entry in sorted(importlib.metadata.entry_points(group=extensions.TASKS), key=lambda entry: entry.name):
         is_gone = ":" not in entry.value and entry.value not in extensions.added(extensions.TASKS).values()

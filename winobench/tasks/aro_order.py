@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from winobench.data import published_order, word_order
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
+from winobench.tasks.base import DataSet
 from winobench.tasks.coco_hardneg import COCO_FOLDER, COCO_IMAGES, REPOSITORY
 from winobench.tasks.flickr30k import (
     IMAGES,
@@ -110,3 +111,25 @@ def _task(name: str, candidates: str):
 
 
 TASKS = tuple(_task(name, candidates) for candidates in _REORDERINGS for name in _SETS)
+
+DATA_SETS = (
+    DataSet(
+        name="aro_coco_order",
+        title="ARO, COCO order",
+        description="word order, COCO captions",
+        tasks=tuple(task for task in TASKS if "coco" in task.name),
+        supplies="a tagger",
+        licence="photographs: Flickr's terms",
+        size="6 GB",
+    ),
+    DataSet(
+        name="aro_flickr_order",
+        title="ARO, Flickr order",
+        description="word order, Flickr30K captions",
+        tasks=tuple(task for task in TASKS if "flickr" in task.name),
+        downloads="captions",
+        supplies="Flickr30K's images, a tagger",
+        licence="photographs: Flickr's terms",
+        size="0.5 MB",
+    ),
+)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import Entry, read_json
+from winobench.tasks.base import DataSet
 from winobench.tasks.published import published_task
 
 _REPOSITORY = "https://github.com/mertyg/vision-language-models-are-bows"
@@ -113,5 +114,16 @@ TASKS = (
         28748,
         "compositional",
         "attribute_binding",
+    ),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="aro_vg",
+        title="ARO, Visual Genome",
+        description="relations and attributes",
+        tasks=TASKS,
+        licence="photographs: Visual Genome",
+        size="1 GB",
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -140,3 +140,79 @@ class Task:
     def texts_compete(self) -> bool:
         """True where texts are ranked for an image, or images of several texts with each other."""
         return self.association is None and (self.shape[1] > 1 or self.is_rated)
+
+
+READY, ONE_COMMAND, PARTLY, BY_HAND, GATED = "ready", "one command", "partly", "by hand", "gated"
+"""States of a data set: its data are here, or the way to get them (`DataSet.way`)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSet:
+    """Tasks that come from one source. Listings have a row for each.
+
+    Attributes:
+      name: of its row. ``--config.tasks=@<name>`` means all its tasks.
+      title: its name in prose.
+      description: a few words on its questions. The state and the name stand next to it.
+      tasks: each is a `Task`, a `winobench.tasks.questions.TextTask` or a training set.
+      downloads: which of its files ``winobench prepare`` downloads. Empty for none.
+      supplies: which of its files the user supplies. Empty for none.
+      is_gated: True where the hub asks users to accept terms before ``winobench prepare`` can download the files.
+      licence: in a few words, where it is more than the licence of the tasks.
+      size: of the files, in bytes with a unit. Empty where nobody has measured it.
+    """
+
+    name: str
+    title: str
+    description: str
+    tasks: Sequence[Any]
+    downloads: str = "all"
+    supplies: str = ""
+    is_gated: bool = False
+    licence: str = ""
+    size: str = ""
+
+    @property
+    def way(self) -> str:
+        """How the user gets its data. `GATED` is one command, too, once the user has accepted the terms."""
+        if self.is_gated:
+            return GATED
+        if self.supplies:
+            return PARTLY if self.downloads else BY_HAND
+        return ONE_COMMAND
+
+    @property
+    def is_prepared(self) -> bool:
+        """False where winobench makes the data itself."""
+        return bool(self.supplies) or self.has_command
+
+    @property
+    def word(self) -> str:
+        """Means all its tasks as a value of ``--task`` and ``--config.tasks``."""
+        return self.name if [task.name for task in self.tasks] == [self.name] else f"@{self.name}"
+
+    @property
+    def has_command(self) -> bool:
+        """Whether ``winobench prepare`` makes its data ready."""
+        return any(getattr(task, "source", None) is not None for task in self.tasks)
+
+    def state(self, data_dir: str | None = None) -> str:
+        """`READY` where all its tasks have their data, else the way to get them."""
+        return READY if all(task.ready(data_dir) is None for task in self.tasks) else self.way
+
+    def count(self, data_dir: str | None = None) -> int | None:
+        """The number of the questions of all its tasks. None where nobody knows."""
+        counts = [num_questions(task, data_dir) for task in self.tasks]
+        return None if None in counts else sum(counts)
+
+    @property
+    def licences(self) -> str:
+        """The licence from its field, or else from its tasks."""
+        return self.licence or ", ".join(sorted(filter(None, {getattr(task, "licence", None) for task in self.tasks})))
+
+
+def num_questions(task: Any, data_dir: str | None) -> int | None:
+    """The number of a task's questions: here, or else in its publication. None where nobody knows."""
+    source = getattr(task, "source", None)
+    here = task.count(data_dir) if hasattr(task, "count") else None
+    return source.num_examples if here is None and source is not None else here

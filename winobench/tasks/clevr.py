@@ -19,7 +19,7 @@ from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks import clevr_common
 from winobench.tasks.annotations import DIFFUSION_ITM, DIFFUSION_ITM_RAW, read_json
-from winobench.tasks.base import Example, PublishedData
+from winobench.tasks.base import DataSet, Example, PublishedData
 from winobench.tasks.published import published_task
 
 _ITEMS_PER_SCENE = 14
@@ -130,5 +130,20 @@ TASKS = (
             when_named=True,
         ),
         source=_source(functools.partial(read, as_selfbench=True), 1148, "spatial"),
+    ),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="clevr",
+        title="CLEVR",
+        description="captions of two rendered objects",
+        tasks=tuple(task for task in TASKS if task.name == "clevr"),
+    ),
+    DataSet(
+        name="clevr_spatial",
+        title="CLEVR, labels of Self-Bench",
+        description="left and right, as in Self-Bench",
+        tasks=tuple(task for task in TASKS if task.name != "clevr"),
     ),
 )

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Callable, Iterator
 
 from winobench.tasks import clevr_common
-from winobench.tasks.base import Example, Task
+from winobench.tasks.base import DataSet, Example, Task
 
 _VERSION = 1
 _ROUNDS_AT_ONCE = 8  # rendered by one call of the renderer
@@ -101,3 +101,12 @@ def _fingerprint(num_rounds: int, seed: int, image_size: int) -> str:
 
 
 TASKS = (*hard_tasks(), *hard_tasks(image_size=256))
+
+DATA_SETS = (
+    DataSet(
+        name="clevr_hard",
+        title="CLEVR, hard",
+        description="counts, relations and negation",
+        tasks=TASKS,
+    ),
+)

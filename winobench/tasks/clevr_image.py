@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from winobench.tasks import clevr_common
-from winobench.tasks.base import Example
+from winobench.tasks.base import DataSet, Example
 
 if TYPE_CHECKING:
     from winobench.clevr.scenes import Scenes
@@ -70,5 +70,14 @@ TASKS = (
         metric="accuracy",
         shape=(2, 1),
         chance={"accuracy": 0.5},
+    ),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="clevr_image",
+        title="CLEVR, images",
+        description="which of two rendered images",
+        tasks=TASKS,
     ),
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from winobench.metrics import WINOGROUND_CHANCE
 from winobench.tasks import clevr_common, clevr_image
-from winobench.tasks.base import Example
+from winobench.tasks.base import DataSet, Example
 
 
 def load(data_dir: str | None, limit: int | None) -> Iterator[Example]:
@@ -23,5 +23,14 @@ TASKS = (
         metric="winoground",
         shape=(2, 2),
         chance=WINOGROUND_CHANCE,
+    ),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="clevr_winoground",
+        title="CLEVR in Winoground's form",
+        description="two rendered images, two texts",
+        tasks=TASKS,
     ),
 )

@@ -20,6 +20,7 @@ from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.data.word_order import letters
 from winobench.tasks.annotations import Entry, python_list, read_table
+from winobench.tasks.base import DataSet
 from winobench.tasks.published import published_task
 
 _FILE = "valid_neg_clip.tsv"
@@ -127,5 +128,16 @@ TASKS = (
             when_named=True,
         )
         for side, (read, what, shape) in _SIDES.items()
+    ),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="coco_hardneg",
+        title="COCO with hard negatives",
+        description="captions against hard negatives",
+        tasks=TASKS,
+        licence="MIT, photographs: Flickr's terms",
+        size="6 GB",
     ),
 )

@@ -5,6 +5,7 @@ The 300 pairs of the test split. `winobench.evaluation.evaluate` asks a scorer a
 
 from __future__ import annotations
 
+from winobench.tasks.base import DataSet
 from winobench.tasks.hub_tables import PairTable, pair_task
 
 TASKS = (
@@ -18,5 +19,17 @@ TASKS = (
         licence="MIT",
         url="https://huggingface.co/datasets/stanfordnlp/colorswap",
         first="accept the terms there first, then ",
+    ),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="colorswap",
+        title="ColorSwap",
+        description="two images, colours swapped",
+        tasks=TASKS,
+        downloads="",
+        supplies="the hub's tables, stanfordnlp/colorswap",
+        licence="MIT, gated",
     ),
 )

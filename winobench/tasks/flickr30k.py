@@ -18,7 +18,7 @@ from winobench.data.candidates import ContrastiveScorer, write_top_k_lists
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import DIFFUSION_ITM, DIFFUSION_ITM_RAW, Entry, not_as_published, read_json
-from winobench.tasks.base import PublishedData
+from winobench.tasks.base import DataSet, PublishedData
 from winobench.tasks.published import published_task
 
 PUBLISHED_LISTS = "RN50x64"
@@ -141,5 +141,18 @@ TASKS = (
         paper="Krojer et al. 2023",
         url=DIFFUSION_ITM,
         source=source("_text"),
+    ),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="flickr30k",
+        title="Flickr30K, 10 candidates",
+        description="one of ten photographs or texts",
+        tasks=TASKS,
+        downloads="candidate lists",
+        supplies="images",
+        licence="photographs: Flickr's terms",
+        size="6 MB",
     ),
 )

@@ -14,6 +14,7 @@ from winobench.data.example import ImageFile, Item
 from winobench.data.sources import LeftOut
 from winobench.metrics.association import Association, TargetPair
 from winobench.tasks.annotations import DIFFUSION_ITM, image_names, other_images
+from winobench.tasks.base import DataSet
 from winobench.tasks.published import published_task
 
 PAIRS = {"clothes": ("suit", "apron"), "bags": ("briefcase", "purse"), "drinks": ("beer", "wine")}
@@ -70,5 +71,17 @@ TASKS = (
             f" {DIFFUSION_ITM}, or use your own)"
         ),
         num_examples=None,
+    ),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="genderbias",
+        title="gender bias",
+        description="bias: gender and things",
+        tasks=TASKS,
+        downloads="",
+        supplies="your own images",
+        licence="unpublished",
     ),
 )

@@ -1,16 +1,18 @@
-"""Groups of tasks: ``@<skill>``, ``@gdbench`` (Krojer et al.) and ``@selfbench`` (Jeong et al.), where data are ready.
+"""Groups of tasks: ``@<skill>``, ``@gdbench`` (Krojer et al.), ``@selfbench`` (Jeong et al.), and ``@<data set>``.
 
-A skill's group lacks the tasks that run only by name.
+A skill's group lacks the tasks that run only by name. Evaluations take the tasks whose data are ready.
 """
 
 from __future__ import annotations
 
+import types
 from collections.abc import Mapping
 
 from winobench.base import near_names, options
 from winobench.base.errors import InputError
-from winobench.tasks.base import SKILLS, Task
+from winobench.tasks.base import SKILLS, DataSet, Task
 
+_NONE: Mapping[str, DataSet] = types.MappingProxyType({})
 MARK = "@"
 """The beginning of a group's name."""
 
@@ -53,21 +55,25 @@ OF_PAPERS = {"gdbench": GDBENCH, "selfbench": SELF_BENCH}
 GROUPS = (*SKILLS, *OF_PAPERS)
 
 
-def members(word: str, known: Mapping[str, Task]) -> list[str]:
+def members(word: str, known: Mapping[str, Task], data_sets: Mapping[str, DataSet] = _NONE) -> list[str]:
     """The names of a group's tasks, whether or not their data are there, in the order of ``known``."""
     group = word.removeprefix(MARK)
+    if group in data_sets and (names := [task.name for task in data_sets[group].tasks if task.name in known]):
+        return names
     if group not in GROUPS:
         choices = ", ".join(MARK + name for name in GROUPS)
-        hint = near_names.did_you_mean(group, GROUPS, f"the groups are {choices}.", prefix=MARK)
+        hint = near_names.did_you_mean(group, [*GROUPS, *data_sets], f"the groups are {choices}.", prefix=MARK)
         raise InputError(f"the group of tasks {options.quote(word)} is unknown: {hint}", code="unknown-name")
     if group in OF_PAPERS:
         return [name for name in OF_PAPERS[group] if name in known]
     return [name for name, task in known.items() if group in task.skills and not task.when_named]
 
 
-def ready_members(word: str, known: Mapping[str, Task], data_dir: str | None) -> list[str]:
+def ready_members(
+    word: str, known: Mapping[str, Task], data_dir: str | None, data_sets: Mapping[str, DataSet]
+) -> list[str]:
     """The same of those whose data are there."""
-    names = members(word, known)
+    names = members(word, known, data_sets)
     ready = [name for name in names if known[name].ready(data_dir) is None]
     if not ready:
         raise InputError(

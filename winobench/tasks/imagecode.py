@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import DIFFUSION_ITM, DIFFUSION_ITM_RAW, read_json
+from winobench.tasks.base import DataSet
 from winobench.tasks.published import published_task
 
 _NUM_IMAGES = 10
@@ -68,4 +69,14 @@ TASKS = (
     _task("imagecode_static", True, "photographs", 430),
     _task("imagecode_video", False, "frames of a video", 1872),
     _task("imagecode", None, "photographs or frames of a video", 2302),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="imagecode",
+        title="ImageCoDe",
+        description="one of ten images, long texts",
+        tasks=TASKS,
+        size="14 GB",
+    ),
 )

@@ -17,6 +17,7 @@ from winobench.base import options
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import Entry, read_table
+from winobench.tasks.base import DataSet
 from winobench.tasks.people import answer
 from winobench.tasks.published import published_task
 
@@ -107,7 +108,7 @@ def _downloads() -> Iterator[Download]:
 TASKS = (
     published_task(
         name="meta_geneval",
-        description="GenEval's study with people: does the scorer tell images that fit their prompt from others.",
+        description="GenEval's study with people: whether the scorer tells images that fit their prompt from others.",
         metric="yes_no_agreement",
         shape=(NUM_PICTURES, 1),
         skills=("people",),
@@ -123,5 +124,15 @@ TASKS = (
         ),
         num_examples=len(SETS) * len(PROMPTS),
         downloads=tuple(_downloads()),
+    ),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="meta_geneval",
+        title="GenEval, people",
+        description="people's verdicts on images",
+        tasks=TASKS,
+        licence="MIT, images: on their page",
     ),
 )

@@ -16,6 +16,7 @@ from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download, LeftOut
 from winobench.metrics.association import Association, TargetPair
 from winobench.tasks.annotations import image_names, other_images, read_json
+from winobench.tasks.base import DataSet
 from winobench.tasks.published import published_task
 
 GROUPS = {
@@ -136,5 +137,15 @@ TASKS = (
             ),
             *(_zip(category) for category in dict.fromkeys(GROUPS.values())),
         ),
+    ),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="mmbias",
+        title="MMBias",
+        description="bias: religion, nation and more",
+        tasks=TASKS,
+        licence="MIT, photographs: Flickr's terms",
     ),
 )

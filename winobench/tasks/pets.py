@@ -17,6 +17,7 @@ from winobench.base.errors import InputError
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import DIFFUSION_ITM, DIFFUSION_ITM_RAW, not_as_published, read_lines
+from winobench.tasks.base import DataSet
 from winobench.tasks.published import published_task
 
 _NUM_CLASSES = 37
@@ -100,4 +101,14 @@ TASKS = (
     _task("pets_photo", "a photo of a {}"),
     _task("pets_all", "an image of a {}", "all"),
     _task("pets_photo_all", "a photo of a {}", "all"),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="pets",
+        title="Oxford-IIIT Pet",
+        description="one of 37 breeds",
+        tasks=TASKS,
+        size="0.8 GB",
+    ),
 )

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import Entry, read_json
+from winobench.tasks.base import DataSet
 from winobench.tasks.published import published_task
 
 REPOSITORY = "https://github.com/RAIVNLab/sugar-crepe"
@@ -69,4 +70,15 @@ TASKS = tuple(
         shared_folder=COCO_FOLDER,
     )
     for (edit, what), (count, wrong) in SETS.items()
+)
+
+DATA_SETS = (
+    DataSet(
+        name="sugarcrepe",
+        title="SugarCrepe",
+        description="captions against hard negatives",
+        tasks=TASKS,
+        licence="MIT, photographs: Flickr's terms",
+        size="0.8 GB",
+    ),
 )

@@ -18,6 +18,7 @@ from winobench.data import downloads, web_images
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import Entry, read_json, read_table
+from winobench.tasks.base import DataSet
 from winobench.tasks.published import published_task
 
 _PARTS = {"subj": "subject", "verb": "verb", "obj": "object"}
@@ -131,4 +132,15 @@ TASKS = tuple(
         fetch=fetch,
     )
     for part, word in _PARTS.items()
+)
+
+DATA_SETS = (
+    DataSet(
+        name="svo",
+        title="SVO-Probes",
+        description="subject, verb or object differs",
+        tasks=TASKS,
+        downloads="14,102 photographs on the web",
+        licence="each owner's",
+    ),
 )

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from winobench.base import options
 from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry, read_json
-from winobench.tasks.base import PublishedData
+from winobench.tasks.base import DataSet, PublishedData
 from winobench.tasks.published import published_task
 from winobench.tasks.sugarcrepe import COCO_FOLDER, COCO_IMAGES
 
@@ -137,8 +137,8 @@ def _controlled(subset: str):
     name = f"whatsup_{subset}"
     return (
         _task(name, "which of four prepositions is true of two things.", single, "accuracy", (1, 4)),
-        _task(f"{name}_pairs", "do two opposite arrangements both find their caption?", pairs, "own_texts", (2, 4)),
-        _task(f"{name}_sets", "do all four arrangements find their captions?", sets, "own_texts", (4, 4)),
+        _task(f"{name}_pairs", "whether two opposite arrangements find their captions.", pairs, "own_texts", (2, 4)),
+        _task(f"{name}_sets", "whether all four arrangements find their captions.", sets, "own_texts", (4, 4)),
     )
 
 
@@ -157,3 +157,31 @@ def _spatial(name: str):
 
 
 TASKS = (*_controlled("a"), *_controlled("b"), *map(_spatial, SPATIAL))
+
+DATA_SETS = (
+    DataSet(
+        name="whatsup",
+        title="What'sUp",
+        description="prepositions: where things are",
+        tasks=tuple(task for task in TASKS if task.name.startswith("whatsup")),
+        downloads="",
+        supplies="files on Google Drive",
+    ),
+    DataSet(
+        name="coco_spatial",
+        title="COCO-spatial",
+        description="prepositions, COCO photographs",
+        tasks=tuple(task for task in TASKS if task.name.startswith("coco")),
+        downloads="COCO's val2017",
+        supplies="annotations on Google Drive",
+        size="0.8 GB",
+    ),
+    DataSet(
+        name="gqa_spatial",
+        title="GQA-spatial",
+        description="prepositions, GQA photographs",
+        tasks=tuple(task for task in TASKS if task.name.startswith("gqa")),
+        downloads="",
+        supplies="files on Google Drive",
+    ),
+)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import DIFFUSION_ITM, Entry, read_json, read_json_lines
+from winobench.tasks.base import DataSet
 from winobench.tasks.published import published_task
 
 _HUB_ID = "facebook/winoground"
@@ -69,5 +70,16 @@ TASKS = (
             Download("examples.jsonl", hub_id=_HUB_ID, filename="data/examples.jsonl", note="gated"),
             Download("images.zip", hub_id=_HUB_ID, filename="data/images.zip", unpack=True, note="gated"),
         ),
+    ),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="winoground",
+        title="Winoground",
+        description="same words in another order",
+        tasks=TASKS,
+        is_gated=True,
+        licence="on its page",
     ),
 )

@@ -47,6 +47,7 @@ from winobench.runs.requests import (
     Similarity,
 )
 from winobench.tasks import winoviz_images
+from winobench.tasks.base import DataSet
 from winobench.tasks.option_answers import read_choice, states_choice
 from winobench.tasks.questions import Answer, Protocol, TextQuestion, TextTask
 from winobench.tasks.votes import Asked, best, counted, entry, is_right, whole_pairs
@@ -328,3 +329,21 @@ def _task(version: str, *, is_ours: bool) -> TextTask:
 
 
 TEXT_TASKS = tuple(_task(version, is_ours=is_ours) for is_ours in (False, True) for version in _ABOUT)
+
+DATA_SETS = (
+    DataSet(
+        name="winoviz",
+        title="WinoViz",
+        description="looks of objects, texts alone",
+        tasks=tuple(task for task in TEXT_TASKS if "mini" not in task.name),
+        downloads="",
+        supplies="the published items",
+        licence="unpublished",
+    ),
+    DataSet(
+        name="winoviz_mini",
+        title="WinoViz, our own items",
+        description="our own small set, texts alone",
+        tasks=tuple(task for task in TEXT_TASKS if "mini" in task.name),
+    ),
+)

@@ -29,6 +29,7 @@ from winobench.data import wscplus as data
 from winobench.data.wscplus.answers import parse_answer
 from winobench.metrics.intervals import clustered, wilson
 from winobench.runs.requests import ANSWERED, FAILED, UNPARSABLE, Generation, Options, Request, Response, Turn
+from winobench.tasks.base import DataSet
 from winobench.tasks.questions import Answer, Protocol, TextQuestion, TextTask
 from winobench.tasks.votes import Asked, best, counted, entry, is_right, whole_pairs
 
@@ -309,3 +310,15 @@ def of_results(path: str | os.PathLike) -> TextTask | None:
         return None
     first = TEXT_TASKS[0]
     return _task(first.name, first.description, functools.partial(_validation, results=path))
+
+
+DATA_SETS = (
+    DataSet(
+        name="wscplus",
+        title="WSC+",
+        description="what pronouns mean, texts alone",
+        tasks=TEXT_TASKS,
+        downloads="",
+        supplies="the published items",
+    ),
+)

@@ -20,7 +20,7 @@ from winobench.data.sources import Download
 from winobench.data.word_order import letters
 from winobench.tasks import published
 from winobench.tasks.annotations import python_list, read_json, read_json_lines, read_table
-from winobench.tasks.base import PublishedData
+from winobench.tasks.base import DataSet, PublishedData
 from winobench.tasks.coco_hardneg import COCO_FOLDER, COCO_IMAGES, RAW, REPOSITORY
 
 if TYPE_CHECKING:
@@ -226,3 +226,22 @@ _SETS = (
     ),
 )
 TRAINING_SETS: Mapping[str, TrainingSet] = {training_set.name: training_set for training_set in _SETS}
+
+DATA_SETS = (
+    DataSet(
+        name="coco_hardneg_train",
+        title="COCO with hard negatives, for training",
+        description="for winobench train",
+        tasks=(TRAINING_SETS["coco_hardneg_train"],),
+        licence="MIT, photographs: Flickr's terms",
+        size="19 GB",
+    ),
+    DataSet(
+        name="captions_hardneg_train",
+        title="your captioned images, for training",
+        description="for winobench train",
+        tasks=(TRAINING_SETS["captions_hardneg_train"],),
+        downloads="",
+        supplies="images and captions",
+    ),
+)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from winobench.tasks.base import DataSet
 from winobench.tasks.hub_tables import PairTable, pair_task
 
 TASKS = (
@@ -17,5 +18,16 @@ TASKS = (
         paper="Miranda et al. 2024",
         licence="MIT",
         url="https://huggingface.co/datasets/imirandam/BiVLC",
+    ),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="bivlc",
+        title="BiVLC",
+        description="photograph against generated one",
+        tasks=TASKS,
+        downloads="",
+        supplies="the hub's tables, imirandam/BiVLC",
     ),
 )

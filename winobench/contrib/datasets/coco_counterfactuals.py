@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import read_json_lines
+from winobench.tasks.base import DataSet
 from winobench.tasks.published import published_task
 
 _HUB_ID = "Intel/COCO-Counterfactuals"
@@ -53,5 +54,15 @@ TASKS = (
                 note=f"6.4 GB, {_LICENCE}",
             ),
         ),
+    ),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="coco_counterfactuals",
+        title="COCO-Counterfactuals",
+        description="generated pairs, a noun differs",
+        tasks=TASKS,
+        size="6.4 GB",
     ),
 )

@@ -23,6 +23,7 @@ from winobench.base import options
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download, LeftOut
 from winobench.tasks.annotations import Entry, read_json
+from winobench.tasks.base import DataSet
 from winobench.tasks.people import answer
 from winobench.tasks.published import published_task
 
@@ -126,7 +127,7 @@ TASKS = (
     *(
         published_task(
             name=f"cola_single_{source}",
-            description=f"COLA, single objects of {source.upper()}: do images that show a text rank before hard ones.",
+            description=f"COLA, single objects of {source.upper()}: whether images that show a text rank first.",
             metric="average_precision",
             shape=(2, 1),  # at least: as many images as are hard for the text
             skills=("compositional", "attribute_binding"),
@@ -143,5 +144,25 @@ TASKS = (
             shared_folder="cola",
         )
         for source, images in SINGLES.items()
+    ),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="cola",
+        title="COLA",
+        description="attributes bound to objects",
+        tasks=tuple(task for task in TASKS if task.name == "cola"),
+        downloads="annotations",
+        supplies="images, at the addresses in its file",
+    ),
+    DataSet(
+        name="cola_single",
+        title="COLA, single objects",
+        description="images ranked for a short text",
+        tasks=tuple(task for task in TASKS if task.name != "cola"),
+        downloads="annotations",
+        supplies="images of Visual Genome, CLEVR and COCO",
+        licence="MIT, images: their own terms",
     ),
 )

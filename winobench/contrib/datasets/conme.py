@@ -19,6 +19,7 @@ from winobench.data import question_texts
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import Entry, read_table
+from winobench.tasks.base import DataSet
 from winobench.tasks.published import published_task
 from winobench.tasks.sugarcrepe import COCO_FOLDER, COCO_IMAGES
 
@@ -79,4 +80,15 @@ TASKS = tuple(
     )
     for form, how in (("", "by its letter"), ("_options", "by its text"))
     for part, what in PARTS.items()
+)
+
+DATA_SETS = (
+    DataSet(
+        name="conme",
+        title="ConMe",
+        description="two answers to a hard question",
+        tasks=TASKS,
+        licence="Apache 2.0, images: Flickr's terms",
+        size="0.8 GB",
+    ),
 )

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from winobench.data.example import Item
 from winobench.data.sources import Download, LeftOut
+from winobench.tasks.base import DataSet
 from winobench.tasks.hub_tables import read_rows, unpack
 from winobench.tasks.published import published_task
 
@@ -59,5 +60,15 @@ TASKS = (
         how_to_get=f"{_FILE} of {_PAGE} (its page has the licence)",
         num_examples=None,
         downloads=(Download(_FILE, hub_id=_HUB_ID, filename=_FILE, note="images from the web under their terms"),),
+    ),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="countbench",
+        title="CountBench",
+        description="how many, from two to ten",
+        tasks=TASKS,
+        licence="images from the web",
     ),
 )

@@ -17,6 +17,7 @@ from winobench.base import options
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download, LeftOut
 from winobench.tasks.annotations import Entry, python_list, read_table
+from winobench.tasks.base import DataSet
 from winobench.tasks.published import published_task
 
 _REPOSITORY = "https://github.com/RAIVNLab/CREPE"
@@ -110,3 +111,15 @@ def _task(kind: str):
 
 
 TASKS = tuple(map(_task, KINDS))
+
+DATA_SETS = (
+    DataSet(
+        name="crepe",
+        title="CREPE",
+        description="one caption against hard ones",
+        tasks=TASKS,
+        downloads="tables",
+        supplies="Visual Genome's images",
+        licence="none stated",
+    ),
+)

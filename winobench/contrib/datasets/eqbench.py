@@ -20,6 +20,7 @@ import numpy as np
 from winobench.base.errors import InputError
 from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry, read_json
+from winobench.tasks.base import DataSet
 from winobench.tasks.hub_tables import write_png
 from winobench.tasks.published import published_task
 
@@ -130,3 +131,23 @@ def _task(source: str, *, is_whole: bool):
 
 
 TASKS = tuple(_task(source, is_whole=is_whole) for is_whole in (False, True) for source in SOURCES_OF_FRAMES)
+
+DATA_SETS = (
+    DataSet(
+        name="eqbench",
+        title="EqBen",
+        description="pairs that differ in little",
+        tasks=tuple(task for task in TASKS if not task.when_named),
+        downloads="",
+        supplies="the subset for language models",
+    ),
+    DataSet(
+        name="eqbench_full",
+        title="EqBen, whole",
+        description="all pairs of EqBen",
+        tasks=tuple(task for task in TASKS if task.when_named),
+        downloads="",
+        supplies="annotation and images",
+        size="100 GB",
+    ),
+)

@@ -12,6 +12,7 @@ from winobench.contrib.datasets import class_prompts, mat_files
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import not_as_published
+from winobench.tasks.base import DataSet
 from winobench.tasks.published import published_task
 
 _NUM_CLASSES = 102
@@ -60,5 +61,16 @@ TASKS = (
             Download("setid.mat", f"{_FILES}/setid.mat"),
             Download("102flowers.tgz", f"{_FILES}/102flowers.tgz", unpack=True, note="0.3 GB, no licence is stated"),
         ),
+    ),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="flowers102",
+        title="Flowers 102",
+        description="one of 102 kinds of flowers",
+        tasks=TASKS,
+        licence="none stated",
+        size="0.3 GB",
     ),
 )

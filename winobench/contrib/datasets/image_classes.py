@@ -17,6 +17,7 @@ from winobench.base.errors import InputError
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import not_as_published, read_bytes, read_lines
+from winobench.tasks.base import DataSet
 from winobench.tasks.hub_tables import write_png
 from winobench.tasks.published import published_task
 
@@ -131,5 +132,31 @@ TASKS = (
         paper="Maji et al. 2013",
         licence="research only",
         url="https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft/archives/fgvc-aircraft-2013b.tar.gz",
+    ),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="cifar10",
+        title="CIFAR-10",
+        description="one of 10 classes",
+        tasks=tuple(task for task in TASKS if task.name == "cifar10"),
+        licence="none stated",
+        size="170 MB",
+    ),
+    DataSet(
+        name="stl10",
+        title="STL-10",
+        description="one of 10 classes",
+        tasks=tuple(task for task in TASKS if task.name == "stl10"),
+        licence="images of ImageNet",
+        size="2.6 GB",
+    ),
+    DataSet(
+        name="fgvc_aircraft",
+        title="FGVC-Aircraft",
+        description="one of 100 kinds of aircraft",
+        tasks=tuple(task for task in TASKS if task.name == "fgvc_aircraft"),
+        size="2.7 GB",
     ),
 )

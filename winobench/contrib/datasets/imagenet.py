@@ -15,6 +15,7 @@ from winobench.base.errors import InputError
 from winobench.contrib.datasets import class_prompts, mat_files
 from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import not_as_published, read_json, read_lines, read_table
+from winobench.tasks.base import DataSet
 from winobench.tasks.published import published_task
 
 _NUM_CLASSES, _NUM_TEXTS, _NUM_IMAGES = 1000, 998, 50_000
@@ -125,5 +126,16 @@ TASKS = (
         ),
         num_examples=_NUM_IMAGES,
         downloads=(_PROMPTS, _CLASSES),
+    ),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="imagenet",
+        title="ImageNet",
+        description="one of 1,000 classes",
+        tasks=TASKS,
+        downloads="prompts",
+        supplies="photographs",
     ),
 )

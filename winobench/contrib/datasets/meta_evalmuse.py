@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 
 from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry, read_json
+from winobench.tasks.base import DataSet
 from winobench.tasks.people import mean_answer
 from winobench.tasks.published import published_task
 
@@ -87,15 +88,27 @@ def _task(name: str, description: str, metric: str, read: Callable, prompt_of: C
 
 TASKS = (
     _task(
-        *("meta_evalmuse", "does the scorer rank images as people do.", "correlation_agreement"),
+        *("meta_evalmuse", "whether the scorer ranks images as people do.", "correlation_agreement"),
         read,
     ),
     _task(
         *(
             "meta_evalmuse_elements",
-            "does the scorer see the elements of a prompt that people see.",
+            "whether the scorer sees the elements of a prompt that people see.",
             "element_agreement",
         ),
         *(read_elements, lambda id: id.partition("/")[0]),
+    ),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="meta_evalmuse",
+        title="EvalMuse-40K",
+        description="people's ranks of images",
+        tasks=TASKS,
+        downloads="",
+        supplies="the hub's files, DY-Evalab/EvalMuse",
+        size="54 GB",
     ),
 )

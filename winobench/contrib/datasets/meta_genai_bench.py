@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import read_json
+from winobench.tasks.base import DataSet
 from winobench.tasks.people import mean_answer
 from winobench.tasks.published import published_task
 
@@ -52,7 +53,7 @@ def _task(name: str, count: int, hub_id: str, licence: str | None):
     note = licence or "licence on its page"
     return published_task(
         name=name,
-        description=f"GenAI-Bench: does the scorer rank images as people do, {count:,} prompts.",
+        description=f"GenAI-Bench: whether the scorer ranks images as people do, {count:,} prompts.",
         metric="rank_agreement",
         shape=(len(MODELS), 1),
         skills=("people",),
@@ -75,4 +76,14 @@ def _task(name: str, count: int, hub_id: str, licence: str | None):
 TASKS = (
     _task("meta_genai_bench", 1600, "BaiqiL/GenAI-Bench-1600", "Apache 2.0"),
     _task("meta_genai_bench_527", 527, "zhiqiulin/GenAI-Bench-527", None),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="meta_genai_bench",
+        title="GenAI-Bench",
+        description="people's ranks of images",
+        tasks=TASKS,
+        licence="Apache 2.0",
+    ),
 )

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import read_json
+from winobench.tasks.base import DataSet
 from winobench.tasks.people import answer
 from winobench.tasks.published import published_task
 
@@ -32,7 +33,7 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
 TASKS = (
     published_task(
         name="meta_hpdv2",
-        description="HPD v2's test set: does the scorer prefer the images that people prefer.",
+        description="HPD v2's test set: whether the scorer prefers the images that people prefer.",
         metric="preference_agreement",
         shape=(10, 1),
         skills=("people",),
@@ -46,5 +47,15 @@ TASKS = (
             Download("test.json", f"{_HUB}/resolve/main/test.json", note="Apache 2.0"),
             Download("test.tar.gz", _ARCHIVE, sha256=_SHA256, unpack=True, note="Apache 2.0"),
         ),
+    ),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="meta_hpdv2",
+        title="HPD v2",
+        description="which image people prefer",
+        tasks=TASKS,
+        size="0.2 GB",
     ),
 )

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import read_json
+from winobench.tasks.base import DataSet
 from winobench.tasks.people import answer
 from winobench.tasks.published import published_task
 
@@ -39,7 +40,7 @@ TASKS = (
     published_task(
         name="meta_imagereward",
         version=2,
-        description="ImageReward's test set: does the scorer prefer the images that people prefer.",
+        description="ImageReward's test set: whether the scorer prefers the images that people prefer.",
         metric="preference_agreement",
         shape=(9, 1),
         skills=("people",),
@@ -53,5 +54,15 @@ TASKS = (
             Download("test.json", f"{_RAW}/test.json", sha256=_SHA256, note="Apache 2.0"),
             Download("test_images.zip", _ARCHIVE, unpack=True, note="images of DiffusionDB"),
         ),
+    ),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="meta_imagereward",
+        title="ImageReward",
+        description="which image people prefer",
+        tasks=TASKS,
+        licence="Apache 2.0, images: DiffusionDB",
     ),
 )

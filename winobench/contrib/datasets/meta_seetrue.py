@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import Entry, read_table
+from winobench.tasks.base import DataSet
 from winobench.tasks.people import answer
 from winobench.tasks.published import published_task
 
@@ -42,7 +43,7 @@ def read(folder: pathlib.Path) -> Iterator[Item]:
 TASKS = (
     published_task(
         name="meta_seetrue",
-        description="SeeTRUE: do the images that show their text score higher than others.",
+        description="SeeTRUE: whether images that show their text score higher than others.",
         metric="yes_no_agreement",
         shape=(_MOST_IMAGES, 1),
         skills=("people",),
@@ -59,5 +60,16 @@ TASKS = (
             Download(_FILE, f"{_T2V}/{_FILE}", sha256=_SHA256, note="CC BY 4.0"),
             Download("images.zip", hub_id=_HUB_ID, filename="images.zip", unpack=True, note="5.4 GB, gated, CC BY 4.0"),
         ),
+    ),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="meta_seetrue",
+        title="SeeTRUE",
+        description="whether a text fits an image",
+        tasks=TASKS,
+        is_gated=True,
+        size="5.4 GB",
     ),
 )

@@ -17,6 +17,7 @@ from winobench.base import options
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import Entry, read_json, read_table
+from winobench.tasks.base import DataSet
 from winobench.tasks.people import answer
 from winobench.tasks.published import published_task
 
@@ -85,7 +86,7 @@ def _items(folder: pathlib.Path, pictures: Mapping[str, Entry], answers: Mapping
 def _task(name: str, answers: str, read, where: str, files: Mapping[str, str]):
     return published_task(
         name=name,
-        description=f"TIFA160: does the scorer rank images as people do, by {answers}.",
+        description=f"TIFA160: whether the scorer ranks images as people do, by {answers}.",
         metric="rank_agreement",
         shape=(NUM_MODELS, 1),
         skills=("people",),
@@ -118,5 +119,16 @@ TASKS = (
                 "1e41c66e78b7f1e74e8a5e86251f813498def7dd8bc3019c24ae8d56c57b349f"
             )
         },
+    ),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="meta_tifa160",
+        title="TIFA160",
+        description="people's ranks of images",
+        tasks=TASKS,
+        downloads="answers",
+        supplies="800 images on Google Drive",
     ),
 )

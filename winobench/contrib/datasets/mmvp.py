@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry, read_table
+from winobench.tasks.base import DataSet
 from winobench.tasks.hub_tables import hub_folder
 from winobench.tasks.published import published_task
 
@@ -21,14 +22,14 @@ _FILE, _IMAGES = "Questions.csv", "MLLM_VLM Images"
 _NUMBER, _TYPE, _STATEMENT = "Question ID", "Type", "Statement"
 
 PATTERNS = {
-    "camera": ("Camera Perspective", "from where it is seen", ("recognition",)),
+    "camera": ("Camera Perspective", "the point of view", ("recognition",)),
     "color": ("Color", "colour and appearance", ("recognition",)),
     "orientation": ("Orientation", "where something points", ("spatial",)),
     "presence": ("Presence", "whether something is there", ("recognition",)),
     "quantity": ("Quantity", "how many there are", ("counting",)),
     "spatial": ("Spatial", "where things are", ("spatial",)),
-    "state": ("State", "in what state something is", ("recognition",)),
-    "structural": ("Structural Character", "of what parts something is", ("recognition",)),
+    "state": ("State", "the state of something", ("recognition",)),
+    "structural": ("Structural Character", "the parts of something", ("recognition",)),
     "text": ("Text", "written words", ("recognition",)),
 }
 """Pattern -> its type in the table, what differs, skills."""
@@ -68,4 +69,16 @@ TASKS = tuple(
         shared_folder="mmvp",
     )
     for pattern, (kind, differs, skills) in PATTERNS.items()
+)
+
+DATA_SETS = (
+    DataSet(
+        name="mmvp",
+        title="MMVP-VLM",
+        description="pairs that CLIP takes for equal",
+        tasks=TASKS,
+        downloads="",
+        supplies="the hub's files, MMVP/MMVP_VLM",
+        licence="on its page",
+    ),
 )

@@ -18,6 +18,7 @@ from winobench.data import question_texts
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import Entry, read_json
+from winobench.tasks.base import DataSet
 from winobench.tasks.hub_tables import read_rows, unpack
 from winobench.tasks.published import published_task
 
@@ -117,10 +118,10 @@ def _in_question_form(form: str, what: str, metric: str, shape: tuple[int, int],
 
 
 TASKS = (
-    _in_question_form("", "is a question about an image answered", "accuracy", (1, 2), 4),
-    _in_question_form("_questions", "is a question answered for two images", "own_texts", (2, 2), 2),
-    _in_question_form("_images", "are two questions about an image answered", "all_answers", (1, 4), 2),
-    _in_question_form("_groups", "are two questions answered for two images", "all_answers", (2, 4), 1),
+    _in_question_form("", "whether a question about an image is answered", "accuracy", (1, 2), 4),
+    _in_question_form("_questions", "whether a question about two images is answered", "own_texts", (2, 2), 2),
+    _in_question_form("_images", "whether two questions about an image are answered", "all_answers", (1, 4), 2),
+    _in_question_form("_groups", "whether two questions about two images are answered", "all_answers", (2, 4), 1),
     published_task(
         name="naturalbench_retrieval",
         description="NaturalBench-Retrieval: which of two captions belongs to which of two images.",
@@ -135,5 +136,22 @@ TASKS = (
         num_examples=None,
         downloads=(Download(_ARCHIVE, hub_id=_HUB_ID, filename=_ARCHIVE, unpack=True, note="Apache 2.0"),),
         shared_folder="naturalbench",
+    ),
+)
+
+DATA_SETS = (
+    DataSet(
+        name="naturalbench",
+        title="NaturalBench",
+        description="questions about natural images",
+        tasks=tuple(task for task in TASKS if task.asks_questions),
+        downloads="",
+        supplies="the hub's tables, BaiqiL/NaturalBench",
+    ),
+    DataSet(
+        name="naturalbench_retrieval",
+        title="NaturalBench-Retrieval",
+        description="two images, two captions",
+        tasks=tuple(task for task in TASKS if not task.asks_questions),
     ),
 )

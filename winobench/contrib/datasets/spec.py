@@ -14,6 +14,7 @@ from winobench.base import options
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import Entry, read_json
+from winobench.tasks.base import DataSet
 from winobench.tasks.published import published_task
 
 _HUB_ID = "wjpoom/SPEC"
@@ -72,3 +73,13 @@ def _task(subset: str, side: str):
 
 
 TASKS = tuple(_task(subset, side) for subset in SUBSETS for side in SIDES)
+
+DATA_SETS = (
+    DataSet(
+        name="spec",
+        title="SPEC",
+        description="size, place, number, existence",
+        tasks=TASKS,
+        licence="on its page",
+    ),
+)

@@ -21,6 +21,7 @@ from winobench.data.sources import Download
 from winobench.metrics.intervals import clustered
 from winobench.runs.requests import ANSWERED, FAILED, UNPARSABLE, Response, Similarity
 from winobench.tasks.annotations import read_json
+from winobench.tasks.base import DataSet
 from winobench.tasks.published import published_task
 from winobench.tasks.questions import Answer, Protocol, TextQuestion, TextTask
 from winobench.tasks.sugarcrepe import COCO_FOLDER, COCO_IMAGES, photograph
@@ -54,7 +55,7 @@ def read(folder: pathlib.Path, name: str) -> Iterator[Item]:
 TASKS = tuple(
     published_task(
         name=f"sugarcrepe_pp_{name}",
-        description=f"SugarCrepe++: are both true captions nearer than a wrong one, in which {wrong}?",
+        description=f"SugarCrepe++: whether both true captions are nearer than a wrong one, in which {wrong}.",
         metric="all_true",
         shape=(1, 3),
         skills=("compositional",),
@@ -149,9 +150,29 @@ def _text_task(name: str) -> TextTask:
     def count(data_dir: str | None) -> int | None:
         return None if ready(data_dir) else len(rows(data_dir))
 
-    about = f"SugarCrepe++, texts alone: are two true captions more alike than a wrong one, in which {SETS[name][1]}?"
+    about = f"SugarCrepe++, texts alone: whether two true captions are more alike than a wrong one: {SETS[name][1]}."
     task = f"sugarcrepe_pp_tot_{name}"
     return TextTask(task, 1, about, PROTOCOLS, CHANCE, load, ready, fingerprint, metrics, count, **_ABOUT)
 
 
 TEXT_TASKS = tuple(map(_text_task, SETS))
+
+DATA_SETS = (
+    DataSet(
+        name="sugarcrepe_pp",
+        title="SugarCrepe++",
+        description="two true captions, a wrong one",
+        tasks=TASKS,
+        licence="MIT, photographs: Flickr's terms",
+        size="0.8 GB",
+    ),
+    DataSet(
+        name="sugarcrepe_pp_tot",
+        title="SugarCrepe++, texts alone",
+        description="two true captions, a wrong one",
+        tasks=TEXT_TASKS,
+        downloads="",
+        supplies="files of its folder data",
+        size="2 MB",
+    ),
+)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from winobench.data.example import Item
 from winobench.tasks import sugarcrepe
+from winobench.tasks.base import DataSet
 from winobench.tasks.published import published_task
 
 MERGED = {"att": ("add_att", "replace_att", "swap_att"), "obj": ("add_obj", "replace_obj", "swap_obj")}
@@ -57,3 +58,14 @@ def _task(what: str):
 
 
 TASKS = tuple(map(_task, MERGED))
+
+DATA_SETS = (
+    DataSet(
+        name="sugarcrepe_selfbench",
+        title="SugarCrepe as Self-Bench merges it",
+        description="merged as in Self-Bench",
+        tasks=TASKS,
+        licence="MIT, photographs: Flickr's terms",
+        size="0.8 GB",
+    ),
+)

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import read_json
+from winobench.tasks.base import DataSet
 from winobench.tasks.published import published_task
 
 _REPOSITORY = "https://github.com/Heidelberg-NLP/VALSE"
@@ -73,4 +74,15 @@ TASKS = tuple(
         shared_folder="valse",
     )
     for piece, (file, num_valid, images, differs, skills) in PIECES.items()
+)
+
+DATA_SETS = (
+    DataSet(
+        name="valse",
+        title="VALSE",
+        description="captions against foils",
+        tasks=TASKS,
+        downloads="annotations",
+        supplies="images of the data sets that its README links",
+    ),
 )

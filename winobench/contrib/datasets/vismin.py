@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from winobench.tasks.base import DataSet
 from winobench.tasks.hub_tables import PairTable, pair_task
 
 CATEGORIES = {
@@ -27,4 +28,16 @@ TASKS = tuple(
         shared_folder="vismin",
     )
     for category, (count, differs, skills) in CATEGORIES.items()
+)
+
+DATA_SETS = (
+    DataSet(
+        name="vismin",
+        title="VisMin",
+        description="pairs with a minimal change",
+        tasks=TASKS,
+        downloads="",
+        supplies="the hub's tables, mair-lab/vismin-bench",
+        licence="on its page",
+    ),
 )

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import read_json
+from winobench.tasks.base import DataSet
 from winobench.tasks.published import published_task
 
 _REPOSITORY = "https://github.com/om-ai-lab/VL-CheckList"
@@ -87,4 +88,16 @@ TASKS = tuple(
         shared_folder="vlchecklist",
     )
     for check, (files, skills) in CHECKS.items()
+)
+
+DATA_SETS = (
+    DataSet(
+        name="vlchecklist",
+        title="VL-CheckList",
+        description="objects, attributes, relations",
+        tasks=TASKS,
+        downloads="",
+        supplies="its folder data, and the images",
+        licence="none stated",
+    ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from winobench.tasks import TASKS, groups
+from winobench.tasks import DATA_SETS, TASKS, groups
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +84,9 @@ def names(words: str) -> list[str]:
     """The tasks of a config, with a group's members instead of its name. Empty where it means all that are ready."""
     found = [] if words == "ready" else words.split(",")
     return [
-        name for word in found for name in (groups.members(word, TASKS) if word.startswith(groups.MARK) else [word])
+        name
+        for word in found
+        for name in (groups.members(word, TASKS, DATA_SETS) if word.startswith(groups.MARK) else [word])
     ]
 
 
