@@ -14,7 +14,7 @@ from tests import launching
 from tests.evaluation import fakes
 from tests.report.conftest import Skilled, make_run
 from winobench.base import extensions
-from winobench.tasks import TEXT_TASKS, groups
+from winobench.tasks import DATA_SETS, TEXT_TASKS, groups
 from winobench.training.coco_captions import TRAINING_SETS
 
 SAID = {
@@ -90,7 +90,7 @@ def check_commands(texts, count):
         if " --" in line.partition("winobench ")[2]
     ]
     assert len(commands) >= count
-    known = {*winobench.TASKS, *TEXT_TASKS, *TRAINING_SETS, *(f"@{group}" for group in groups.GROUPS), "all"}
+    known = {*winobench.TASKS, *TEXT_TASKS, *TRAINING_SETS, *(f"@{name}" for name in (*groups.GROUPS, *DATA_SETS)), "all"}
     for command in commands:
         fields = set()
         for spec in re.findall(r"--config=(\S+)", command):
