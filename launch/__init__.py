@@ -3,8 +3,11 @@
 Errors while the libraries load are one line here, as in the launchers."""
 
 import _thread
+import contextlib
 import gc
+import importlib.metadata
 import os
+import re
 import sys
 import threading
 import types
@@ -16,12 +19,12 @@ __path__ = [*__path__, *extensions.folders("launch")]
 
 BAD_INPUT, INTERRUPTED = 2, 130  # exit statuses
 
-# Packages that are imported under another name than they are installed by, and those that an extra brings.
+# Packages that are imported under another name than they are installed by.
 _INSTALLED_AS = {
     "absl": "absl-py",
     "PIL": "pillow",
     "google": "protobuf",
-    "sky": "'winobench[cloud]'",
+    "sky": "skypilot",
     "orbax": "orbax-checkpoint",
     "tensorflow_datasets": "tensorflow-datasets",
     "yaml": "pyyaml",
@@ -52,8 +55,22 @@ def missing_package(error: BaseException) -> str | None:
     package = error.name.partition(".")[0]
     if package in _OWN or package in sys.stdlib_module_names:
         return None
-    name = _INSTALLED_AS.get(package, package)
-    return f"the Python package {package} is not installed in {sys.prefix}: install it with pip install {name}."
+    return f"the Python package {package} is not installed in {sys.prefix}: install it with {_installation(package)}."
+
+
+def _installation(package: str) -> str:
+    """The command that installs a package: alone, or with the smallest of winobench's extras that bring it."""
+    name = _INSTALLED_AS.get(package, package).lower().replace("_", "-")
+    brought: dict[str | None, set[str]] = {}  # extra, or None for those that always come -> names
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        for line in importlib.metadata.requires("winobench") or ():
+            stated, extra = re.match(r"[\w.-]+", line), re.search(r"""; .*extra == ['"]([\w-]+)""", line)
+            if stated is not None:
+                brought.setdefault(extra and extra[1], set()).add(stated[0].lower().replace("_", "-"))
+    extras = [extra for extra, names in brought.items() if name in names]
+    if not extras or None in extras:
+        return f"pip install {name}"
+    return f"pip install 'winobench[{min(extras, key=lambda extra: len(brought[extra]))}]'"
 
 
 def odd_setting() -> str | None:

@@ -58,3 +58,21 @@ def test_importing_winobench_imports_nothing_heavy():
     code = "import sys, winobench; print([m for m in ('jax', 'numpy', 'flax', 'transformers') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_transformers_without_torch_gives_no_advice():
+    """Advice on torch looked like a failure: it was the first line of the first run."""
+    code = """
+import importlib.util, sys
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "torch" else find(name, *rest)
+if sys.argv[1:]:
+    import winobench
+import transformers
+"""
+    alone, with_winobench = (
+        subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True).stderr
+        for words in ([], ["winobench"])
+    )
+    assert "PyTorch was not found" in alone
+    assert with_winobench == ""

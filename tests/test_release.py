@@ -8,30 +8,66 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 
 import pytest
 import yaml
+from packaging.version import Version
 
 import winobench
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+KINDS = {"Added", "Changed", "Removed", "Fixed", "Security"}
 
 
-def test_the_changelog_and_the_citation_are_of_this_version():
+RELEASE = re.compile(r"^## \[(\d[^\]]*)\] - (\d{4}-\d{2}-\d{2})$", re.MULTILINE)
+
+
+def _unreleased(changelog):
+    return re.search(r"^## \[Unreleased\]\n(.*?)^## ", changelog, re.MULTILINE | re.DOTALL)[1].strip()
+
+
+def test_the_changelog_and_the_citation_are_of_the_newest_release():
+    """A release has no unreleased changes. Between two of them, the version is a later one with .dev."""
     changelog = (ROOT / "CHANGELOG.md").read_text()
-    newest, date = re.findall(r"^## \[(\d[^\]]*)\] - (\d{4}-\d{2}-\d{2})$", changelog, re.MULTILINE)[0]
+    newest, date = RELEASE.search(changelog).groups()
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert newest == winobench.__version__ == citation["version"]
+    assert newest == citation["version"]
     assert date == str(citation["date-released"])
-    assert set(re.findall(r"^### (\w+)$", changelog, re.MULTILINE)) <= {
-        "Added",
-        "Changed",
-        "Removed",
-        "Fixed",
-        "Security",
-    }
+    version = Version(winobench.__version__)
+    assert version.is_devrelease == bool(_unreleased(changelog))
+    assert version > Version(newest) if version.is_devrelease else version == Version(newest)
+    assert {*re.findall(r"^### (\w+)$", changelog, re.MULTILINE)} <= KINDS
     assert len(citation["references"]) == 3
+
+
+@pytest.mark.parametrize("version", ["7.0.0", "7.1.0.dev0"])
+def test_one_command_gives_the_tree_a_version(tmp_path, version):
+    for name in ("CHANGELOG.md", "CITATION.cff", "winobench/base/version.py", ".ci/release"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, tmp_path / name)
+    before = (tmp_path / "CHANGELOG.md").read_text()
+    run = subprocess.run([tmp_path / ".ci" / "release", version], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert f'\n__version__ = "{version}"\n' in (tmp_path / "winobench" / "base" / "version.py").read_text()
+    changelog, citation = ((tmp_path / name).read_text() for name in ("CHANGELOG.md", "CITATION.cff"))
+    if version == "7.0.0":
+        newest, date = RELEASE.search(changelog).groups()
+        assert newest == version
+        assert _unreleased(changelog) == ""
+        assert _unreleased(before) in changelog
+        citation = yaml.safe_load(citation)
+        assert (citation["version"], str(citation["date-released"])) == (version, date)
+    else:
+        assert (changelog, citation) == (before, (ROOT / "CITATION.cff").read_text())
+
+
+@pytest.mark.parametrize("words", [[], ["7"], ["v7.0.0"], ["7.0.0", "7.1.0"]])
+def test_other_words_are_no_version(words):
+    run = subprocess.run([ROOT / ".ci" / "release", *words], capture_output=True, text=True)
+    assert run.returncode == 2
+    assert run.stderr.startswith("usage: ")
 
 
 def test_hooks_and_templates_are_yaml_and_name_files_that_exist():
@@ -50,7 +86,7 @@ def test_the_container_installs_what_is_there():
     assert "--require-hashes --requirement /tmp/requirements.lock" in run
     assert text.index("\nUSER 1000\n") < text.index('\nENTRYPOINT ["winobench"]\n')
     extras = re.search(r"cpu\) ;;\s*(.*?)\)", run)[1]
-    known = re.findall(r'^        "(\w+)": ', (ROOT / "setup.py").read_text(), re.MULTILINE)
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert {one for word in extras.split("|") for one in word.strip().split(",")} <= set(known)
 
 

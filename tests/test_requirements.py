@@ -1,28 +1,38 @@
-"""The dependencies of setup.py have upper bounds, and the lock file has them within these bounds, with hashes."""
+"""The dependencies of pyproject.toml have upper bounds, and the lock file has them within these bounds, with hashes."""
 
 import ast
 import pathlib
 import re
-import runpy
+import tomllib
 
 import pytest
-import setuptools
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from winobench.base import extensions
+from winobench.responders.hosted import providers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 
 
 @pytest.fixture(scope="module")
-def setup_fields():
-    fields = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(setuptools, "setup", lambda **given: fields.update(given))
-        runpy.run_path(str(ROOT / "setup.py"))
-    return fields
+def project():
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+@pytest.fixture(scope="module")
+def extras(project):
+    """Extra -> its requirements, also by way of other extras of winobench."""
+
+    def follow(extra):
+        for requirement in map(Requirement, project["optional-dependencies"][extra]):
+            for other in requirement.extras if requirement.name == "winobench" else ():
+                yield from follow(other)
+            if requirement.name != "winobench":
+                yield requirement
+
+    return {extra: [*follow(extra)] for extra in project["optional-dependencies"]}
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +59,8 @@ def _versions(locked, name, python):
 
 
 @pytest.mark.parametrize("python", PYTHONS)
-def test_the_lock_file_has_one_version_of_each_requirement_within_its_range(setup_fields, locked, python):
-    for text in setup_fields["install_requires"]:
+def test_the_lock_file_has_one_version_of_each_requirement_within_its_range(project, locked, python):
+    for text in project["dependencies"]:
         wanted = Requirement(text)
         (version,) = _versions(locked, wanted.name, python)
         assert wanted.specifier.contains(version), f"{wanted} is locked at {version}"
@@ -67,13 +77,12 @@ def test_the_lock_file_pins_by_hash_and_names_no_place(locked):
     assert not re.search(r"https?:|file:|--index|--find-links|--extra|/home|/opt|/work", text)
 
 
-def test_every_requirement_has_an_upper_bound(setup_fields):
-    extras = [text for texts in setup_fields["extras_require"].values() for text in texts]
-    for text in [*setup_fields["install_requires"], *extras]:
-        requirement = Requirement(text)
+def test_every_requirement_has_an_upper_bound(project, extras):
+    own = map(Requirement, project["dependencies"])
+    for requirement in [*own, *(each for requirements in extras.values() for each in requirements)]:
         # What builds and installs packages is not pinned by any of them.
         if requirement.name != "setuptools":
-            assert any(one.operator in ("<", "<=", "==") for one in requirement.specifier), text
+            assert any(one.operator in ("<", "<=", "==") for one in requirement.specifier), requirement
 
 
 @pytest.mark.parametrize("package", ["winobench", "launch", "configs"])
@@ -93,9 +102,12 @@ def test_what_is_installed_imports_neither_diffusers_nor_torch(package):
             assert not {name.partition(".")[0] for name in names} & {"diffusers", "torch", "torchvision"}, path
 
 
-def test_diffusers_comes_with_the_tests_and_by_its_own_extras(setup_fields):
-    named = {
-        extra: [Requirement(text).name for text in texts] for extra, texts in setup_fields["extras_require"].items()
-    }
-    assert "diffusers" not in [Requirement(text).name for text in setup_fields["install_requires"]]
-    assert {extra for extra, names in named.items() if "diffusers" in names} == {"test", "diffusers", "torch"}
+def test_diffusers_comes_with_the_tests_and_by_its_own_extras(project, extras):
+    assert "diffusers" not in [Requirement(text).name for text in project["dependencies"]]
+    bringing = {extra for extra, requirements in extras.items() if "diffusers" in [each.name for each in requirements]}
+    assert bringing == {"test", "diffusers", "torch"}
+
+
+def test_the_extra_of_hosted_models_has_each_providers_client(extras):
+    own = [provider for provider in providers.APIS.values() if provider.__module__.startswith("winobench.")]
+    assert {each.name for each in extras["api"]} == {provider.package for provider in own}

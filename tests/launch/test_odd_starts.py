@@ -196,6 +196,10 @@ def test_another_programs_last_words_are_its_own():
         ("sky", "pip install 'winobench[cloud]'"),
         ("PIL.Image", "pip install pillow"),
         ("tensorflow_datasets", "pip install tensorflow-datasets"),
+        ("rapidfuzz", "pip install 'winobench[wscplus]'"),
+        ("spacy.tokens", "pip install 'winobench[order]'"),
+        ("transformers", "pip install transformers"),
+        ("nothing_of_ours", "pip install nothing-of-ours"),
     ],
 )
 def test_a_missing_package_that_is_needed_late(name, advice, ended):

@@ -1,3 +1,3 @@
-"""The version of this release, which `setup.py` reads as text."""
+"""The version, which `pyproject.toml` names. `.ci/release` changes it."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"

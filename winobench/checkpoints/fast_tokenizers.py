@@ -33,8 +33,6 @@ def find_files(
     subfolder: str | None = None,
 ) -> tuple[str, dict[str, str | None]]:
     """The folder of a tokenizer's files, and name -> path. Raises InputError without any of the ``needed``."""
-    # Without torch, transformers would warn at import that it has no models. Only its tokenizers are used.
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     source = sources.resolve(source)
     paths = {name: source.find(sources.join(subfolder, name)) for name in names}
     if not any(paths[name] for name in needed):

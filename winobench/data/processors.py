@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -229,8 +228,6 @@ def arithmetic(described: Any) -> dict[str, Any]:
 
 def official_class(family: str) -> Any:
     """Transformers' image processor of a family, without torch."""
-    # Without torch, transformers would say at import that it has no models. We only want its image processors.
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     import transformers
 
     return {

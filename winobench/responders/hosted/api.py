@@ -92,7 +92,7 @@ class Api(abc.ABC):
     A subclass registers itself: ``class Mistral(OpenAI, provider="mistral")`` in a module of `providers` is enough.
 
     Attributes:
-      requirement: the package as pip takes it. ``setup.py`` reads this line.
+      package, client: the module of the official client, and its class.
       extra: winobench's extra that installs it.
       options: which of ``seed``, ``max_tokens_field`` and ``logprobs`` the protocol has.
       own_limit: the field of the token limit at the provider's own server. Others take ``max_tokens``.
@@ -105,7 +105,6 @@ class Api(abc.ABC):
     url_variable: str
     package: str
     client: str
-    requirement: str
     extra = "api"
     options: frozenset[str] = frozenset()
     own_limit = "max_tokens"

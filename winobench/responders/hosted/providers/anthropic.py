@@ -20,7 +20,6 @@ class Anthropic(Api, provider="anthropic"):
     """Anthropic's protocol: messages, with the system's text apart."""
 
     description = "Anthropic's API"
-    requirement = "anthropic>=2.12,<3"
     default_url = "https://api.anthropic.com"
     key_variable, url_variable = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
     package, client = "anthropic", "AsyncAnthropic"

@@ -50,7 +50,6 @@ class OpenAI(Api, provider="openai"):
     """OpenAI's protocol: chat completions."""
 
     description = "OpenAI's API; openai:MODEL@http://HOST:PORT/v1 for any server that speaks its protocol"
-    requirement = "openai>=3.54,<4"
     options = frozenset({"seed", "max_tokens_field", "logprobs"})
     own_limit = "max_completion_tokens"
     most_likely = _MOST_LIKELY  # that this server reports

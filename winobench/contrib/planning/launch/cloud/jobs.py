@@ -119,7 +119,7 @@ def make(request: Request) -> Job:
     request = request if plan is None else _as_planned(request, plan, config)
     workdir = _workdir(request, name, several)
     installs = request.python is None and request.target == "skypilot"
-    checkout = str(_ROOT) if (_ROOT / "setup.py").is_file() else None
+    checkout = str(_ROOT) if (_ROOT / "pyproject.toml").is_file() else None
     takes_checkout = installs and request.package is None and checkout is not None
     if installs and request.package is None and checkout is None:
         request = dataclasses.replace(request, package=f"winobench=={winobench.__version__}")
