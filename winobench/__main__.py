@@ -10,8 +10,8 @@ import pathlib
 import runpy
 import sys
 
-import winobench
 from winobench.base import extensions, near_names
+from winobench.base.version import __version__
 
 OWN_COMMANDS = {
     "eval": "evaluate a text-to-image model, a baseline or a language model",
@@ -50,7 +50,7 @@ def main() -> None:
     name, words = (sys.argv[1] if len(sys.argv) > 1 else "--help"), sys.argv[2:]
     if name in ("--help", "-h", "help", "--version"):
         with importlib.import_module(f"{launchers()}.output").watched():
-            print(f"winobench {winobench.__version__}" if name == "--version" else usage())
+            print(f"winobench {__version__}" if name == "--version" else usage())
         return
     if name not in commands():
         advice = near_names.did_you_mean(name, commands(), f"choose one of {', '.join(commands())}.")
