@@ -74,48 +74,18 @@ def _shapes_of_networks(_made_shapes={}):  # noqa: B006 - kept as long as the pr
 
 
 # The longest files ahead of the others, so that none decides by itself when a run in two workers ends.
-_LONG = (
-    "responders/test_hosted.py",
-    "scorers/test_callers_mesh.py",
-    "scorers/test_changed_weights.py",
-    "scorers/test_diffusion_itm.py",
-    "scorers/test_vqa_score.py",
-    "parity/test_whole_pipelines.py",
-    "responders/test_language_model.py",
-    "responders/test_vision_language.py",
-    "training/test_hard_negatives.py",
-    "models/test_tensor_parallel.py",
-    "diffusion/test_stable_diffusion.py",
-    "scorers/test_itm_head.py",
-    "parity/test_qwen3_vl.py",
-    "parity/test_transformers.py",
-    "launch/test_eval.py",
-    "parity/test_lora.py",
-    "responders/test_hosted_hostile.py",
-    "report/test_page.py",
-    "diffusion/test_drawing.py",
-    "engine/test_communication.py",
-    "training/test_loop.py",
-    "models/test_attention.py",
-    "parity/test_vision_language.py",
-    "launch/test_eval_pictures.py",
-    "parity/test_stable_diffusion_3.py",
-    "models/test_clevr_verifier.py",
-    "models/test_decoder.py",
-    "parity/test_scorer.py",
-    "contrib/planning/test_vision_language.py",
-    "base/test_hub.py",
-    "test_documents.py",
-    "clevr/test_questions.py",
-    "contrib/planning/test_generating.py",
-    "models/test_lora.py",
-    "training/test_latent_cache.py",
-    "parity/test_blip.py",
-    "parity/test_unet.py",
-    "contrib/planning/test_cloud.py",
-    "test_architecture.py",
-    "evaluation/test_odd_answers.py",
-)
+_LONG = """
+    responders/test_hosted scorers/test_callers_mesh scorers/test_changed_weights scorers/test_diffusion_itm
+    scorers/test_vqa_score parity/test_whole_pipelines responders/test_language_model
+    responders/test_vision_language training/test_hard_negatives models/test_tensor_parallel
+    diffusion/test_stable_diffusion scorers/test_itm_head parity/test_qwen3_vl parity/test_transformers
+    launch/test_eval parity/test_lora responders/test_hosted_hostile report/test_page diffusion/test_drawing
+    engine/test_communication training/test_loop models/test_attention parity/test_vision_language
+    launch/test_eval_pictures parity/test_stable_diffusion_3 models/test_clevr_verifier models/test_decoder
+    parity/test_scorer contrib/planning/test_vision_language base/test_hub test_documents clevr/test_questions
+    contrib/planning/test_generating models/test_lora training/test_latent_cache parity/test_blip
+    parity/test_unet contrib/planning/test_cloud test_architecture evaluation/test_odd_answers
+"""
 
 
 def pytest_configure(config):
@@ -132,7 +102,7 @@ def pytest_collection_modifyitems(items):
             seen[item.parent, item.originalname] += 1
             if seen[item.parent, item.originalname] > mark.args[0]:
                 item.add_marker(pytest.mark.slow)
-    place = {str(pathlib.Path(__file__).parent / name): number for number, name in enumerate(_LONG)}
+    place = {str(pathlib.Path(__file__).parent / f"{name}.py"): number for number, name in enumerate(_LONG.split())}
     items.sort(key=lambda item: place.get(str(item.path), len(place)))
 
 

@@ -75,60 +75,36 @@ NUMBERS = {
     10: ("ten", "10"),
     5: ("5 dogs are visible: 3 on the left, 2 on the right",),
 }
-MARKS = (
-    ("A", LETTERS, 0),
-    ("B.", LETTERS, 1),
-    ("(C)", LETTERS, 2),
-    ("A dog is here", LETTERS, None),
-    ("The answer is B", LETTERS, 1),
-    ("B) red", LETTERS, 1),
-    ("A or B", LETTERS, None),
-    ("**B**", LETTERS, 1),
-    ("Option C", LETTERS, 2),
-    ("\\boxed{A}", LETTERS, 0),
-    ("red", ("red", "blue"), 0),
-    ("Red.", ("red", "blue"), 0),
-    ("red and blue", ("red", "blue"), None),
-    ("2", ("one", "two", "three"), 1),
-    ("Two dogs", ("one", "two", "three"), 1),
-    ("4", ("one", "two", "three"), None),
-    ("是", ("Yes", "No"), 0),
-    ("No", ("Yes", "No"), 1),
-    ("yes", ("No", "Yes"), 1),
-    ("dark red", ("red", "blue"), None),
-    ("redder", ("red", "blue"), None),
-    ('{"answer":"B"}', LETTERS, 1),
-    ("B: red", LETTERS, 1),
-    ("b", LETTERS, 1),
-    ("", LETTERS, None),
-    ("I cannot tell", LETTERS, None),
-    ("0", ("0", "1", "2"), 0),
-    ("The first", LETTERS, None),
-)
+# options -> place of the chosen one -> texts
+MARKS = {
+    LETTERS: {
+        0: ("A", "\\boxed{A}"),
+        1: ("B.", "The answer is B", "B) red", "**B**", '{"answer":"B"}', "B: red", "b"),
+        2: ("(C)", "Option C"),
+        None: ("A dog is here", "A or B", "", "I cannot tell", "The first"),
+    },
+    ("red", "blue"): {0: ("red", "Red."), None: ("red and blue", "dark red", "redder")},
+    ("one", "two", "three"): {1: ("2", "Two dogs"), None: ("4",)},
+    ("Yes", "No"): {0: ("是",), 1: ("No",)},
+    ("No", "Yes"): {1: ("yes",)},
+    ("0", "1", "2"): {0: ("0",)},
+}
 SCORES = (
-    ('{"score": 80, "explanation": "x"}', [80]),
-    ('{"score": "80"}', [80]),
-    ("Score: 80", [80]),
-    ("**Score:** 80/100", [80]),
-    ("{'score': 80.5}", [80.5]),
-    ('[{"score": 4},{"score": 5}]', [4, 5]),
-    ("no", []),
+    *((text, [80]) for text in ('{"score": 80, "explanation": "x"}', '{"score": "80"}', "Score: 80")),
+    *(("**Score:** 80/100", [80]), ("{'score': 80.5}", [80.5]), ('[{"score": 4},{"score": 5}]', [4, 5]), ("no", [])),
     ("<think>score: 3</think>score = 4", [4]),
 )
 LINES = (
-    ("Yes, a street.\nNo.", [True, False]),
-    ("1. Yes\n2. No", [True, False]),
-    ('["yes","no"]', [True, False]),
-    ('{"1":"yes","2":"no"}', [True, False]),
-    ("Yes, No", [True, False]),
-    ("**Yes** - a\n**No** - b", [True, False]),
-    ("是\n否", [True, False]),
-    ('[{"question":"a?","answer":"Yes"},{"question":"b","answer":"no"}]', [True, False]),
-    ("| Yes |\n| No |", [True, False]),
-    ("<think>yes\nyes</think>yes\nno", [True, False]),
-    ("Answers:\n- Yes\n- No", [True, False]),
-    ("yes no", [True, False]),
-    ("I'm sorry", []),
+    *(
+        "Yes, a street.\nNo.",
+        "1. Yes\n2. No",
+        '["yes","no"]',
+        '{"1":"yes","2":"no"}',
+        "Yes, No",
+        "**Yes** - a\n**No** - b",
+    ),
+    *("是\n否", '[{"question":"a?","answer":"Yes"},{"question":"b","answer":"no"}]', "| Yes |\n| No |"),
+    *("<think>yes\nyes</think>yes\nno", "Answers:\n- Yes\n- No", "yes no"),
 )
 
 
@@ -145,7 +121,10 @@ def test_numbers(text, number):
     assert answer_texts.number(text) == number
 
 
-@pytest.mark.parametrize(("text", "marks", "place"), MARKS)
+@pytest.mark.parametrize(
+    ("text", "marks", "place"),
+    [(text, marks, place) for marks, places in MARKS.items() for place, texts in places.items() for text in texts],
+)
 def test_marks(text, marks, place):
     assert answer_texts.mark(text, marks) == place
 
@@ -155,7 +134,7 @@ def test_scores(text, numbers):
     assert answer_texts.scores(text) == numbers
 
 
-@pytest.mark.parametrize(("text", "answers"), LINES)
+@pytest.mark.parametrize(("text", "answers"), [*((text, [True, False]) for text in LINES), ("I'm sorry", [])])
 def test_lines(text, answers):
     assert answer_texts.lines(text) == answers
 

@@ -120,7 +120,7 @@ def test_the_least_a_file_needs(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("content", "message"),
     [
         ({"id": None}, ("missing-field", "1", "'id'")),
         ({"color": "red"}, ("unknown-field", "1", "'color'")),
@@ -131,19 +131,6 @@ def test_the_least_a_file_needs(tmp_path):
         ({"source": "x"}, ("field-not-allowed", "'source'", "1")),
         ({"version": "visual"}, ("missing-field", "1", "'source'")),
         ({"version": "multi", "source": "x"}, ("unknown-source", "'source'", "1", "'x'")),
-    ],
-)
-def test_malformed_items(tmp_path, change, message):
-    row = {key: value for key, value in (ITEM.to_json() | change).items() if value is not None}
-    path = tmp_path / "items.jsonl"
-    path.write_text(json.dumps(row))
-    with raises(*message):
-        winoviz.read_items(path)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
         ("", ("empty-file",)),
         ("{", ("not-json", "1")),
         ('{"id": "1", "id": "2"}', ("repeated-key", "1", "'id'")),
@@ -151,9 +138,15 @@ def test_malformed_items(tmp_path, change, message):
         ([ITEM, VISUAL, changed(VISUAL, id="another")], ("repeated-source", "'source'", "3")),
     ],
 )
-def test_malformed_json_lines(tmp_path, text, message):
+def test_malformed_json_lines(tmp_path, content, message):
+    """Changes of an item, texts, and items that cannot be together."""
     path = tmp_path / "items.jsonl"
-    path.write_text(text) if isinstance(text, str) else winoviz.write_items(path, text)
+    if isinstance(content, list):
+        winoviz.write_items(path, content)
+    else:
+        row = ITEM.to_json() | content if isinstance(content, dict) else {}
+        kept = {key: value for key, value in row.items() if value is not None}
+        path.write_text(json.dumps(kept) if kept else content)
     with raises(*message):
         winoviz.read_items(path)
 

@@ -51,6 +51,8 @@ class WithRange(fakes.FakeScorer):
         ({"timestep_weights": "cosmop"}, ("bad-timestep-weights", "'cosmop'", "cosmap")),
         ({"timestep_weights": {"edges": [], "weights": [1]}, "mode": "race"}, ("option-of-others", "race", "uniform")),
         ({"reduce_dtype": "float16", "mode": "race"}, ("option-of-others", "race", "reduce_dtype", "float32")),
+        ({"config": {"a": b"x"}}, ("not-json", "config")),
+        ({"model": 5}, ("bad-value", "5")),
         ({"reduce_dtype": "float8"}, ("bad-value", "float8", "reduce_dtype", "bfloat16")),
     ],
 )

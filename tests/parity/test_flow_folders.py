@@ -86,24 +86,25 @@ def test_what_is_wrong_is_one_sentence(kind, damage, words, folder_of, tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("kind", "changes"),
-    [
-        ("sd3", {"_class_name": "FooSigmaPipeline", "text_encoder_2": "REMOVED"}),
-        ("flux", {"_class_name": "FooPipeline", "transformer": "REMOVED", "unet": ["diffusers", "UNet3D"]}),
-        ("klein", {"_class_name": "REMOVED", "transformer": ["diffusers", "SanaTransformer2DModel"]}),
-    ],
-)
-def test_a_family_that_is_not_known_names_those_that_are(kind, changes, folder_of, tmp_path):
-    folder = pathlib.Path(shutil.copytree(folder_of(kind), tmp_path / "folder"))
-    edited(INDEX, **changes)(folder)
-    known = changes["_class_name"].replace("REMOVED", "pipeline")
-    with raises("wrong-kind-of-model", INDEX, known, *families.FAMILIES):
-        families.load_pipeline(folder)
-
-
-@pytest.mark.parametrize(
     ("kind", "changes", "words"),
     [
+        # A family that is not known names those that are.
+        (
+            "sd3",
+            {"_class_name": "FooSigmaPipeline", "text_encoder_2": "REMOVED"},
+            ("FooSigmaPipeline", *families.FAMILIES),
+        ),
+        (
+            "flux",
+            {"_class_name": "FooPipeline", "transformer": "REMOVED", "unet": ["diffusers", "UNet3D"]},
+            ("FooPipeline", *families.FAMILIES),
+        ),
+        (
+            "klein",
+            {"_class_name": "REMOVED", "transformer": ["diffusers", "SanaTransformer2DModel"]},
+            ("pipeline", *families.FAMILIES),
+        ),
+        # Classes that are not known are not taken for others.
         ("sd3", {"_class_name": "FooPipeline"}, ("FooPipeline", "StableDiffusion3Pipeline")),
         ("sd3", {"_class_name": 5}, ("5", "StableDiffusion3Pipeline")),
         ("flux", {"_class_name": "FluxControlPipeline"}, ("FluxControlPipeline", "image")),
@@ -111,11 +112,12 @@ def test_a_family_that_is_not_known_names_those_that_are(kind, changes, folder_o
         ("flux", {"transformer": ["pipeline", "FluxTransformer2DModel"]}, ("pipeline.FluxTransformer2DModel",)),
     ],
 )
-def test_classes_that_are_not_known_are_not_taken_for_others(kind, changes, words, folder_of, tmp_path):
+def test_classes_and_families_that_are_not_known(kind, changes, words, folder_of, tmp_path):
     folder = pathlib.Path(shutil.copytree(folder_of(kind), tmp_path / "folder"))
     edited(INDEX, **changes)(folder)
-    with raises("wrong-kind-of-model", INDEX, *words):
-        families.read_description(folder)
+    for read in (families.read_description, families.load_pipeline):
+        with raises("wrong-kind-of-model", INDEX, *words):
+            read(folder)
 
 
 def test_pipelines_of_other_tasks_with_the_same_parts_are_taken(folder_of, tmp_path):

@@ -43,7 +43,7 @@ class Family:
     half: float  # the tolerance of bfloat16
     adapted: Mapping[str, int]  # LoRA's targets -> number of adapted layers
     released: Mapping[str, float]  # config of a published size -> billions of parameters
-    unsupported: Sequence[tuple[str, Any]]  # options that are refused
+    unsupported: Mapping[str, Any]  # options that are refused
 
     @functools.cache  # noqa: B019 - the families live as long as the tests
     def small_pair(self) -> tuple[Any, Any]:
@@ -122,6 +122,15 @@ _SD3 |= {"attention_head_dim": 8, "caption_projection_dim": 24, "joint_attention
 _SD3 |= {"pos_embed_max_size": 9}
 _FLUX = {"in_channels": 16, "num_layers": 2, "num_single_layers": 2, "attention_head_dim": 16}
 _FLUX |= {"num_attention_heads": 2, "joint_attention_dim": 24}
+_Z_IMAGE = {"in_channels": 4, "dim": 32, "n_layers": 2, "n_refiner_layers": 1, "n_heads": 2, "n_kv_heads": 2}
+_Z_IMAGE |= {"cap_feat_dim": 24}
+_Z_HEADS = {"dim": 384, "n_heads": 3, "n_kv_heads": 3}
+_SD3_REFUSES = {"caption_projection_dim": 16, "dual_attention_layers": (24,), "sample_size": 999, "num_layers": 0}
+_SD3_REFUSES |= {"guidance_embeds": True}
+_FLUX2_REFUSES = {"patch_size": 2, "in_channels": 126, "out_channels": 32, "axes_dims_rope": (64, 64), "mlp_ratio": 0}
+_FLUX2_REFUSES |= {"eps": 0, "guidance_embeds": None}
+_Z_IMAGE_REFUSES = {"all_patch_size": (2, 4), "in_channels": 0, "n_heads": 7, "qk_norm": None}
+_Z_IMAGE_REFUSES |= {"axes_lens": (1024, 512), "siglip_feat_dim": 1152, "n_layers": 0}
 FAMILIES = {
     "sd3": Family(
         diffusers.SD3Transformer2DModel,
@@ -137,13 +146,7 @@ FAMILIES = {
         0.05,
         {"cross": 23, "all": 31},
         {"sd3_medium": 2.085, "sd35_medium": 2.470, "sd35_large": 8.146},
-        [
-            ("caption_projection_dim", 16),
-            ("dual_attention_layers", (24,)),
-            ("sample_size", 999),
-            ("num_layers", 0),
-            ("guidance_embeds", True),
-        ],
+        _SD3_REFUSES,
     ),
     "flux": Family(
         diffusers.FluxTransformer2DModel,
@@ -159,13 +162,7 @@ FAMILIES = {
         0.03,
         {"cross": 16, "all": 22},
         {"dev": 11.901, "schnell": 11.891},
-        [
-            ("patch_size", 2),
-            ("out_channels", 32),
-            ("axes_dims_rope", (16, 56)),
-            ("guidance_embeds", 1),
-            ("num_layers", 0),
-        ],
+        {"patch_size": 2, "out_channels": 32, "axes_dims_rope": (16, 56), "guidance_embeds": 1, "num_layers": 0},
     ),
     "flux2": Family(
         diffusers.Flux2Transformer2DModel,
@@ -179,54 +176,21 @@ FAMILIES = {
         0.05,
         {"cross": 16, "all": 20},
         {"klein_4b": 3.876, "klein_9b": 9.079},
-        [
-            ("patch_size", 2),
-            ("in_channels", 126),
-            ("out_channels", 32),
-            ("axes_dims_rope", (64, 64)),
-            ("mlp_ratio", 0),
-            ("eps", 0),
-            ("guidance_embeds", None),
-        ],
+        _FLUX2_REFUSES,
     ),
     "z_image": Family(
         diffusers.ZImageTransformer2DModel,
         ZImageTransformer2DModel,
         ZImageTransformerConfig,
-        {
-            "in_channels": 4,
-            "dim": 32,
-            "n_layers": 2,
-            "n_refiner_layers": 1,
-            "n_heads": 2,
-            "n_kv_heads": 2,
-            "cap_feat_dim": 24,
-            "axes_dims": (4, 6, 6),
-            "axes_lens": (128, 64, 64),
-            "t_scale": 10.0,  # with the published 1000, rounded frequencies alone reach 1.2e-5, by the processor's exp
-        },
+        # With the published t_scale of 1000, rounded frequencies alone reach 1.2e-5, by the processor's exp.
+        {**_Z_IMAGE, "axes_dims": (4, 6, 6), "axes_lens": (128, 64, 64), "t_scale": 10.0},
         _z_image_conditions,
         _predict_z_image,
-        {
-            "dim": 384,
-            "n_heads": 3,
-            "n_kv_heads": 3,
-            "axes_dims": (32, 48, 48),
-            "axes_lens": (1024, 512, 512),
-            "n_layers": 1,
-        },
+        {**_Z_HEADS, "axes_dims": (32, 48, 48), "axes_lens": (1024, 512, 512), "n_layers": 1},
         [(12, 8), (16, 8), (2, 10)],  # 24 patches and 5, which are filled up, and 32, which are not
         0.05,
         {"cross": 8, "all": 16},
         {"z_image": 6.155},
-        [
-            ("all_patch_size", (2, 4)),
-            ("in_channels", 0),
-            ("n_heads", 7),
-            ("qk_norm", None),
-            ("axes_lens", (1024, 512)),
-            ("siglip_feat_dim", 1152),
-            ("n_layers", 0),
-        ],
+        _Z_IMAGE_REFUSES,
     ),
 }

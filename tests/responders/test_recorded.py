@@ -153,14 +153,10 @@ def test_a_byte_order_mark_and_a_long_field(tmp_path):
     assert csv.field_size_limit() == before
 
 
-def test_other_kinds_are_refused(tmp_path):
+def test_other_kinds_are_refused_and_other_raw_answers_are_malformed(tmp_path):
     model = RecordedModel(write(tmp_path / "x.csv", ["prompt", "response"], ["a", "b"]))
     with raises("kind-not-answered"):
         list(model.ask([Options((Turn("user", "a"),), ("b", "c"))]))
-
-
-def test_other_raw_answers_are_malformed(tmp_path):
-    model = RecordedModel(write(tmp_path / "x.csv", ["prompt", "response"], ["a", "b"]))
     with pytest.raises(ValueError, match="no response"):
         model.read(generation("a"), {"body": "{}"})
 

@@ -80,50 +80,37 @@ def check_json(name, content, path, folder):
     assert caught.value.code in expected
 
 
+READERS = {
+    "lists.json": annotations.read_json,
+    "rows.jsonl": annotations.read_json_lines,
+    "rows.tsv": lambda path: annotations.read_table(path, ("a", "b")),
+}
+
+
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("file", "text", "message"),
     [
-        ('{"a": ["1"], "b": ["2"], "a": ["3"]}', ("repeated-key", "lists.json", "'a'")),
-        ('[{"a": 1}, {"b": [{"a": 1, "a": 1}]}]', ("repeated-key", "1", "'b'", "2", "lists.json", "'a'")),
+        ("lists.json", '{"a": ["1"], "b": ["2"], "a": ["3"]}', ("repeated-key", "'a'")),
+        ("lists.json", '[{"a": 1}, {"b": [{"a": 1, "a": 1}]}]', ("repeated-key", "1", "'b'", "2", "'a'")),
         # What is repeated within a value that a later one replaces has no place of its own.
-        ('{"a": {"b": 1, "b": 2}, "a": 1}', ("repeated-key", "lists.json", "'a'")),
-        ("", ("empty-file", "lists.json")),
-        ('[1,\n"a', ("incomplete-file", "lists.json")),
-        ("[1,\n2 3]", ("not-json", "lists.json")),
-        ("9" * 5000, ("number-too-large", "lists.json")),
-        ('{"é": 1}', ("cannot-read", "lists.json")),  # not in UTF-8
+        ("lists.json", '{"a": {"b": 1, "b": 2}, "a": 1}', ("repeated-key", "'a'")),
+        ("lists.json", "", ("empty-file",)),
+        ("lists.json", '[1,\n"a', ("incomplete-file",)),
+        ("lists.json", "[1,\n2 3]", ("not-json",)),
+        ("lists.json", "9" * 5000, ("number-too-large",)),
+        ("lists.json", '{"é": 1}', ("cannot-read",)),  # not in UTF-8
+        ("rows.jsonl", '{"a": 1}\n\n{"a" 1}\n', ("not-json", "3", "6")),
+        ("rows.jsonl", '{"a": 1}\n{"a": 1, "a": 2}\n', ("repeated-key", "2", "'a'")),
+        ("rows.tsv", 'a\tb\n1\t"2\n3\t4\n', ("incomplete-file",)),
+        ("rows.tsv", 'a\tb\n1\t"2"3\n', ("damaged-table", "2")),
+        ("rows.tsv", "a\tc\n1\t2\n", ("missing-column", "'b'")),
     ],
 )
-def test_it_is_told_where_json_is_broken(text, message, tmp_path):
-    path = tmp_path / "lists.json"
+def test_it_is_told_where_a_file_is_broken(file, text, message, tmp_path):
+    path = tmp_path / file
     path.write_bytes(text.encode("latin-1"))
-    with raises(*message):
-        annotations.read_json(path)
-
-
-def test_the_line_of_broken_json_lines_is_named(tmp_path):
-    path = tmp_path / "rows.jsonl"
-    path.write_text('{"a": 1}\n\n{"a" 1}\n')
-    with raises("not-json", "3", "rows.jsonl", "6"):
-        annotations.read_json_lines(path)
-    path.write_text('{"a": 1}\n{"a": 1, "a": 2}\n')
-    with raises("repeated-key", "2", "rows.jsonl", "'a'"):
-        annotations.read_json_lines(path)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('a\tb\n1\t"2\n3\t4\n', ("incomplete-file", "rows.tsv")),
-        ('a\tb\n1\t"2"3\n', ("damaged-table", "2", "rows.tsv")),
-        ("a\tc\n1\t2\n", ("missing-column", "rows.tsv", "'b'")),
-    ],
-)
-def test_it_is_told_where_a_table_is_broken(text, message, tmp_path):
-    path = tmp_path / "rows.tsv"
-    path.write_text(text)
-    with raises(*message):
-        annotations.read_table(path, ("a", "b"))
+    with raises(*message, file):
+        READERS[file](path)
 
 
 def test_entries_say_where_they_stand(tmp_path):

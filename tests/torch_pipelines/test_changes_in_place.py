@@ -40,20 +40,24 @@ class Kind:
     is_known: bool = True
 
 
-def _state(pipe):
-    before = {name: tensor.clone() for name, tensor in pipe.text_encoder.state_dict().items()}
-    return lambda: pipe.text_encoder.load_state_dict(before)
+def _in_place(change):
+    """A change of the text encoder's weights."""
+
+    def apply(pipe):
+        before = {name: tensor.clone() for name, tensor in pipe.text_encoder.state_dict().items()}
+        change(pipe)
+        return lambda: pipe.text_encoder.load_state_dict(before)
+
+    return apply
 
 
-def _loaded(pipe):
-    back = _state(pipe)
-    pipe.text_encoder.load_state_dict({name: 2 * one for name, one in pipe.text_encoder.state_dict().items()})
-    return back
+def _doubled(pipe):
+    return {name: 2 * one for name, one in pipe.text_encoder.state_dict().items()}
 
 
 def _assigned(pipe):
     before = pipe.text_encoder.state_dict()
-    pipe.text_encoder.load_state_dict({name: 2 * one for name, one in before.items()}, assign=True)
+    pipe.text_encoder.load_state_dict(_doubled(pipe), assign=True)
     return lambda: pipe.text_encoder.load_state_dict(before, assign=True)
 
 
@@ -61,30 +65,29 @@ def _first(pipe):
     return next(iter(pipe.text_encoder.parameters()))
 
 
+@_in_place
+@torch.no_grad()
 def _written(pipe):
-    back = _state(pipe)
-    with torch.no_grad():
-        _first(pipe).mul_(2)
-    return back
+    _first(pipe).mul_(2)
 
 
-def _by_data(pipe):
-    back = _state(pipe)
-    _first(pipe).data.mul_(2)
-    return back
-
-
+@_in_place
 def _one_row_by_data(pipe):
-    back = _state(pipe)
     words = pipe.tokenizer("red", add_special_tokens=False)["input_ids"]
     pipe.text_encoder.get_input_embeddings().weight.data[words] *= 2
-    return back
 
 
+@_in_place
 def _by_numpy(pipe):
-    back = _state(pipe)
     _first(pipe).detach().numpy()[...] *= 2
-    return back
+
+
+@_in_place
+def _trained(pipe):
+    optimizer = torch.optim.SGD(pipe.text_encoder.requires_grad_(True).parameters(), lr=0.1)
+    sum(one.square().sum() for one in pipe.text_encoder.parameters()).backward()
+    optimizer.step()
+    pipe.text_encoder.requires_grad_(False)
 
 
 def _other_data(pipe):
@@ -94,19 +97,23 @@ def _other_data(pipe):
     return lambda: setattr(parameter, "data", before)
 
 
-def _rounded(pipe):
-    before = copy.deepcopy(pipe.text_encoder)
-    pipe.text_encoder.to(torch.bfloat16)
-    return lambda: setattr(pipe, "text_encoder", before)
+def _kept(name, change):
+    """A change of a part, which is undone by its copy."""
+
+    def apply(pipe):
+        before = copy.deepcopy(getattr(pipe, name))
+        change(getattr(pipe, name))
+        return lambda: setattr(pipe, name, before)
+
+    return apply
 
 
-def _trained(pipe):
-    back = _state(pipe)
-    optimizer = torch.optim.SGD(pipe.text_encoder.requires_grad_(True).parameters(), lr=0.1)
-    sum(one.square().sum() for one in pipe.text_encoder.parameters()).backward()
-    optimizer.step()
-    pipe.text_encoder.requires_grad_(False)
-    return back
+def _normalized(tokenizer):
+    tokenizer.backend_tokenizer.normalizer = tokenizers.normalizers.Replace("red", "two")
+
+
+def _added_tokens(tokenizer):
+    tokenizer.add_tokens([tokenizers.AddedToken("d", rstrip=True)])  # within the embeddings, and in the texts
 
 
 def _put(name, make):
@@ -131,18 +138,6 @@ def _with_new_word(tokenizer):
     tokenizer = copy.deepcopy(tokenizer)
     tokenizer.backend_tokenizer.add_tokens([tokenizers.AddedToken("e", lstrip=True)])
     return tokenizer
-
-
-def _normalized(pipe):
-    before = copy.deepcopy(pipe.tokenizer)
-    pipe.tokenizer.backend_tokenizer.normalizer = tokenizers.normalizers.Replace("red", "two")
-    return lambda: setattr(pipe, "tokenizer", before)
-
-
-def _added_tokens(pipe):
-    before = copy.deepcopy(pipe.tokenizer)
-    pipe.tokenizer.add_tokens([tokenizers.AddedToken("d", rstrip=True)])  # within the embeddings, and in the texts
-    return lambda: setattr(pipe, "tokenizer", before)
 
 
 def _set(find, name, value):
@@ -210,32 +205,32 @@ def _disabled(pipe):
 TEMPLATE = tokenizers.processors.TemplateProcessing(single="<s> <s> $A", pair="$A $B", special_tokens=[("<s>", 2)])
 SD, QWEN, KLEIN = stable_diffusion_pipeline, qwen_image_pipeline, flux2_klein_pipeline
 KINDS = {
-    "load_state_dict": Kind(_loaded),
+    "load_state_dict": Kind(_in_place(lambda pipe: pipe.text_encoder.load_state_dict(_doubled(pipe)))),
     "load_state_dict that assigns": Kind(_assigned),
     "an operation in place": Kind(_written),
-    "a write by data": Kind(_by_data),
+    "a write by data": Kind(_in_place(lambda pipe: _first(pipe).data.mul_(2))),
     "one row by data": Kind(_one_row_by_data),
     "a write by NumPy": Kind(_by_numpy),
     "other data": Kind(_other_data),
-    "another dtype": Kind(_rounded, is_known=False),  # it rounds a table that no file holds
+    "another dtype": Kind(
+        _kept("text_encoder", lambda one: one.to(torch.bfloat16)), is_known=False
+    ),  # it rounds a table that no file holds
     "a step of training": Kind(_trained),
     "another encoder": Kind(_put("text_encoder", _other_encoder)),
     "a table that no file holds": Kind(_buffer, is_known=False),
     "an option of a module": Kind(_set(lambda pipe: pipe.text_encoder.norm, "eps", 1.0), is_known=False),
     "a hook": Kind(_hook, is_known=False),
-    "added tokens": Kind(_added_tokens),
+    "added tokens": Kind(_kept("tokenizer", _added_tokens)),
     "another tokenizer": Kind(_put("tokenizer", _with_new_word)),
     "a post-processor": Kind(_set(lambda pipe: pipe.tokenizer.backend_tokenizer, "post_processor", TEMPLATE)),
-    "a normalizer": Kind(_normalized),
+    "a normalizer": Kind(_kept("tokenizer", _normalized)),
     "the padding side": Kind(_set(lambda pipe: pipe.tokenizer, "padding_side", "left"), SD, False),
     "a chat template": Kind(_set(lambda pipe: pipe.tokenizer, "chat_template", lambda text: "Draw. " + text), KLEIN),
     "a template of the pipeline": Kind(
         _set(lambda pipe: pipe, "prompt_template_encode", lambda text: text.replace("{}", "{} in red")), QWEN, False
     ),
     "the scheduler's config": Kind(_registered("scheduler", flow_shift=1.0)),
-    "another scheduler": Kind(
-        _put("scheduler", lambda one: type(one).from_config(one.config, flow_shift=7.0)),
-    ),
+    "another scheduler": Kind(_put("scheduler", lambda one: type(one).from_config(one.config, flow_shift=7.0))),
     "the autoencoder's config": Kind(_registered("vae", scaling_factor=2.0)),
     "an option of the denoiser": Kind(
         _set(lambda pipe: pipe.transformer.transformer_blocks[0].norm1, "eps", 1.0), is_known=False

@@ -94,89 +94,67 @@ def _pickle(folder):
     (folder / DENOISER).unlink()
 
 
+def _index(**values):
+    return lambda folder: edit(folder / "model_index.json", **values)
+
+
+def _without(name):
+    def spoil(folder):
+        shutil.rmtree(folder / name) if (folder / name).is_dir() else (folder / name).unlink()
+
+    return spoil
+
+
+def _changed(name, function):
+    return lambda folder: change(folder / name, function)
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n"
+VAE = "vae/diffusion_pytorch_model.safetensors"
 REFUSED = {
     "a pipeline's code": (_custom_pipeline, "foreign-code", "model_index.json", "mine"),
     "a part's code": (_custom_part, "foreign-code", "model_index.json", "tokenizer", "mine"),
     "code of a tokenizer's config": (_auto_tokenizer, "foreign-code", "tokenizer_config.json", "mine.Mine"),
     "a pickle": (_pickle, "weights-are-a-pickle", "transformer/diffusion_pytorch_model.bin", "convert"),
-    "a pointer": (
-        lambda folder: (folder / ENCODER).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\n"),
-        "git-lfs-pointer",
-        "model.safetensors",
-    ),
+    "a pointer": (lambda folder: (folder / ENCODER).write_bytes(POINTER), "git-lfs-pointer", "model.safetensors"),
     "a file that was cut off": (
         lambda folder: (folder / DENOISER).write_bytes((folder / DENOISER).read_bytes()[:-9]),
-        "incomplete-file",
-        "diffusion_pytorch_model.safetensors",
+        *("incomplete-file", "diffusion_pytorch_model.safetensors"),
     ),
-    "no weights": (lambda folder: (folder / ENCODER).unlink(), "no-weights", "text_encoder/model.safetensors"),
-    "no folder": (
-        lambda folder: shutil.rmtree(folder / "vae"),
-        "no-weights",
-        "vae/diffusion_pytorch_model.safetensors",
-    ),
-    "no part": (
-        lambda folder: edit(folder / "model_index.json", text_encoder=None),
-        "missing-part",
-        "text_encoder",
-        "SanaPipeline",
-    ),
-    "an empty part": (
-        lambda folder: edit(folder / "model_index.json", vae=[None, None]),
-        "missing-part",
-        "vae",
-        "SanaPipeline",
-    ),
-    "no config": (
-        lambda folder: (folder / "transformer/config.json").unlink(),
-        "no-such-file",
-        "transformer/config.json",
-    ),
-    "no tokenizer": (
-        lambda folder: (folder / "tokenizer/tokenizer.json").unlink(),
-        "no-such-file",
-        "tokenizer/tokenizer.json",
-    ),
-    "no scheduler": (
-        lambda folder: (folder / "scheduler/scheduler_config.json").unlink(),
-        "cannot-read",
-        "scheduler",
-    ),
+    "no weights": (_without(ENCODER), "no-weights", "text_encoder/model.safetensors"),
+    "no folder": (_without("vae"), "no-weights", VAE),
+    "no part": (_index(text_encoder=None), "missing-part", "text_encoder", "SanaPipeline"),
+    "an empty part": (_index(vae=[None, None]), "missing-part", "vae", "SanaPipeline"),
+    "no config": (_without("transformer/config.json"), "no-such-file", "transformer/config.json"),
+    "no tokenizer": (_without("tokenizer/tokenizer.json"), "no-such-file", "tokenizer/tokenizer.json"),
+    "no scheduler": (_without("scheduler/scheduler_config.json"), "cannot-read", "scheduler"),
     "another class": (
-        lambda folder: edit(folder / "model_index.json", transformer=["diffusers", "UNet2DConditionModel"]),
-        "wrong-kind-of-model",
-        "UNet2DConditionModel",
-        "SanaTransformer2DModel",
+        _index(transformer=["diffusers", "UNet2DConditionModel"]),
+        *("wrong-kind-of-model", "UNet2DConditionModel", "SanaTransformer2DModel"),
     ),
     "a network for a tokenizer": (
-        lambda folder: edit(folder / "model_index.json", tokenizer=["transformers", "CLIPTextModel"]),
-        "wrong-kind-of-model",
-        "CLIPTextModel",
+        _index(tokenizer=["transformers", "CLIPTextModel"]),
+        *("wrong-kind-of-model", "CLIPTextModel"),
     ),
     "an unknown class": (
-        lambda folder: edit(folder / "model_index.json", vae=["diffusers", "AutoencoderOfTomorrow"]),
-        "unknown-class",
-        "AutoencoderOfTomorrow",
+        _index(vae=["diffusers", "AutoencoderOfTomorrow"]),
+        *("unknown-class", "AutoencoderOfTomorrow"),
     ),
     "a tensor too few": (
-        lambda folder: change(folder / ENCODER, lambda tensors: dict(list(tensors.items())[1:])),
-        "mismatched-parts",
-        "text_encoder",
+        _changed(ENCODER, lambda tensors: dict(list(tensors.items())[1:])),
+        *("mismatched-parts", "text_encoder"),
     ),
     "a tensor too many": (
-        lambda folder: change(folder / DENOISER, lambda tensors: {**tensors, "extra": torch.ones(1)}),
-        "mismatched-parts",
-        "extra",
+        _changed(DENOISER, lambda tensors: {**tensors, "extra": torch.ones(1)}),
+        *("mismatched-parts", "extra"),
     ),
     "a config of another size": (
         lambda folder: edit(folder / "transformer/config.json", caption_channels=16),
-        "cannot-read",
-        "transformer",
+        *("cannot-read", "transformer"),
     ),
     "an image pipeline": (
-        lambda folder: edit(folder / "model_index.json", _class_name="SanaControlNetPipeline"),
-        "wrong-kind-of-model",
-        "SanaControlNetPipeline",
+        _index(_class_name="SanaControlNetPipeline"),
+        *("wrong-kind-of-model", "SanaControlNetPipeline"),
     ),
 }
 
