@@ -22,18 +22,9 @@ def make_tokenizer(folder: pathlib.Path):
 
 def bert_config(**options) -> BertConfig:
     """The shape of a small BERT."""
-    return BertConfig(
-        **{
-            "vocab_size": len(VOCABULARY),
-            "hidden_size": 16,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
-            "intermediate_size": 24,
-            "max_position_embeddings": 64,
-            "labels": ("contradiction", "Entailment", "neutral"),
-        }
-        | options
-    )
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
+    sizes |= {"vocab_size": len(VOCABULARY), "max_position_embeddings": 64}
+    return BertConfig(**{**sizes, "labels": ("contradiction", "Entailment", "neutral"), **options})
 
 
 def write_bert(folder: pathlib.Path, **options) -> pathlib.Path:
@@ -70,7 +61,7 @@ def write_nli(folder: pathlib.Path) -> pathlib.Path:
                     "context": f"{first} . {first} .",
                     "hypothesis": second,
                     "label": "e" if same else "c",
-                    "uid": str(number),
+                    "uid": f"{number}",
                 }
                 for first, second, same in pairs[number::3]
             ]

@@ -34,11 +34,9 @@ def make_tokenizer(*, kind: str = "decoder", chat_template: str | None = None):
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     special = [PAD, END, START, CHAT_END, "<|im_start|>"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=400,
-        special_tokens=special,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
+        vocab_size=400, special_tokens=special, initial_alphabet=alphabet, show_progress=False
     )
     tokenizer.train_from_iterator(TEXT.splitlines(keepends=True), trainer)
     around = {"decoder": f"{START} $A", "t5": f"$A {END}", "opt": f"{END} $A", "bare": None}[kind]
@@ -68,15 +66,8 @@ def write_language_model(
         kind={"llama": "decoder", "qwen3": "bare", "t5": "t5"}[family], chat_template=chat_template
     )
     common = {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id, "pad_token_id": 0}
-    decoder = common | {
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "max_position_embeddings": 4096,
-        "bos_token_id": tokenizer.bos_token_id,
-    }
+    decoder = common | {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    decoder |= {"num_key_value_heads": 2, "max_position_embeddings": 4096, "bos_token_id": tokenizer.bos_token_id}
     torch.manual_seed(0)
     if family == "llama":
         model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**decoder))
@@ -105,10 +96,7 @@ def compile_quickly(patch) -> None:
     from tests.parity.harness import QUICK_COMPILATION
     from winobench.responders import decoding
 
-    for name, static in (
-        ("encode_prefix", "program"),
-        ("score_options", "program"),
-        ("generate", ("program", "width")),
-    ):
+    programs = {"encode_prefix": "program", "score_options": "program", "generate": ("program", "width")}
+    for name, static in programs.items():
         function = getattr(decoding, name).__wrapped__
         patch.setattr(decoding, name, jax.jit(function, static_argnames=static, compiler_options=QUICK_COMPILATION))

@@ -9,59 +9,21 @@ SIZE = 32  # pixels
 QUERIES = 4
 WORDS = ["a", "red", "blue", "cube", "ball", "left", "of", "the", "does", "this", "figure", "show", "##s", '"', "?"]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
-_VISION = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "image_size": SIZE,
-    "patch_size": 8,
-    # Unlike those published, and unlike each other, so that a swapped or forgotten one shows.
-    "layer_norm_eps": 0.01,
-}
-_QFORMER = {
-    # One more id than the tokenizer knows: [DEC], as published.
-    "vocab_size": len(VOCABULARY) + 1,
-    "hidden_size": 24,
-    "intermediate_size": 40,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 3,
-    "max_position_embeddings": 64,
-    "layer_norm_eps": 0.03,
-}
-_T5 = {
-    "model_type": "t5",
-    "d_model": 32,
-    "d_kv": 8,
-    "d_ff": 48,
-    "num_layers": 2,
-    "num_decoder_layers": 1,
-    "num_heads": 4,
-    "feed_forward_proj": "gated-gelu",
-    # As published: not the usual one of such a T5.
-    "dense_act_fn": "gelu",
-    "decoder_start_token_id": 0,
-    "pad_token_id": 0,
-    "eos_token_id": 1,
-}
-
-
+_VISION = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+# Unlike those published, and unlike each other, so that a swapped or forgotten epsilon shows.
+_VISION |= {"image_size": SIZE, "patch_size": 8, "layer_norm_eps": 0.01}
+_QFORMER = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 3}
+# One more id than the tokenizer knows: [DEC], as published.
+_QFORMER |= {"vocab_size": len(VOCABULARY) + 1, "max_position_embeddings": 64, "layer_norm_eps": 0.03}
+_T5 = {"model_type": "t5", "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_decoder_layers": 1}
+# As published: not the usual activation of such a T5.
+_T5 |= {"num_heads": 4, "feed_forward_proj": "gated-gelu", "dense_act_fn": "gelu"}
+_T5 |= {"decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1}
 _DECODER = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "pad_token_id": 0}
-_LLAMA = _DECODER | {
-    "model_type": "llama",
-    "intermediate_size": 48,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
-    "eos_token_id": 1,
-    "bos_token_id": 2,
-}
-_OPT = _DECODER | {
-    "model_type": "opt",
-    "ffn_dim": 48,
-    "max_position_embeddings": 160,
-    "word_embed_proj_dim": 32,
-    "bos_token_id": 1,
-}
+_LLAMA = _DECODER | {"model_type": "llama", "intermediate_size": 48, "num_key_value_heads": 2}
+_LLAMA |= {"max_position_embeddings": 256, "eos_token_id": 1, "bos_token_id": 2}
+_OPT = _DECODER | {"model_type": "opt", "ffn_dim": 48, "max_position_embeddings": 160}
+_OPT |= {"word_embed_proj_dim": 32, "bos_token_id": 1}
 
 
 _CLIP = _VISION | {"model_type": "clip_vision_model", "num_hidden_layers": 3, "projection_dim": 8}
@@ -72,19 +34,13 @@ QWEN_IMAGES = {"size": {"shortest_edge": 16 * 16, "longest_edge": 32 * 48}, "pat
 QWEN_IMAGES |= {"merge_size": 2, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
 _QWEN_VISION = {"depth": 3, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2, "patch_size": 4}
 _QWEN_VISION |= {"num_position_embeddings": 16, "out_hidden_size": 40, "deepstack_visual_indexes": [0, 1]}
-_QWEN_TEXT = {
-    "hidden_size": 40,
-    "intermediate_size": 48,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 16,
-    "max_position_embeddings": 512,
-    "eos_token_id": 3,
-    "rope_scaling": {"mrope_interleaved": True, "mrope_section": [4, 2, 2], "rope_type": "default"},
-    # Far less than published, so that it shows what every pair of a head turns by.
-    "rope_theta": 100,
-}
+_QWEN_TEXT = {"hidden_size": 40, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4}
+_QWEN_TEXT |= {"num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 512, "eos_token_id": 3}
+# A base far below the published one, so that it shows what every pair of a head turns by.
+_ROPE = {"mrope_interleaved": True, "mrope_section": [4, 2, 2], "rope_type": "default"}
+_QWEN_TEXT |= {"rope_scaling": _ROPE, "rope_theta": 100}
+
+
 # A conversation as Qwen3-VL's template writes it, without videos and tools.
 _QWEN_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{% for part in message['content'] %}"
@@ -113,13 +69,8 @@ def make_processor(folder: pathlib.Path, family: str):
         images = transformers.CLIPImageProcessorPil(
             size={"shortest_edge": SIZE}, crop_size={"height": SIZE, "width": SIZE}
         )
-        return transformers.LlavaProcessor(
-            images,
-            tokenizer,
-            patch_size=_CLIP["patch_size"],
-            vision_feature_select_strategy="default",
-            num_additional_image_tokens=1,
-        )
+        how = {"vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
+        return transformers.LlavaProcessor(images, tokenizer, patch_size=_CLIP["patch_size"], **how)
     images = transformers.BlipImageProcessorPil(size={"height": SIZE, "width": SIZE})
     tokenizer = make_tokenizer(kind={"vicuna": "decoder", "opt": "opt"}.get(family, "t5"))
     if family in ("blip-2", "opt"):
@@ -177,15 +128,8 @@ def _make_qwen(tokenizer):
     import torch
     import transformers
 
-    ids = {
-        f"{name}_token_id": tokenizer.convert_tokens_to_ids(f"<|{token}|>")
-        for name, token in (
-            ("image", "image_pad"),
-            ("video", "video_pad"),
-            ("vision_start", "vision_start"),
-            ("vision_end", "vision_end"),
-        )
-    }
+    tokens = {"image": "image_pad", "video": "video_pad", "vision_start": "vision_start", "vision_end": "vision_end"}
+    ids = {f"{name}_token_id": tokenizer.convert_tokens_to_ids(f"<|{token}|>") for name, token in tokens.items()}
     text = _QWEN_TEXT | {"vocab_size": len(tokenizer) + 3}
     config = transformers.Qwen3VLConfig(text_config=text, vision_config=_QWEN_VISION, tie_word_embeddings=False, **ids)
     torch.manual_seed(0)

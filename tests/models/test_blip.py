@@ -18,20 +18,11 @@ from winobench.models.blip_config import BlipConfig, BlipTextConfig, BlipVisionC
 # The first is in the form of transformers 4.26, which wrote all options, and the second in that of 4.27 to 4.x, with
 # what differs from the defaults.
 PUBLISHED_BASE, PUBLISHED_LARGE = published_configs.of("blip").values()
+TEXT_SIZES = {"hidden_size": 12, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 3}
+VISION_SIZES = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 TINY = BlipConfig(
-    BlipTextConfig(
-        vocab_size=20,
-        hidden_size=12,
-        encoder_hidden_size=8,
-        intermediate_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=3,
-        max_position_embeddings=8,
-        bos_token_id=18,
-    ),
-    BlipVisionConfig(
-        hidden_size=8, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=16, patch_size=8
-    ),
+    BlipTextConfig(vocab_size=20, encoder_hidden_size=8, max_position_embeddings=8, bos_token_id=18, **TEXT_SIZES),
+    BlipVisionConfig(image_size=16, patch_size=8, **VISION_SIZES),
     image_text_hidden_size=4,
 )
 

@@ -107,15 +107,10 @@ def test_duplicated_parts_win():
     assert CLIPConfig.from_dict({**content, "text_config_dict": None}).text_config.hidden_size == 64
 
 
-SMALL_TEXT = CLIPTextConfig(
-    vocab_size=20,
-    hidden_size=8,
-    intermediate_size=12,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    max_position_embeddings=7,
-    eos_token_id=19,
-)
+SIZES = {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2}
+SMALL_TEXT = CLIPTextConfig(vocab_size=20, max_position_embeddings=7, eos_token_id=19, **SIZES)
+
+
 SMALL = {
     "vit": CLIPConfig(
         SMALL_TEXT,

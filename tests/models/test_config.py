@@ -17,6 +17,7 @@ from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 UNET = published_configs.UNETS["sd15"]
 VAE = published_configs.VAES["sd15"]
 TEXT = published_configs.TEXT_ENCODERS["sd15"]
+PUBLISHED = {UNet2DConditionConfig: UNET, AutoencoderKLConfig: VAE, CLIPTextConfig: TEXT}
 
 
 def test_values_are_read():
@@ -31,9 +32,7 @@ def test_values_are_read():
     assert CLIPTextConfig.from_dict(TEXT).hidden_act == "quick_gelu"
 
 
-@pytest.mark.parametrize(
-    ("cls", "values"), [(UNet2DConditionConfig, UNET), (AutoencoderKLConfig, VAE), (CLIPTextConfig, TEXT)]
-)
+@pytest.mark.parametrize(("cls", "values"), PUBLISHED.items())
 def test_configs_are_values(cls, values):
     one, two = cls.from_dict(values), cls.from_dict(json.loads(json.dumps(values)))
     assert one == two
@@ -42,47 +41,32 @@ def test_configs_are_values(cls, values):
         one.in_channels = 9
 
 
-@pytest.mark.parametrize(
-    ("cls", "values", "key", "value"),
-    [
-        (UNet2DConditionConfig, UNET, "num_heads", 8),
-        (UNet2DConditionConfig, UNET, "only_cross_attention", [True, False, False, False]),
-        (UNet2DConditionConfig, UNET, "num_class_embeds", 10),
-        (UNet2DConditionConfig, UNET, "mid_block_type", None),
-        (UNet2DConditionConfig, UNET, "dropout", 0.1),
-        (UNet2DConditionConfig, UNET, "down_block_types", ["CrossAttnDownBlock2D", "AttnDownBlock2D"] * 2),
-        (UNet2DConditionConfig, UNET, "up_block_types", ["UpBlock2D"] * 3),
-        (UNet2DConditionConfig, UNET, "block_out_channels", [320, 640, 1280, 1281]),
-        (UNet2DConditionConfig, UNET, "layers_per_block", [2, 2]),
-        (UNet2DConditionConfig, UNET, "attention_head_dim", 7),
-        (UNet2DConditionConfig, UNET, "transformer_layers_per_block", [[1, 2], 1, 1, 1]),
-        (UNet2DConditionConfig, UNET, "norm_eps", -1e-5),
-        (UNet2DConditionConfig, UNET, "act_fn", "mish"),
-        (UNet2DConditionConfig, UNET, "downsample_padding", 2),
-        (UNet2DConditionConfig, UNET, "conv_in_kernel", 4),
-        (UNet2DConditionConfig, UNET, "flip_sin_to_cos", "yes"),
-        (UNet2DConditionConfig, UNET, "freq_shift", 160),
-        (UNet2DConditionConfig, UNET, "time_embedding_dim", 0),
-        (AutoencoderKLConfig, VAE, "tiling", True),
-        (AutoencoderKLConfig, VAE, "down_block_types", ["AttnDownEncoderBlock2D"] * 4),
-        (AutoencoderKLConfig, VAE, "block_out_channels", []),
-        (AutoencoderKLConfig, VAE, "layers_per_block", [2, 2, 2, 2]),
-        (AutoencoderKLConfig, VAE, "norm_num_groups", 48),
-        (AutoencoderKLConfig, VAE, "scaling_factor", None),
-        (AutoencoderKLConfig, VAE, "use_quant_conv", 1),
-        (CLIPTextConfig, TEXT, "rope_theta", 1e4),
-        (CLIPTextConfig, TEXT, "attention_dropout", 0.1),
-        (CLIPTextConfig, TEXT, "num_attention_heads", 7),
-        (CLIPTextConfig, TEXT, "eos_token_id", [2, 3]),
-        (CLIPTextConfig, TEXT, "vocab_size", 0),
-        (CLIPTextConfig, TEXT, "pruned_heads", {"0": [1]}),
+REFUSED = {
+    UNet2DConditionConfig: [
+        *(("num_heads", 8), ("only_cross_attention", [True, False, False, False]), ("num_class_embeds", 10)),
+        *(("mid_block_type", None), ("dropout", 0.1), ("up_block_types", ["UpBlock2D"] * 3), ("norm_eps", -1e-5)),
+        ("down_block_types", ["CrossAttnDownBlock2D", "AttnDownBlock2D"] * 2),
+        *(("block_out_channels", [320, 640, 1280, 1281]), ("layers_per_block", [2, 2]), ("attention_head_dim", 7)),
+        *(("transformer_layers_per_block", [[1, 2], 1, 1, 1]), ("act_fn", "mish"), ("downsample_padding", 2)),
+        *(("conv_in_kernel", 4), ("flip_sin_to_cos", "yes"), ("freq_shift", 160), ("time_embedding_dim", 0)),
     ],
-)
-def test_refused(cls, values, key, value):
+    AutoencoderKLConfig: [
+        *(("tiling", True), ("down_block_types", ["AttnDownEncoderBlock2D"] * 4), ("block_out_channels", [])),
+        *(("layers_per_block", [2, 2, 2, 2]), ("norm_num_groups", 48), ("scaling_factor", None), ("use_quant_conv", 1)),
+    ],
+    CLIPTextConfig: [
+        *(("rope_theta", 1e4), ("attention_dropout", 0.1), ("num_attention_heads", 7), ("eos_token_id", [2, 3])),
+        *(("vocab_size", 0), ("pruned_heads", {"0": [1]})),
+    ],
+}
+
+
+@pytest.mark.parametrize(("cls", "key", "value"), [(cls, *row) for cls, rows in REFUSED.items() for row in rows])
+def test_refused(cls, key, value):
     """The class, the key and the value are all in the one sentence."""
     shown = tuple(tuple(v) if isinstance(v, list) else v for v in value) if isinstance(value, list) else value
     with pytest.raises(InputError) as caught:
-        cls.from_dict({**values, key: value})
+        cls.from_dict({**PUBLISHED[cls], key: value})
     message = str(caught.value)
     assert message.startswith(f"{cls.__name__}: ")
     assert f"{key}={options.quote(shown)}" in message
@@ -90,18 +74,18 @@ def test_refused(cls, values, key, value):
 
 
 @pytest.mark.parametrize(
-    ("cls", "values", "key", "value"),
+    ("cls", "key", "value"),
     [
-        (UNet2DConditionConfig, UNET, "_name_or_path", "somewhere"),
-        (UNet2DConditionConfig, UNET, "addition_embed_type_num_heads", 64),
-        (UNet2DConditionConfig, UNET, "only_cross_attention", [False] * 4),
-        (UNet2DConditionConfig, UNET, "dropout", 0.0),
-        (CLIPTextConfig, TEXT, "dtype", "float16"),
-        (CLIPTextConfig, TEXT, "pruned_heads", {}),
+        (UNet2DConditionConfig, "_name_or_path", "somewhere"),
+        (UNet2DConditionConfig, "addition_embed_type_num_heads", 64),
+        (UNet2DConditionConfig, "only_cross_attention", [False] * 4),
+        (UNet2DConditionConfig, "dropout", 0.0),
+        (CLIPTextConfig, "dtype", "float16"),
+        (CLIPTextConfig, "pruned_heads", {}),
     ],
 )
-def test_options_without_effect(cls, values, key, value):
-    assert cls.from_dict({**values, key: value}) == cls.from_dict(values)
+def test_options_without_effect(cls, key, value):
+    assert cls.from_dict({**PUBLISHED[cls], key: value}) == cls.from_dict(PUBLISHED[cls])
 
 
 @pytest.mark.parametrize(

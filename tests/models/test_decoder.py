@@ -19,15 +19,10 @@ from winobench.models.decoder import Decoder
 from winobench.models.decoder_cache import make_cache
 from winobench.models.decoder_config import DecoderConfig, RopeScaling
 
-CONFIG = DecoderConfig(
-    vocab_size=40,
-    hidden_size=32,
-    intermediate_size=48,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    max_position_embeddings=32,
-)
+SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2}
+CONFIG = DecoderConfig(vocab_size=40, num_hidden_layers=2, max_position_embeddings=32, **SIZES)
+
+
 LENGTH = 10
 IDS = np.random.default_rng(0).integers(0, 40, (2, LENGTH)).astype(np.int32)
 POSITIONS = np.broadcast_to(np.arange(LENGTH, dtype=np.int32), IDS.shape)

@@ -17,25 +17,13 @@ from winobench.models.layers import Conv2d
 from winobench.models.unet_2d_condition import UNet2DConditionModel
 from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 
-UNET = UNet2DConditionConfig(
-    sample_size=8,
-    block_out_channels=(8,),
-    down_block_types=("CrossAttnDownBlock2D",),
-    up_block_types=("UpBlock2D",),
-    layers_per_block=1,
-    norm_num_groups=4,
-    attention_head_dim=2,
-    cross_attention_dim=12,
-)
-TEXT = CLIPTextConfig(
-    vocab_size=20,
-    hidden_size=12,
-    intermediate_size=16,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    max_position_embeddings=7,
-    eos_token_id=19,
-)
+BLOCKS = {"down_block_types": ("CrossAttnDownBlock2D",), "up_block_types": ("UpBlock2D",), "block_out_channels": (8,)}
+HEADS = {"layers_per_block": 1, "norm_num_groups": 4, "attention_head_dim": 2, "cross_attention_dim": 12}
+UNET = UNet2DConditionConfig(sample_size=8, **BLOCKS, **HEADS)
+SIZES = {"hidden_size": 12, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+TEXT = CLIPTextConfig(vocab_size=20, max_position_embeddings=7, eos_token_id=19, **SIZES)
+
+
 NETWORKS = {"unet": (UNet2DConditionModel, UNET), "text": (CLIPTextModel, TEXT)}
 
 # Float32, relative to the largest output: fusing adds two products before they meet the input instead of after.
@@ -318,11 +306,7 @@ def test_one_set_of_adapters_at_a_time():
 def test_other_networks():
     with pytest.raises(InputError, match=names("UNet2DConditionModel", "LoRA", "add_lora")):
         lora.split(network())
-    config = AutoencoderKLConfig(
-        block_out_channels=(4,),
-        down_block_types=("DownEncoderBlock2D",),
-        up_block_types=("UpDecoderBlock2D",),
-        norm_num_groups=4,
-    )
+    blocks = {"down_block_types": ("DownEncoderBlock2D",), "up_block_types": ("UpDecoderBlock2D",)}
+    config = AutoencoderKLConfig(block_out_channels=(4,), norm_num_groups=4, **blocks)
     with pytest.raises(TypeError, match=names("AutoencoderKL", "'cross'")):
         lora.add_lora(filled(AutoencoderKL, config), lora.LoRAConfig(), rngs=nnx.Rngs(0))

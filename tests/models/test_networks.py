@@ -17,15 +17,11 @@ from winobench.models.unet_2d_condition import UNet2DConditionModel
 from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 
 FLOAT32 = {"dtype": jnp.float32, "param_dtype": jnp.float32}
-UNET = UNet2DConditionConfig(
-    block_out_channels=(8, 16),
-    down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
-    up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
-    layers_per_block=1,
-    norm_num_groups=4,
-    cross_attention_dim=6,
-    attention_head_dim=2,
-)
+BLOCKS = {"down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D"), "block_out_channels": (8, 16)}
+BLOCKS |= {"up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D"), "layers_per_block": 1, "norm_num_groups": 4}
+UNET = UNet2DConditionConfig(**BLOCKS, cross_attention_dim=6, attention_head_dim=2)
+
+
 VAE = AutoencoderKLConfig(block_out_channels=(4,), norm_num_groups=2)
 TEXT = CLIPTextConfig(vocab_size=20, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2)
 

@@ -68,17 +68,9 @@ def test_which_layers(options, expected):
 
 @pytest.fixture(scope="module")
 def unet():
-    config = UNet2DConditionConfig.from_dict(
-        {
-            "sample_size": 8,
-            "block_out_channels": [64, 128],
-            "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"],
-            "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"],
-            "layers_per_block": 1,
-            "attention_head_dim": 4,
-            "cross_attention_dim": 16,
-        }
-    )
+    blocks = {"down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"], "block_out_channels": [64, 128]}
+    blocks |= {"up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"], "layers_per_block": 1, "sample_size": 8}
+    config = UNet2DConditionConfig.from_dict({**blocks, "attention_head_dim": 4, "cross_attention_dim": 16})
     return UNet2DConditionModel(config, rngs=nnx.Rngs(0))
 
 

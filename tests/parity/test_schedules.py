@@ -15,17 +15,11 @@ CONFIGS = {
     "sd15": dict(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear"),
     "linear": dict(beta_start=0.0001, beta_end=0.02, beta_schedule="linear"),
     "cosine": dict(beta_schedule="squaredcos_cap_v2"),
-    "zero_snr": dict(
-        beta_start=0.00085,
-        beta_end=0.012,
-        beta_schedule="scaled_linear",
-        rescale_betas_zero_snr=True,
-        prediction_type="v_prediction",
-    ),
     "zero_snr_cosine": dict(beta_schedule="squaredcos_cap_v2", rescale_betas_zero_snr=True),
     "short": dict(num_train_timesteps=50, beta_schedule="linear"),
     "trained": dict(trained_betas=[0.1, 0.2, 0.3, 0.4], num_train_timesteps=4),
 }
+CONFIGS["zero_snr"] = CONFIGS["sd15"] | dict(rescale_betas_zero_snr=True, prediction_type="v_prediction")
 
 
 @pytest.mark.parametrize("name", CONFIGS)

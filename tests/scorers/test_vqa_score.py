@@ -266,26 +266,13 @@ def test_fingerprint(folder, loaded, scorer, tmp_path):
     fingerprint = scorer.fingerprint()
     assert json.loads(json.dumps(fingerprint)) == fingerprint
     # Recorded runs are found by it.
-    assert fingerprint == {
-        "scorer": "vqa_score",
-        "scoring_version": 1,
-        "model": loaded.identity(),
-        "dtype": "float32",
-        "score": "probability",
-        "question": 'Question: Does this figure show "{}"? Please answer yes or no.',
-        "answer": "yes",
-        "opposite": None,
-        "max_text_tokens": 64,
-        "on_crop": True,
-    }
+    expected = {"scorer": "vqa_score", "scoring_version": 1, "model": loaded.identity(), "dtype": "float32"}
+    expected |= {"question": 'Question: Does this figure show "{}"? Please answer yes or no.', "answer": "yes"}
+    expected |= {"score": "probability", "opposite": None, "max_text_tokens": 64, "on_crop": True}
+    assert fingerprint == expected
     assert VQAScore(loaded, batch_size=3, table_rows=7).fingerprint() == fingerprint
-    options = [
-        {"score": "log_odds"},
-        {"score": "log_odds", "opposite": "neither"},
-        {"question": "Is it {}?"},
-        {"answer": "Yes"},
-        {"max_text_tokens": 20},
-    ]
+    options = [{"score": "log_odds"}, {"score": "log_odds", "opposite": "neither"}, {"question": "Is it {}?"}]
+    options += [{"answer": "Yes"}, {"max_text_tokens": 20}]
     copy = shutil.copytree(folder, tmp_path / "copy")
     words = json.loads((copy / "qformer_tokenizer" / "tokenizer.json").read_text())
     words["model"]["vocab"]["red"], words["model"]["vocab"]["blue"] = (

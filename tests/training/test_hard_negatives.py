@@ -299,27 +299,14 @@ def test_data_without_what_a_kind_needs(kind, missing):
         affine_loss(loss_settings(kind), with_ids=True)(0.5, batch, draws)
 
 
-SMALL_UNET = UNet2DConditionConfig(
-    sample_size=4,
-    in_channels=3,
-    out_channels=3,
-    block_out_channels=(8,),
-    down_block_types=("CrossAttnDownBlock2D",),
-    up_block_types=("CrossAttnUpBlock2D",),
-    layers_per_block=1,
-    norm_num_groups=4,
-    attention_head_dim=2,
-    cross_attention_dim=12,
-)
-SMALL_TEXT = CLIPTextConfig(
-    vocab_size=20,
-    hidden_size=12,
-    intermediate_size=24,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    max_position_embeddings=6,
-    eos_token_id=19,
-)
+BLOCKS = {"down_block_types": ("CrossAttnDownBlock2D",), "up_block_types": ("CrossAttnUpBlock2D",)}
+BLOCKS |= {"block_out_channels": (8,), "in_channels": 3, "out_channels": 3, "sample_size": 4}
+HEADS = {"layers_per_block": 1, "norm_num_groups": 4, "attention_head_dim": 2, "cross_attention_dim": 12}
+SMALL_UNET = UNet2DConditionConfig(**BLOCKS, **HEADS)
+SIZES = {"hidden_size": 12, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
+SMALL_TEXT = CLIPTextConfig(vocab_size=20, max_position_embeddings=6, eos_token_id=19, **SIZES)
+
+
 EXAMPLES = 8
 
 
