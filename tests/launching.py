@@ -70,14 +70,14 @@ def kill(process: subprocess.Popen[str], ready: Callable[[], object]) -> None:
         process.kill()
 
 
-def finish(processes: Sequence[subprocess.Popen[str]]) -> list[tuple[str, str]]:
-    """Waits for processes, which must succeed. Returns stdout and stderr of each."""
+def finish(processes: Sequence[subprocess.Popen[str]], status: int = 0) -> list[tuple[str, str]]:
+    """Waits for processes, which must end with this status. Returns stdout and stderr of each."""
     try:
         printed = [process.communicate(timeout=500) for process in processes]
     finally:
         for process in processes:
             process.kill()
-    assert {process.returncode for process in processes} == {0}, printed
+    assert {process.returncode for process in processes} == {status}, printed
     return printed
 
 

@@ -2,12 +2,6 @@
 
 import collections
 import json
-import pathlib
-import signal
-import socket
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -20,51 +14,20 @@ from tests.expectations import names
 from winobench.base.errors import InputError
 from winobench.evaluation import runner
 
-ROOT = pathlib.Path(__file__).parents[2]
-SECONDS = 120
 
-
-def start(workdir, *arguments, devices=2, environment=()):
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.evaluation.one_process", str(workdir), *arguments],
-        cwd=ROOT,
-        env=launching.environment(devices, **dict(environment)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        return probe.getsockname()[1]
+def start(workdir, *arguments, devices=2, **environment):
+    how = {"cwd": launching.ROOT, "devices": devices, **environment}
+    return launching.start("tests.evaluation.one_process", workdir, *arguments, **how)
 
 
 def start_two(workdir, *options):
-    port = free_port()
-    return [start(workdir, f"localhost:{port},2,{number}", *options) for number in range(2)]
-
-
-def kill_once_recording(process, second, workdir):
-    """Kills one of two processes once the second one has recorded something."""
-    deadline = time.monotonic() + SECONDS
-    while not list(workdir.glob("errors/part-1-*.parquet")):
-        assert time.monotonic() < deadline
-        assert second.poll() is None, second.communicate()
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    address = launching.free_address()
+    return [start(workdir, f"{address},2,{number}", *options) for number in range(2)]
 
 
 def finish(*processes, status=0):
     """What the processes print: JSON, or what they complain about where they are expected to fail."""
-    try:
-        printed = [process.communicate(timeout=SECONDS) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [status] * len(processes), printed
+    printed = launching.finish(processes, status)
     return [err if status else json.loads(out.splitlines()[-1]) for out, err in printed]
 
 
@@ -133,7 +96,7 @@ def test_two_processes_race_as_one(tmp_path):
 def test_what_a_killed_process_left_undone_is_done_by_a_rerun(alone, tmp_path, killed, lost):
     workdir = tmp_path / "run"
     processes = start_two(workdir, "slow")
-    kill_once_recording(processes[killed], processes[1], workdir)
+    launching.kill(processes[killed], lambda: list(workdir.glob("errors/part-1-*.parquet")))
     # The other one knows when no sign of life has come for a while.
     (complaint,) = finish(processes[1 - killed], status=1)
     assert f"{lost}: give the same command again" in complaint
@@ -196,17 +159,11 @@ def test_a_mesh_may_span_the_processes(alone, tmp_path):
 @pytest.mark.slow
 def test_another_scheduler_is_understood(alone, tmp_path):
     """Open MPI, as of 5, which JAX does not know; Slurm is in tests/launch/test_cloud.py."""
-    workdir, port = tmp_path / "run", str(free_port())
-    variables = {
-        "PMIX_NAMESPACE": "prterun-here-17@1",
-        "OMPI_COMM_WORLD_SIZE": "2",
-        "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
-        "OMPI_COMM_WORLD_RANK": "{}",
-        "OMPI_COMM_WORLD_LOCAL_RANK": "{}",
-        "JAX_COORDINATOR_PORT": port,
-    }
-    each = [{name: value.format(number) for name, value in variables.items()} for number in range(2)]
-    first, second = finish(*(start(workdir, "auto", environment=environment) for environment in each))
+    workdir, port = tmp_path / "run", launching.free_address().partition(":")[2]
+    common = {"PMIX_NAMESPACE": "prterun-here-17@1", "JAX_COORDINATOR_PORT": port}
+    common |= {f"OMPI_COMM_WORLD_{name}": "2" for name in ("SIZE", "LOCAL_SIZE")}
+    of_each = [{f"OMPI_COMM_WORLD_{name}": f"{n}" for name in ("RANK", "LOCAL_RANK")} for n in range(2)]
+    first, second = finish(*(start(workdir, "auto", **common, **own) for own in of_each))
     assert first == second
     assert by_process(workdir)[1] == NUM_TRIPLES - NUM_TRIPLES // 2
     check_against(alone, first, workdir)

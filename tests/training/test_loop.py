@@ -1,10 +1,5 @@
 import itertools
 import json
-import pathlib
-import signal
-import socket
-import subprocess
-import sys
 import time
 
 import jax
@@ -13,14 +8,12 @@ import numpy as np
 import optax
 import pytest
 
+from tests import launching
 from tests.expectations import raises
-from tests.launching import environment
 from tests.training import toy_run
 from winobench import parallel
 from winobench.training import loop, optimizers
 from winobench.training.checkpoints import Checkpoints
-
-ROOT = pathlib.Path(__file__).parents[2]
 
 
 def assert_equal(one, two):
@@ -153,18 +146,9 @@ def test_eight_devices_do_as_one(one_device, tmp_path, parts):
 def test_a_killed_run_goes_on_to_the_same_curve(tmp_path):
     toy_run.run(tmp_path / "whole", 40, accumulate=2, mesh=fsdp(1, 1))
     folder = tmp_path / "killed"
-    command = [sys.executable, "-m", "tests.training.toy_run", str(folder), "40"]
-    process = subprocess.Popen(command, env=environment(1), stderr=subprocess.DEVNULL, cwd=ROOT)
-    try:
-        deadline = time.monotonic() + 120
-        while not (folder / "checkpoints" / "10").exists() and time.monotonic() < deadline:
-            assert process.poll() is None
-            time.sleep(0.01)
-        time.sleep(0.1)  # two steps on
-        process.send_signal(signal.SIGKILL)
-        assert process.wait(timeout=10) == -signal.SIGKILL
-    finally:
-        process.kill()
+    process = launching.start("tests.training.toy_run", folder, 40, cwd=launching.ROOT, devices=1)
+    # Two steps on.
+    launching.kill(process, lambda: (folder / "checkpoints" / "10").exists() and not time.sleep(0.1))
     done = len(toy_run.rows_of(folder))
     assert 10 < done < 40
     with (folder / "metrics.jsonl").open("a") as file:
@@ -178,22 +162,11 @@ def test_a_killed_run_goes_on_to_the_same_curve(tmp_path):
 
 @pytest.mark.slow
 def test_two_processes_do_as_one(one_device, tmp_path):
-    with socket.socket() as s:
-        s.bind(("localhost", 0))
-        port = str(s.getsockname()[1])
-    for steps in ("8", "12"):  # the second time, both go on from what they kept
-        command = [sys.executable, "-m", "tests.training.toy_run", str(tmp_path / "two"), steps, port]
-        processes = [
-            subprocess.Popen([*command, rank], env=environment(2), stderr=subprocess.PIPE, text=True, cwd=ROOT)
-            for rank in "01"
-        ]
-        try:
-            for process in processes:
-                _, err = process.communicate(timeout=120)
-                assert process.returncode == 0, err
-        finally:
-            for process in processes:
-                process.kill()
+    port = launching.free_address().partition(":")[2]
+    for steps in (8, 12):  # the second time, both go on from what they kept
+        words = (tmp_path / "two", steps, port)
+        how = {"cwd": launching.ROOT, "devices": 2}
+        launching.finish([launching.start("tests.training.toy_run", *words, rank, **how) for rank in range(2)])
     one, two = toy_run.rows_of(one_device[0]), toy_run.rows_of(tmp_path / "two")
     assert [row["step"] for row in two] == [row["step"] for row in one] == list(range(1, 13))
     # Sums of four parts in another order.
