@@ -62,7 +62,7 @@ LOADING, AHEAD = "loading an image", "waiting for results"
 
 # Operations of one program that are closer than this belong to one run, where a trace does not number the runs.
 _SECONDS_WITHIN_A_RUN = 1e-3
-_PICTURE_SECONDS = 3.0
+_IMAGE_SECONDS = 3.0
 _PHOTO = (640, 480)
 
 
@@ -467,7 +467,7 @@ def draw(timelines: Mapping[str, Sequence[Event]], path: pathlib.Path) -> None:
     for name, events in timelines.items():
         begin, end = _evaluation(events)
         rows = _rows(events)
-        seconds = min(_PICTURE_SECONDS, end - begin)
+        seconds = min(_IMAGE_SECONDS, end - begin)
         panels.append(
             drawing.Panel(
                 f"Loading: {name}",
@@ -571,8 +571,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     figures, timelines = benchmark(size, options.device, work, options.slow_loading, options.keep)
     print(table(figures))
     result_files.write(figures, options.output)
-    if options.picture:
-        draw(timelines, options.picture)
+    if options.image:
+        draw(timelines, options.image)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ from winobench.tasks.base import Example, Task
 MODELS = ("sd15", "sd21-base", "sdxl", "sd3-medium", "flux1-dev", "clevr-tiny")
 NUM_SAMPLES = 16
 NUM_GROUPS = 30
-NUM_PICTURES = 300
+NUM_IMAGES = 300
 
 # A part is written every two seconds, and later every hundredth of the time so far (`winobench.runs.error_parts`).
 _PAIRS_A_PART = 32
@@ -78,7 +78,7 @@ class Sizes:
 def make_runs(folder: pathlib.Path, sizes: Sizes = Sizes(), models: Sequence[str] = MODELS) -> list[pathlib.Path]:
     """Writes a run of each model on the same questions. The first has tables of one row group, as older runs do."""
     plan, tasks = _plan(sizes)
-    shots = _pictures(plan)
+    shots = _images(plan)
     skills = np.linspace(0.3, 1.5, len(models))
     return [
         _write_run(folder / f"{number + 1}-{model}", model, float(skill), plan, tasks, shots, one_group=number == 0)
@@ -156,12 +156,12 @@ def _task(name: str, shape: tuple[int, int]) -> Task:
     )
 
 
-def _pictures(plan: Plan) -> dict[str, pa.Table]:
+def _images(plan: Plan) -> dict[str, pa.Table]:
     """Small images of the first questions of each task, as many as a report of several tasks has."""
     generator = np.random.default_rng(1)
     tables = {}
     for task, questions in plan.questions.items():
-        numbers = list(dict.fromkeys(image for question in questions for image in question.images))[:NUM_PICTURES]
+        numbers = list(dict.fromkeys(image for question in questions for image in question.images))[:NUM_IMAGES]
         jpegs = []
         for _ in numbers:
             coarse = PIL.Image.fromarray(generator.integers(0, 256, (9, 12, 3), np.uint8))

@@ -25,7 +25,7 @@ class Settings:
         options.text(),
         "diffusion models of winobench eval --list_models, folders or hub ids, with commas",
     )
-    prompts: str = option("clevr:210", options.text(4_096), "the prompts, as winobench draw takes them")
+    prompts: str = option("clevr:210", options.text(4_096), "the prompts, as winobench generate takes them")
     judge: str | None = option(
         None,
         options.text().or_none(),

@@ -13,12 +13,12 @@ winobench eval --config=winoviz:table4 --config.model=flan-t5-xxl --config.dtype
 
 With images: five are generated of each premise, and whoever sees them is asked about each. The majority decides.
 
-winobench eval --config=winoviz:pictures_debug              # does everything run? embedded model, a minute
-winobench eval --config=winoviz:pictures                    # SD 1.5 generates, CLIP says which hypothesis fits
-winobench eval --config=winoviz:pictures --config.model=sd21-base       # a diffusion model judges
-winobench eval --config=winoviz:pictures --config.model=flan-t5-xxl     # reads BLIP-2's captions
-winobench eval --config=winoviz:pictures --config.model=instructblip-flan-t5-xl --config.protocol=all
-winobench eval --config=winoviz:pictures --config.pictures=RUN_OF_PICTURES_OR_TABLE.csv
+winobench eval --config=winoviz:images_debug              # does everything run? embedded model, a minute
+winobench eval --config=winoviz:images                    # SD 1.5 generates, CLIP says which hypothesis fits
+winobench eval --config=winoviz:images --config.model=sd21-base       # a diffusion model judges
+winobench eval --config=winoviz:images --config.model=flan-t5-xxl     # reads BLIP-2's captions
+winobench eval --config=winoviz:images --config.model=instructblip-flan-t5-xl --config.protocol=all
+winobench eval --config=winoviz:images --config.images=RUN_OF_IMAGES_OR_TABLE.csv
 winobench eval --config=winoviz:table6 --config.dtype=bfloat16          # the paper's models, its items
 """
 
@@ -36,7 +36,7 @@ LAUNCHER = "eval"
 
 
 @dataclasses.dataclass(frozen=True)
-class Drawing(model_settings.Sampler):
+class Generation(model_settings.Sampler):
     dtype: str = option("float32", options.DTYPE, f"compute dtype of the denoiser that samples: {options.DTYPE_NAMES}")
     variant: str | None = option(
         None, options.text(255).or_none(), "variant of the generator's weight files, such as fp16"
@@ -68,31 +68,31 @@ class Settings(settings.Asking, model_settings.Responder):
     limit: int | None = option(
         None, options.LIMIT, "items a task, of which each has two questions, or six if decoupled. None for all"
     )
-    pictures: str | None = option(
+    images: str | None = option(
         None,
         options.PATH.or_none(),
-        "a run of winobench draw that has generated the premises, or a .csv or .jsonl file of"
+        "a run of winobench generate that has generated the premises, or a .csv or .jsonl file of"
         " your own images (premise, file). None has the generator generate them first",
     )
-    drawer: str | None = option(
+    generator: str | None = option(
         None,
         options.text().or_none(),
         "the diffusion model that generates the premises. Of a run by several models, the one that is meant",
     )
-    pictures_per_premise: int = option(
+    images_per_premise: int = option(
         5, options.whole(1, 1_000), "images of each premise, of which the majority decides"
     )
     captioner: str | None = option(
         None, options.text().or_none(), "what writes captions for protocol captions, such as blip2-flan-t5-xl"
     )
-    drawing: Drawing = options.group(Drawing)
+    generation: Generation = options.group(Generation)
     sampling: Sampling = options.group(Sampling)
 
 
 SETTINGS = Settings
 
 _PAPER = "winoviz_single,winoviz_multi"
-_DRAWN = {"drawer": "sd15", "captioner": "blip2-flan-t5-xl"}
+_GENERATED = {"generator": "sd15", "captioner": "blip2-flan-t5-xl"}
 
 FORMS = {
     "standard": {},
@@ -105,21 +105,21 @@ FORMS = {
     "table3": {"tasks": _PAPER, "protocol": "entailment"},
     "table4": {"tasks": "winoviz_decoupled", "protocol": "zero_shot"},
     # With images. Each model's first protocol that is about them.
-    "pictures": {"model": "clip-vit-l14", **_DRAWN},
-    "pictures_debug": {
+    "images": {"model": "clip-vit-l14", **_GENERATED},
+    "images_debug": {
         "tasks": "winoviz_mini_single",
         "limit": 2,
         "model": "clevr-tiny",
-        "drawer": "clevr-tiny",
-        "pictures_per_premise": 2,
-        "drawing.num_steps": 2,
+        "generator": "clevr-tiny",
+        "images_per_premise": 2,
+        "generation.num_steps": 2,
         "sampling.num_samples": 2,
     },
     # Of its InstructBLIP the paper names the 11B parameters alone.
     "table6": {
         "tasks": "winoviz_single",
         "model": "clip-vit-l14,flan-t5-xxl,Salesforce/instructblip-flan-t5-xxl",
-        **_DRAWN,
+        **_GENERATED,
     },
 }
 

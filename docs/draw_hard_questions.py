@@ -15,19 +15,19 @@ from PIL import Image, ImageDraw, ImageFont
 
 from winobench.clevr import questions, renderer, scenes
 
-PICTURE = pathlib.Path(__file__).resolve().parent / "images" / "clevr_hard.png"
+IMAGE = pathlib.Path(__file__).resolve().parent / "images" / "clevr_hard.png"
 SIDE, WIDTH, COLUMNS = 128, 620, 2
 
 
 def draw() -> np.ndarray:
     """The first questions of each group, uint8 [height, width, 3]."""
     asked = [questions.question(group, n) for group in questions.GROUPS for n in range(COLUMNS)]
-    pictures = renderer.render(scenes.concatenate([question.scene for question in asked]), SIDE)
+    images = renderer.render(scenes.concatenate([question.scene for question in asked]), SIDE)
     page = Image.new("RGB", (COLUMNS * WIDTH, len(questions.GROUPS) * (SIDE + 4)), "white")
     pen, font = ImageDraw.Draw(page), ImageFont.load_default(size=13)
-    for number, (question, picture) in enumerate(zip(asked, pictures, strict=True)):
+    for number, (question, image) in enumerate(zip(asked, images, strict=True)):
         left, top = number % COLUMNS * WIDTH, number // COLUMNS * (SIDE + 4)
-        page.paste(Image.fromarray(picture), (left, top))
+        page.paste(Image.fromarray(image), (left, top))
         pen.text((left + SIDE + 8, top), question.group.replace("_", " "), "black", font)
         for place, text in enumerate(question.texts):
             true = place == question.target
@@ -37,4 +37,4 @@ def draw() -> np.ndarray:
 
 
 if __name__ == "__main__":
-    Image.fromarray(draw()).save(PICTURE, optimize=True)
+    Image.fromarray(draw()).save(IMAGE, optimize=True)

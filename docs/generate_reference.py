@@ -35,8 +35,8 @@ GROUPS = {
     "Tasks": ("TASKS", "TEXT_TASKS", "get_task", "get_text_task", "task_from_jsonl"),
     "Parts of a task": ("Task", "Example", "Association", "TargetPair", "TextTask", "TextQuestion", "Protocol"),
     "Results": ("read_run", "Run", "compare", "Comparison", "InputError"),
-    "Generate images": ("draw_pictures", "read_pictures", "Pictures", "read_prompts", "Prompt", "SAMPLERS"),
-    "Judge images": ("judge_pictures", "Judgement"),
+    "Generate images": ("generate_images", "read_images", "Pictures", "read_prompts", "Prompt", "SAMPLERS"),
+    "Judge images": ("judge_images", "Judgement"),
     "Pipelines": (
         *("load_pipeline", "Pipeline", "StableDiffusion", "StableDiffusionXL", "StableDiffusion3"),
         *("Flux", "Flux2Klein", "ZImage", "TorchPipeline", "Schedule", "NoiseSchedule"),

@@ -135,7 +135,7 @@ GDBENCH = Paper(
         Element(
             ("Table 4",),
             "categories of DrawBench's prompts, and Appendix B's comparison by people",
-            "`winobench draw --config=pictures:paper --config.prompts=drawbench:FILE --config.model=sd21-base"
+            "`winobench generate --config=images:paper --config.prompts=drawbench:FILE --config.model=sd21-base"
             " --config.lora=none,FOLDER`, then `winobench compare RUN --rater=NAME`",
             "DrawBench's CSV file, SD 2.1-base, a LoRA, people ([generate images](../howto/generate_images.md))",
             (WEIGHTS, PEOPLE),

@@ -17,7 +17,7 @@ from winobench.responders.hosted import choices
 from winobench.rubrics import RUBRICS
 from winobench.rubrics.base import ALL, UNREAD
 from winobench.runs import asking
-from winobench.runs.requests import Picture, PictureText, Raw, Request, Response
+from winobench.runs.requests import ImageText, InputImage, Raw, Request, Response
 
 PAGE = pathlib.Path(__file__).resolve().parent / "reference" / "answer_forms.md"
 READ, UNREAD_CELL, WRONG = "read", "unread", "wrong"
@@ -147,14 +147,14 @@ _PROMPTS = {
     ),
     "mllm": Prompt("0", "a bee on the left of a key", "spatial", None),
 }
-_IMAGE = Picture("image.png", "0" * 64)
+_IMAGE = InputImage("image.png", "0" * 64)
 _VALUES = {"dpg_bench": "score", "oneig": "alignment", "geneval_questions": "accuracy", "tiif": "accuracy"}
 
 
 class _Judge:
     """A judge whose answers are there already."""
 
-    kinds = frozenset({PictureText.kind})
+    kinds = frozenset({ImageText.kind})
 
     def fingerprint(self) -> dict[str, str]:
         return {}
@@ -170,8 +170,8 @@ def _by_text(rubric: str, prompt: str, right: float = 1.0, *, published: bool = 
     """How a rubric reads a text about the only image."""
 
     def read(text: str) -> str:
-        response = asking.read(_Judge(), PictureText(_IMAGE), {"text": text})
-        scores = [*RUBRICS[rubric].scores(_PROMPTS[prompt], [response], PictureText.kind, published)]
+        response = asking.read(_Judge(), ImageText(_IMAGE), {"text": text})
+        scores = [*RUBRICS[rubric].scores(_PROMPTS[prompt], [response], ImageText.kind, published)]
         values = [score.value for score in scores if score.metric == _VALUES.get(rubric, rubric)]
         (unread,) = (score.value for score in scores if (score.metric, score.group) == (UNREAD, ALL))
         if unread:

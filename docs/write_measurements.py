@@ -51,11 +51,11 @@ def page(results: pathlib.Path) -> str:
         _measured(files["h100-measured"]),
         _faster(files["faster"], files["compiled"]),
         _compiled(files["compiled"]),
-        _images_planned(files["pictures-planned"]),
+        _images_planned(files["images-planned"]),
         _vision_language_planned(files["vision-language-planned"]),
         _scorer(files["scorer-cpu"]),
         _trace(files["trace-cpu"]),
-        _images(files["pictures-cpu"]),
+        _images(files["images-cpu"]),
         _training(files["hardneg-cpu"]),
         _language_model(files["language-model-cpu"]),
         _vision_language(files["vision-language-cpu"]),
@@ -207,17 +207,17 @@ def _images_planned(found: Mapping[str, Any]) -> Iterator[str]:
         "Plans of image generation",
         "The same for generated images: 50 steps, guidance 7.5, bfloat16, 8 images at once on each device. **Compiled,"
         " not measured.** *s at least* is the limit.",
-        "winobench plan --config=pictures:paper --config.model=sd21-base,sdxl --config.dtype=bfloat16 \\\n"
-        "    --accelerator=h100:1,v5e:2x2 --output=pictures-planned.json",
+        "winobench plan --config=images:paper --config.model=sd21-base,sdxl --config.dtype=bfloat16 \\\n"
+        "    --accelerator=h100:1,v5e:2x2 --output=images-planned.json",
     )
     rows = []
     for name, plan in found.items():
-        for one in plan["drawers"]:
+        for one in plan["generators"]:
             sums = [weights := sum(one["weights"].values()), one["total"] - weights - one["others"]]
             cells = [*map(_gb, sums), f"{_gb(one['total'])} of {_gb(plan['usable'])}", f"{one['batch']}"]
             limit = one["loop"]["limit"] + one["decoder"]["limit"] + one["encodings"] * one["texts"]["limit"]
-            times = [f"{one['seconds_per_picture']:.3g}", f"{limit / one['batch']:.3g}"]
-            times.append(f"{one['pictures_per_second']:.2g}")
+            times = [f"{one['seconds_per_image']:.3g}", f"{limit / one['batch']:.3g}"]
+            times.append(f"{one['images_per_second']:.2g}")
             rows.append([name.split(", ")[0], plan["target"], *cells, *times])
     yield _table(
         ["model", "devices", "weights", "temporaries", "sum of, GB", "at once", "s an image", "s at least", "images/s"],
@@ -311,9 +311,9 @@ def _images(figures: Mapping[str, Any]) -> Iterator[str]:
         f" in batches of {figures['batch_size']}, from the same weights, texts and noise, in float32. Latents agree to"
         f" {figures['difference']:.0e} of the largest. The first call of winobench compiles and takes"
         f" {figures['first_call_seconds']:.1f} s.",
-        "python -m benchmarks.pictures --rounds=7 --output benchmarks/results/pictures-cpu.json",
+        "python -m benchmarks.images --rounds=7 --output benchmarks/results/images-cpu.json",
     )
-    rates = figures["pictures_per_second"]
+    rates = figures["images_per_second"]
     slowest = min(rates.values())
     yield _table(
         ["", "images/s", "faster by"],

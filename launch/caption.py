@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 USAGE = """
 Captions images with a vision-language model, or answers a question about each image (docs/howto/vision_language.md).
-PICTURES are folders, patterns, files, and runs of winobench draw:
+PICTURES are folders, patterns, files, and runs of winobench generate:
 
   winobench caption photos --model=blip2-flan-t5-xl --dtype=bfloat16
   winobench caption 'photos/**/*.jpg' --model=openai:gpt-4o --question="What colour is the car?"
-  winobench caption runs/pictures-clevr-tiny-1a2b3c4d --model=qwen3-vl-2b --max_tokens=60
+  winobench caption runs/images-clevr-tiny-1a2b3c4d --model=qwen3-vl-2b --max_tokens=60
 
 Each text is in captions.jsonl of the run's folder as soon as it is written. captions.csv has all texts at the end. The
 same command requests only missing texts.
@@ -97,7 +97,7 @@ def _load(model: str, dtype: str) -> Responder:
             " openai:gpt-4o",
             code="wrong-kind-of-model",
         )
-    return loading.load_responder(ref, dtype, about_pictures=True)
+    return loading.load_responder(ref, dtype, about_images=True)
 
 
 if __name__ == "__main__":

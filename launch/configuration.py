@@ -27,7 +27,7 @@ from winobench.base.errors import InputError
 from winobench.base.files import LARGEST, size_in_words, user_path
 from winobench.runs import settings
 
-from . import BAD_INPUT, INTERRUPTED, layout, missing_package, odd_setting, output, refused_environment
+from . import BAD_INPUT, INTERRUPTED, layout, missing_package, odd_setting, output, refused_environment, renamed
 from .overrides import OVERRIDE, check_name, flat, read_text
 
 # Next to this package: at the top of a checkout, inside winobench once installed.
@@ -170,7 +170,7 @@ def _run(main: Callable[[Any], None], parse: Callable[[Sequence[str]], Any]) -> 
 
     def parse_flags(argv: Sequence[str]) -> list[str]:
         _check_surroundings()
-        parsed.append(parse(argv))
+        parsed.append(parse(renamed.words(argv)))
         return [argv[0]]
 
     def run(_: Sequence[str]) -> None:
@@ -354,7 +354,7 @@ def _execute(path: pathlib.Path) -> Any:
 
 def _launcher_of(module: Any) -> str | None:
     launcher = getattr(module, "LAUNCHER", None)
-    return None if launcher == "generate" else launcher  # of configs from before there were five launchers
+    return "generate" if launcher == "draw" else launcher  # its old name
 
 
 def _made(module: Any, name: str, argument: str | None) -> ml_collections.ConfigDict:

@@ -45,7 +45,7 @@ Asks language models questions without images, by a protocol (docs/howto/winoviz
 
 Generates images of WinoViz's premises, and asks models that see them (docs/howto/winoviz.md):
 
-  winobench eval --config=winoviz:pictures --config.model=clip-vit-l14,sd21-base,instructblip-flan-t5-xl
+  winobench eval --config=winoviz:images --config.model=clip-vit-l14,sd21-base,instructblip-flan-t5-xl
 
 Errors and responses are recorded while they come in. The same command resumes an interrupted run, and runs next to each
 other share recorded errors and responses. winobench report makes a page of one or more runs. With --processes,

@@ -13,9 +13,9 @@ from . import configuration, judged_images, text
 _RUBRICS = "\n".join(f"  {name:<17} {rubric.description}" for name, rubric in rubrics.RUBRICS.items())
 
 USAGE = f"""
-Judges the images of winobench draw by the rubric of their benchmark (docs/howto/judge_images.md):
+Judges the images of winobench generate by the rubric of their benchmark (docs/howto/judge_images.md):
 
-  winobench draw --config=pictures --config.prompts=geneval2:FILE --config.model=sd21-base
+  winobench generate --config=images --config.prompts=geneval2:FILE --config.model=sd21-base
   winobench judge RUN --model=qwen3-vl-8b --dtype=bfloat16
   winobench judge RUN RUN --model=openai:gpt-4o
   winobench judge RUN --model=qwen3-vl-8b --rubric=vqa_score
@@ -55,7 +55,7 @@ _MODEL_PARALLEL = flags.DEFINE_integer("model_parallel", 1, "Devices that share 
 def main(words: list[str]) -> None:
     """Judges the images of the named runs, and prints the results."""
     if not words:
-        raise InputError("no run is named: give the folder of a run of winobench draw", code="nothing-named")
+        raise InputError("no run is named: give the folder of a run of winobench generate", code="nothing-named")
     if _DETECTOR.value or _LAY_OUT.value:
         _refuse("with --detector or --lay_out", _MODEL, _RUBRIC, _LABEL, _API, _PEOPLE, _PROMPTS)
         _detect(words)
@@ -84,7 +84,7 @@ def main(words: list[str]) -> None:
         judged_images.judge_people(folder, _PEOPLE.value, _PROMPTS.value, _MODEL.value, **how)
         return
     _refuse("without --people", _PROMPTS)
-    runs = [image_runs.read_pictures(word) for word in words]
+    runs = [image_runs.read_images(word) for word in words]
     caches.keep_compiled()
     judged_images.judge(runs, _MODEL.value, rubric=_RUBRIC.value, **how)
 
@@ -93,7 +93,7 @@ def _detect(words: list[str]) -> None:
     from winobench.generation import detector
     from winobench.runs import image_runs, verdicts
 
-    run = image_runs.read_pictures(_one(words))
+    run = image_runs.read_images(_one(words))
     if _LAY_OUT.value:
         print(f"{detector.lay_out(run, _LAY_OUT.value, _OF.value):,} images for GenEval's detector: {_LAY_OUT.value}")
     if _DETECTOR.value:

@@ -1,4 +1,4 @@
-"""Has a judge score the images of runs, and prints the results. For winobench judge and winobench draw --judge."""
+"""Has a judge score the images of runs, and prints the results. For winobench judge and winobench generate --judge."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROOM = 200  # letters of a text that the judge reads. Results have all of them
 
 if TYPE_CHECKING:
     from winobench.prompts.prompt_files import Prompt
-    from winobench.runs.image_runs import Pictures
+    from winobench.runs.image_runs import Images
     from winobench.runs.judgements import Judgement
 
 
@@ -35,7 +35,7 @@ def check(model: str, prompts: Sequence[Prompt], rubric: str | None = None) -> N
 
 
 def judge(
-    runs: Sequence[Pictures], model: str, *, label: str | None = None, rubric: str | None = None, **how: Any
+    runs: Sequence[Images], model: str, *, label: str | None = None, rubric: str | None = None, **how: Any
 ) -> None:
     """Judges the images of runs, and prints the results. ``how`` are options of `loading.load_responder`."""
     from winobench.generation import judged
@@ -43,10 +43,10 @@ def judge(
 
     for run in runs:
         check(model, run.prompts, rubric)
-    responder = loading.load_responder(model, about_pictures=True, **how)
+    responder = loading.load_responder(model, about_images=True, **how)
     results = []
     for run in runs:
-        results.append(judged.judge_pictures(run, responder, name=text.display_name(model), label=label, rubric=rubric))
+        results.append(judged.judge_images(run, responder, name=text.display_name(model), label=label, rubric=rubric))
         _print(results[-1])
         print(f"the answers and scores of each image: {run.folder / judgements.FOLDER}")
     _end(results)
@@ -59,7 +59,7 @@ def judge_people(folder: str, source: str, prompts: str, model: str, *, label: s
     from winobench.responders import loading
 
     run, people = geneval_people.read_study(source, read_prompts(f"geneval:{prompts}"), folder)
-    responder = loading.load_responder(model, about_pictures=True, **how)
+    responder = loading.load_responder(model, about_images=True, **how)
     name = text.display_name(model)
     rows = geneval_people.judge_study(run, people, responder, name=name, label=label)
     print(f"{name} by {geneval_people.RUBRIC}, against most of five people")

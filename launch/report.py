@@ -40,8 +40,8 @@ _RATERS = flags.DEFINE_list(
 _FIT_TIMESTEPS = flags.DEFINE_boolean(
     "fit_timesteps", False, "Learn weights of timesteps from half of each run's examples. Judge them on the other half."
 )
-_DRAWN = flags.DEFINE_list(
-    "drawn", [], "Runs of images by the models that are judged, with what a verifier says of them, with commas."
+_IMAGES = flags.DEFINE_list(
+    "images", [], "Runs of images by the models that are judged, with the verdicts of a verifier, with commas."
 )
 _FORMAT = flags.DEFINE_enum(
     "format",
@@ -64,7 +64,7 @@ def main(words: list[str]) -> None:
         seed=_SEED.value,
         raters=_RATERS.value,
         fit_timesteps=_FIT_TIMESTEPS.value,
-        drawn=_DRAWN.value,
+        images=_IMAGES.value,
         reproduce=reproduce.eval_command,
         command=["winobench", "report", *sys.argv[1:]],
         table_format=_FORMAT.value,

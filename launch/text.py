@@ -15,9 +15,9 @@ from winobench.base import json_files, near_names, options, registry
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 from winobench.runs import model_settings, settings
-from winobench.runs.requests import KINDS, LazyResponder, PictureText
+from winobench.runs.requests import KINDS, ImageText, LazyResponder
 
-from . import configuration, premise_pictures
+from . import configuration, premise_images
 from .overrides import named_values, split
 
 if TYPE_CHECKING:
@@ -32,21 +32,21 @@ INCOMPLETE = 2
 def main(config: model_settings.Responder, workdir: str | None, recording: settings.Recording) -> list[str]:
     """Asks each of the config's models by its protocols. Returns the runs' folders. ``recording`` names the config."""
     # Fields about images come with winoviz.
-    about_pictures = bool(getattr(config, "pictures", None) or getattr(config, "drawer", None))
+    about_images = bool(getattr(config, "images", None) or getattr(config, "generator", None))
     # Late, so that --help and --list_tasks answer at once.
     from winobench.evaluation import protocols, questions
 
     # Cheap checks come before images are generated and models are loaded.
     tasks = choose_tasks(config.tasks, config.data_dir)
-    has = protocols.Available(about_pictures, bool(getattr(config, "captioner", None)))
+    has = protocols.Available(about_images, bool(getattr(config, "captioner", None)))
     jobs = [_job(config, model, tasks, has) for model in split(config.model) or [config.model]]
-    pictures, captioner = None, functools.cache(lambda: _captioner(config))
+    images, captioner = None, functools.cache(lambda: _captioner(config))
     needs = {need for job in jobs for need in job.needs()}
     if "captions" in needs:
         captioner()
     if needs:
-        premise_pictures.check_drawer(config)
-        pictures = premise_pictures.find(config, tasks, workdir, recording)
+        premise_images.check_generator(config)
+        images = premise_images.find(config, tasks, workdir, recording)
     print_count(_without_data(config.tasks, config.data_dir))
     runs, incomplete = [], []
     for job, label in zip(jobs, registry.model_labels([job.model.name for job in jobs], model_label), strict=True):
@@ -67,7 +67,7 @@ def main(config: model_settings.Responder, workdir: str | None, recording: setti
                     model=display_name(job.model.name),
                     config=configuration.plain(config) | {"model": job.model.name, "protocol": protocol},
                 ),
-                pictures,
+                images,
                 captioner() if "captions" in job.needs() else None,
             )
             runs.append(results["workdir"])
@@ -139,9 +139,9 @@ def _job(
     from winobench.evaluation import protocols
 
     needs = _needs(protocols.resolve(tasks, config.protocol, frozenset(KINDS), has))
-    sees = has.pictures and (config.protocol in (None, protocols.ALL) or "pictures" in needs)
-    model = _resolve(model, config.revision, about_pictures=sees)
-    responder = _later(config, model, about_pictures=sees) if load or model.kind != registry.PLUGGED_IN else None
+    sees = has.images and (config.protocol in (None, protocols.ALL) or "images" in needs)
+    model = _resolve(model, config.revision, about_images=sees)
+    responder = _later(config, model, about_images=sees) if load or model.kind != registry.PLUGGED_IN else None
     tasks = _as_recorded(tasks, model)
     kinds = frozenset(KINDS) if responder is None else responder.kinds
     return _Job(model, responder, tasks, protocols.resolve(tasks, config.protocol, kinds, has))
@@ -149,8 +149,8 @@ def _job(
 
 def _captioner(config: model_settings.Responder) -> Responder | LazyResponder:
     """The model that writes captions. Its revision is the hub's newest one: the config's is the model's."""
-    captioner = _later(config, _resolve(config.captioner, None, about_pictures=True), about_pictures=True)
-    if PictureText.kind not in captioner.kinds:
+    captioner = _later(config, _resolve(config.captioner, None, about_images=True), about_images=True)
+    if ImageText.kind not in captioner.kinds:
         raise InputError(
             f"--config.captioner={config.captioner} writes no texts about images: name one that does, such as"
             " blip2-flan-t5-xl",
@@ -159,17 +159,17 @@ def _captioner(config: model_settings.Responder) -> Responder | LazyResponder:
     return captioner
 
 
-def _resolve(model: str | ModelRef, revision: str | None, *, about_pictures: bool) -> ModelRef:
+def _resolve(model: str | ModelRef, revision: str | None, *, about_images: bool) -> ModelRef:
     from winobench.scorers import loading
 
-    return loading.resolve(model, loading.IMAGES if about_pictures else loading.TEXTS, revision)
+    return loading.resolve(model, loading.IMAGES if about_images else loading.TEXTS, revision)
 
 
 def load_responder(
     config: model_settings.Responder,
     model: str | ModelRef,
     *,
-    about_pictures: bool = False,
+    about_images: bool = False,
 ) -> Responder:
     """Loads a model with the config's options, as `winobench.responders.loading.load_responder`."""
     from winobench.responders import loading
@@ -179,18 +179,18 @@ def load_responder(
         model,
         config.dtype,
         hosted=api_options(config),
-        about_pictures=about_pictures,
-        sampling=_sampling(config) if about_pictures else None,
+        about_images=about_images,
+        sampling=_sampling(config) if about_images else None,
         seed=config.seed,
         **{name: value for name, value in vars(config).items() if name in scorers.OPTIONS},
     )
 
 
-def _later(config: model_settings.Responder, model: ModelRef, *, about_pictures: bool) -> Responder | LazyResponder:
+def _later(config: model_settings.Responder, model: ModelRef, *, about_images: bool) -> Responder | LazyResponder:
     """A model that is loaded when it is needed. One that answers elsewhere is there at once."""
     from winobench.responders import loading
 
-    load = functools.cache(lambda: load_responder(config, model, about_pictures=about_pictures))
+    load = functools.cache(lambda: load_responder(config, model, about_images=about_images))
     if not model.is_checkpoint:
         return load()
     return LazyResponder(loading.ANSWERS[model.kind], loading.files_state(model), load)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 DEFAULT_CONFIG = "understand"
 
 USAGE = """
-Does a model generate what it understands? Four commands with the same models: draw, judge, eval and report
+Does a model generate what it understands? Four commands with the same models: generate, judge, eval and report
 (docs/howto/judge_images.md):
 
   winobench understand                                clevr-tiny and clevr-flow with the verifier, offline
@@ -37,7 +37,7 @@ and correlations. Each command is printed before it runs, and resumes when it is
 _WORKDIR = flags.DEFINE_string("workdir", None, "The folder of all. runs/<config>-<hash> by default.")
 
 # Fields that other launchers have by the same name.
-_DRAWING = ("model", "prompts", "num_steps", "guidance_scale", "seeds", "dtype")
+_GENERATION = ("model", "prompts", "num_steps", "guidance_scale", "seeds", "dtype")
 _MATCHING = ("model", "tasks", "limit", "dtype")
 
 
@@ -74,7 +74,7 @@ def _commands(config: Settings, folder: pathlib.Path) -> Iterator[list[str]]:
     """The words of each command. The last one names the runs of those before it."""
     images, matching = folder / "images", folder / "matching"
     yield [
-        *("draw", "--config=pictures", *_given(config, _DRAWING), f"--config.limit={_word(config.num_prompts)}"),
+        *("generate", "--config=images", *_given(config, _GENERATION), f"--config.limit={_word(config.num_prompts)}"),
         f"--workdir={images}",
     ]
     if config.judge:
@@ -84,7 +84,7 @@ def _commands(config: Settings, folder: pathlib.Path) -> Iterator[list[str]]:
         *(f"--config.sampling.num_samples={config.num_samples}", f"--workdir={matching}"),
     ]
     runs = sorted(str(path.parent) for path in matching.glob("**/results.json"))
-    yield ["report", *runs, f"--drawn={images}", f"--out={folder / 'report'}"]
+    yield ["report", *runs, f"--images={images}", f"--out={folder / 'report'}"]
 
 
 def _given(config: Settings, names: tuple[str, ...]) -> list[str]:

@@ -122,11 +122,11 @@ def test_a_sampler_is_a_class_and_a_line(monkeypatch):
     exec(code, names)
     schedule = flow_schedule.FlowSchedule()
     found = samplers.find_sampler("halving", schedule)
-    noise, picture = np.random.default_rng(0).normal(size=(2, 1, 2, 2, 3)).astype(np.float32)
+    noise, image = np.random.default_rng(0).normal(size=(2, 1, 2, 2, 3)).astype(np.float32)
     plan = found.plan(schedule, 4)
-    drawn = samplers.sample(found, lambda *_: noise - picture, plan, noise, np.zeros((1, 1)))
+    drawn = samplers.sample(found, lambda *_: noise - image, plan, noise, np.zeros((1, 1)))
     np.testing.assert_allclose(plan.times, [1000, 500, 250, 125])
-    np.testing.assert_allclose(drawn, picture, atol=1e-6)
+    np.testing.assert_allclose(drawn, image, atol=1e-6)
 
 
 def test_a_normalisation_is_an_entry(tmp_path, monkeypatch):

@@ -15,8 +15,8 @@ from winobench.generation.generate import Settings
 from winobench.responders.recorded import RecordedModel
 
 WRONG = [None, -1, 1.5, float("nan"), [], "", "x" * 300, object(), b"a\0b", [None], {"a": 1}, (1, 2), 10**30]
-FUNCTIONS = ["compare", "draw_pictures", "evaluate", "evaluate_questions", "get_task", "get_text_task"]
-FUNCTIONS += ["judge_pictures", "load_pipeline", "load_responder", "load_scorer", "noise_key", "read_pictures"]
+FUNCTIONS = ["compare", "generate_images", "evaluate", "evaluate_questions", "get_task", "get_text_task"]
+FUNCTIONS += ["judge_images", "load_pipeline", "load_responder", "load_scorer", "noise_key", "read_images"]
 FUNCTIONS += ["read_prompts", "read_run", "task_from_jsonl"]
 CLASSES = ["Captioner", "Contrastive", "DiffusionITM", "HostedVQAScore", "ItmHead", "NoiseSchedule", "VQAScore"]
 CLASSES += ["VisionLanguageModel"]
@@ -39,11 +39,15 @@ def calls(tmp_path_factory):
     data = wscplus_files.write(root / "data", said=lambda number, answer: 0)
     asking = {"settings": winobench.Asking(data_dir=str(root / "data")), "recording": few["recording"]}
     (root / "own.jsonl").write_text('{"images": ["a.png"], "texts": ["a", "b"], "target": 0}\n')
-    drawing = {"settings": Settings(num_steps=1), "progress": False}
+    how = {"settings": Settings(num_steps=1), "progress": False}
     given = {
         "compare": {"first": root / "one", "second": root / "other", "tasks": ["clevr"]},
-        "draw_pictures": {"drawers": [fakes.drawer(fakes.FakePipeline())], "prompts": prompts, "workdir": root / "d"}
-        | drawing
+        "generate_images": {
+            "drawers": [fakes.generator(fakes.FakePipeline())],
+            "prompts": prompts,
+            "workdir": root / "d",
+        }
+        | how
         | {"seeds": (0,), "batch_size": 8, "overwrite": False, "name": "images", "config": None},
         "evaluate": {"scorer": scorer, "tasks": "clevr", "workdir": root / "third", **few},
         "evaluate_questions": {
@@ -54,7 +58,7 @@ def calls(tmp_path_factory):
         | asking,
         "get_task": {"name": "clevr"},
         "get_text_task": {"name": "winoviz"},
-        "judge_pictures": {"run": images, "responder": fakes.ImageJudge(), "name": "judge", "rubric": None}
+        "judge_images": {"run": images, "responder": fakes.ImageJudge(), "name": "judge", "rubric": None}
         | {"label": None, "progress": False},
         "load_pipeline": {"source": "clevr-tiny", "dtype": "float32", "revision": None, "backend": "auto"},
         "load_responder": dict.fromkeys(inspect.signature(winobench.load_responder).parameters)
@@ -63,7 +67,7 @@ def calls(tmp_path_factory):
         "load_scorer": dict.fromkeys(inspect.signature(winobench.load_scorer).parameters)
         | {"model": "clevr-tiny", "dtype": "float32", "allow_pickle": False, "model_parallel": 1},
         "noise_key": {"seed": 0},
-        "read_pictures": {"folder": root / "images", "complete": True},
+        "read_images": {"folder": root / "images", "complete": True},
         "read_prompts": {"source": "clevr", "limit": 1, "categories": ()},
         "read_run": {"path": root / "one"},
         "task_from_jsonl": {"path": root / "own.jsonl", "name": None, "metric": None},
@@ -82,7 +86,7 @@ def calls(tmp_path_factory):
     }
     given |= {name: _defaults(getattr(winobench, name)) for name in CLASSES if name not in given}
     of_others = {name: getattr(report, name) for name in ("model_card", "eval_results", "inspect_log", "write_report")}
-    of_others |= {"table": run.table, "pictures": run.pictures}
+    of_others |= {"table": run.table, "pictures": run.images}
     of_others |= {"encode_texts": pipeline.encode_texts, "generate": pipeline.generate}
     of_others["from_pretrained"] = winobench.StableDiffusion.from_pretrained
     of_others["from_diffusers"] = winobench.TorchPipeline.from_diffusers

@@ -28,11 +28,11 @@ from winobench import (
     Flux,
     Flux2Klein,
     HostedVQAScore,
+    Images,
     InputError,
     ItmHead,
     Judgement,
     NoiseSchedule,
-    Pictures,
     Pipeline,
     Prompt,
     Protocol,
@@ -56,17 +56,17 @@ from winobench import (
     ZImage,
     compare,
     denoising_errors,
-    draw_pictures,
     evaluate,
     evaluate_questions,
+    generate_images,
     get_task,
     get_text_task,
-    judge_pictures,
+    judge_images,
     load_pipeline,
     load_responder,
     load_scorer,
     noise_key,
-    read_pictures,
+    read_images,
     read_prompts,
     read_run,
     task_from_jsonl,
@@ -123,8 +123,8 @@ def questions(folder: pathlib.Path) -> TextTask:
 
 def finished(folder: pathlib.Path) -> list[str]:
     run: Run = read_run(folder)
-    pictures: Pictures = read_pictures(folder)
-    image: np.ndarray = pictures.image(pictures.record("sd21-base", 0, 0))
+    images: Images = read_images(folder)
+    image: np.ndarray = images.image(images.record("sd21-base", 0, 0))
     comparison: Comparison = compare(run, folder / "other", tasks=["clevr"])
     shown: list[str] = [comparison.table("markdown"), comparison.first, *(flip.task for flip in comparison.flips)]
     for name, task in run.tasks.items():
@@ -132,13 +132,13 @@ def finished(folder: pathlib.Path) -> list[str]:
     return [run.model, *run.failed, *TASKS, *TEXT_TASKS, *METRICS, *SAMPLERS, winobench.__version__]
 
 
-def generated(folder: pathlib.Path) -> Pictures:
+def generated(folder: pathlib.Path) -> Images:
     prompts: list[Prompt] = [*read_prompts("prompts.txt", limit=3), Prompt("1", "a cat")]
-    return draw_pictures([], prompts, folder, seeds=[0, 1])
+    return generate_images([], prompts, folder, seeds=[0, 1])
 
 
-def judged(run: Pictures) -> dict[str, float]:
-    found: Judgement = judge_pictures(run, load_responder("qwen3-vl-8b", about_pictures=True), name="a judge")
+def judged(run: Images) -> dict[str, float]:
+    found: Judgement = judge_images(run, load_responder("qwen3-vl-8b", about_images=True), name="a judge")
     print(found.who, found.wordings)
     return {metric: groups["all"]["value"] for metric, groups in found.models["sd21-base"].items()}
 

@@ -1,4 +1,4 @@
-"""winobench: how well does a text-to-image model understand what it draws, and a language model what it reads?
+"""winobench: how well does a text-to-image model understand what it generates, and a language model what it reads?
 
 The public names are in ``__init__.pyi``. Each is imported when it is first used, so ``import winobench`` costs nothing.
 """
@@ -22,7 +22,20 @@ def _read_names() -> dict[str, str]:
     return {name: module for _, module, _, name, *_ in lines}
 
 
+_OLD_NAMES = {
+    "Pictures": "Images",
+    "draw_pictures": "generate_images",
+    "judge_pictures": "judge_images",
+    "read_pictures": "read_images",
+}
+
+
 def __getattr__(name: str) -> object:
+    if (new := _OLD_NAMES.get(name)) is not None:
+        import warnings
+
+        warnings.warn(f"winobench.{name} is now winobench.{new}", DeprecationWarning, stacklevel=2)
+        return __getattr__(new)
     if name == "__all__":
         value: object = sorted(_read_names())
     elif (module := _read_names().get(name)) is not None:

@@ -16,8 +16,8 @@ from winobench.diffusion.stable_diffusion_xl import StableDiffusionXL as StableD
 from winobench.diffusion.z_image import ZImage as ZImage
 from winobench.evaluation.evaluate import evaluate as evaluate
 from winobench.evaluation.questions import evaluate_questions as evaluate_questions
-from winobench.generation.generate import draw_pictures as draw_pictures
-from winobench.generation.judged import judge_pictures as judge_pictures
+from winobench.generation.generate import generate_images as generate_images
+from winobench.generation.judged import judge_images as judge_images
 from winobench.metrics import METRICS as METRICS
 from winobench.metrics.association import Association as Association
 from winobench.metrics.association import TargetPair as TargetPair
@@ -33,8 +33,8 @@ from winobench.responders.loading import load_responder as load_responder
 from winobench.responders.vision_language import Captioner as Captioner
 from winobench.responders.vision_language import VisionLanguageModel as VisionLanguageModel
 from winobench.responders.vqa_score import HostedVQAScore as HostedVQAScore
-from winobench.runs.image_runs import Pictures as Pictures
-from winobench.runs.image_runs import read_pictures as read_pictures
+from winobench.runs.image_runs import Images as Images
+from winobench.runs.image_runs import read_images as read_images
 from winobench.runs.judgements import Judgement as Judgement
 from winobench.runs.reading import read_run as read_run
 from winobench.runs.run import Run as Run

@@ -20,11 +20,14 @@ OWN_COMMANDS = {
     "export": "write tables, model cards, hub metadata and logs of inspect_ai",
     "prepare": "get and prepare the data of a task or a training set",
     "train": "train or fine-tune a model",
-    "draw": "generate the images of a set of prompts",
+    "generate": "generate the images of a set of prompts",
     "judge": "have a model judge generated images by their benchmark's rubric",
     "understand": "matching against generation, skill by skill, on one page",
     "caption": "caption images, or answer a question about each",
 }
+
+
+_RENAMED = {"draw": "generate"}  # old names, which work in this version
 
 
 @functools.cache
@@ -52,6 +55,9 @@ def main() -> None:
         with importlib.import_module(f"{launchers()}.output").watched():
             print(f"winobench {__version__}" if name == "--version" else usage())
         return
+    if name in _RENAMED:
+        print(f"winobench {name} is now winobench {_RENAMED[name]}", file=sys.stderr)
+        name = _RENAMED[name]
     if name not in commands():
         advice = near_names.did_you_mean(name, commands(), f"choose one of {', '.join(commands())}.")
         print(f"error: command {name[:100]!r} is unknown: {advice}", file=sys.stderr)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from winobench.base import random_numbers
-from winobench.diffusion import drawing
+from winobench.diffusion import generation
 from winobench.models import functional
 from winobench.scorers import samples
 
@@ -29,12 +29,12 @@ def usual():
 
 
 def drawn():
-    keys = drawing._keys([5, 2**32 - 1], None, 2)
+    keys = generation._keys([5, 2**32 - 1], None, 2)
     return [
         samples.draw_noise(samples.noise_key(3), jnp.arange(2), (2, 2, 1)),
         samples.visiting_order(4, 3),
-        drawing._drawn(keys[0], (2, 3)),
-        drawing._drawn(keys[1], (2, 3)),
+        generation._drawn(keys[0], (2, 3)),
+        generation._drawn(keys[1], (2, 3)),
         random_numbers.gumbel(random_numbers.seed_key(1), (4,)),
     ]
 

@@ -125,9 +125,9 @@ def test_traces_that_tell_nothing(tmp_path):
 
 def test_drawing(tmp_path):
     trace.draw({"as it is": EVENTS, "slowly": EVENTS}, tmp_path / "images" / "trace.png")
-    with Image.open(tmp_path / "images" / "trace.png") as picture:
-        assert min(picture.size) > 300
-        colours = {colour for _, colour in picture.getcolors(1 << 20)}
+    with Image.open(tmp_path / "images" / "trace.png") as image:
+        assert min(image.size) > 300
+        colours = {colour for _, colour in image.getcolors(1 << 20)}
     for what in ("steps", "encoding", "writing tables", "loading an image", "waiting for input"):
         assert tuple(bytes.fromhex(trace._COLOURS[what][1:])) in colours
 

@@ -139,19 +139,19 @@ def test_rendered_scenes_are_those_of_this_version():
 @pytest.mark.slow
 def test_materials_and_shadows_are_seen():
     scenes = clevr_scenes.sample_task_scenes(30)
-    pictures, metal = (
+    images, metal = (
         renderer.render(dataclasses.replace(scenes, material=np.full_like(scenes.material, material)))
         for material in (0, 1)
     )
     found = masks(scenes, 64)
-    changed = np.abs(metal.astype(int) - pictures).max(axis=-1)
+    changed = np.abs(metal.astype(int) - images).max(axis=-1)
     for index, shapes in enumerate(scenes.shape.T):
         for mask, change, shape in zip(found, changed, shapes, strict=True):
             # A flat face mirrors one spot of the studio: metal cubes are the hardest to tell, above all gray ones.
             assert np.quantile(change[mask == index], 0.9) > (4 if shape == 0 else 10)
     empty = renderer.render(dataclasses.replace(scenes, num_objects=np.zeros(30, np.int32)))
     assert np.all(empty == empty[0])
-    ground = (found == -1) & (pictures.sum(axis=-1) < 0.75 * empty.sum(axis=-1))
+    ground = (found == -1) & (images.sum(axis=-1) < 0.75 * empty.sum(axis=-1))
     assert np.all(ground.sum(axis=(1, 2)) > 20)
 
 
@@ -169,11 +169,11 @@ def test_objects_are_where_their_boxes_say():
 @pytest.mark.slow
 def test_colours_are_told_apart():
     scenes = clevr_scenes.sample_task_scenes(400)
-    pictures = renderer.render(scenes, 64).astype(np.float64)
+    images = renderer.render(scenes, 64).astype(np.float64)
     found, means = masks(scenes, 64), np.zeros((8, 3))
     for color in range(8):
         here = np.any([(found == j) & (scenes.color[:, j] == color)[:, None, None] for j in (0, 1)], axis=0)
-        means[color] = pictures[here].mean(axis=0)
+        means[color] = images[here].mean(axis=0)
     apart = np.linalg.norm(means[:, None] - means[None], axis=-1)[np.triu_indices(8, 1)]
     assert apart.min() > 30
 

@@ -35,8 +35,8 @@ def test_pictures_are_those_of_the_scenes(source):
     assert len(source.images) == 30 * len(VARIANTS)
     for scene, name in ((0, "scene"), (29, "place"), (17, "recolored"), (4, "size")):
         expected = renderer.render(source.variant(name, slice(scene, scene + 1)), 64)[0]
-        picture = source.images[scene * len(VARIANTS) + VARIANTS.index(name)]
-        np.testing.assert_array_equal(picture, expected)
+        image = source.images[scene * len(VARIANTS) + VARIANTS.index(name)]
+        np.testing.assert_array_equal(image, expected)
     for name in VARIANTS:
         boxes = scenes.project_boxes(source.variant(name, slice(None)))
         assert 0 < boxes.min() < boxes.max() < 1

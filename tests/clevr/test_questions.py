@@ -128,13 +128,13 @@ def test_training_captions_are_true():
 
 @pytest.mark.slow
 def test_training_scenes_are_drawn_by_number():
-    pictures, captions = clevr_questions.training_scenes(4, seed=1, size=32)
-    assert pictures.shape == (4, 32, 32, 3)
-    assert pictures.dtype == np.uint8
+    images, captions = clevr_questions.training_scenes(4, seed=1, size=32)
+    assert images.shape == (4, 32, 32, 3)
+    assert images.dtype == np.uint8
     some, said = clevr_questions.training_scenes(2, seed=1, start=2, size=32)
-    np.testing.assert_array_equal(some, pictures[2:])
+    np.testing.assert_array_equal(some, images[2:])
     assert said == captions[2:]
-    assert len({picture.tobytes() for picture in pictures}) == 4
+    assert len({image.tobytes() for image in images}) == 4
     others, _ = clevr_questions.training_scenes(2, seed=2, start=2, size=32)
     assert not np.any(np.all(others == some, axis=(1, 2, 3)))
     _, counted = clevr_questions.training_scenes(2, size=32, weights={"counting": 1.0})

@@ -17,30 +17,30 @@ from winobench.data import images
 
 
 @pytest.fixture
-def picture():
+def image():
     return np.random.default_rng(0).integers(0, 256, (12, 20, 3), np.uint8)
 
 
-def test_path_pil_and_array_are_one_image(picture, tmp_path):
+def test_path_pil_and_array_are_one_image(image, tmp_path):
     path = tmp_path / "image.png"
-    Image.fromarray(picture).save(path)
-    sources = (path, str(path), Image.fromarray(picture), Image.fromarray(picture).convert("RGBA"), picture)
+    Image.fromarray(image).save(path)
+    sources = (path, str(path), Image.fromarray(image), Image.fromarray(image).convert("RGBA"), image)
     assert len({images.image_hash(source) for source in sources}) == 1
     for source in sources:
-        np.testing.assert_array_equal(images.load_image(source, 8), images.load_image(picture, 8))
+        np.testing.assert_array_equal(images.load_image(source, 8), images.load_image(image, 8))
 
 
-def test_hash_tells_content_and_shape_apart(picture):
-    changed = picture.copy()
+def test_hash_tells_content_and_shape_apart(image):
+    changed = image.copy()
     changed[3, 4, 1] ^= 1
-    assert images.image_hash(changed) != images.image_hash(picture)
-    assert images.image_hash(picture.reshape(20, 12, 3)) != images.image_hash(picture)
+    assert images.image_hash(changed) != images.image_hash(image)
+    assert images.image_hash(image.reshape(20, 12, 3)) != images.image_hash(image)
 
 
-def test_resize_is_pils_bicubic_without_crop(picture):
-    expected = np.asarray(Image.fromarray(picture).resize((16, 16), Image.Resampling.BICUBIC))
-    np.testing.assert_array_equal(images.load_image(picture, 16), expected)
-    square = picture[:, :12]
+def test_resize_is_pils_bicubic_without_crop(image):
+    expected = np.asarray(Image.fromarray(image).resize((16, 16), Image.Resampling.BICUBIC))
+    np.testing.assert_array_equal(images.load_image(image, 16), expected)
+    square = image[:, :12]
     np.testing.assert_array_equal(images.load_image(square, 12), square)
 
 
@@ -187,11 +187,11 @@ def test_every_orientation_is_applied_to_files(tmp_path, format, orientation):
 
 
 @pytest.mark.parametrize("tag", [254, 50706])
-def test_previews_in_raw_files_are_refused(tmp_path, picture, tag):
+def test_previews_in_raw_files_are_refused(tmp_path, image, tag):
     """The first page of a DNG file, or of one that says it is a reduced image, is not the photograph."""
     directory = TiffImagePlugin.ImageFileDirectory_v2()
     directory[tag], directory.tagtype[tag] = (1, 4) if tag == 254 else (b"\1\4\0\0", 1)
-    Image.fromarray(picture).save(tmp_path / "x.tif", tiffinfo=directory)
+    Image.fromarray(image).save(tmp_path / "x.tif", tiffinfo=directory)
     with raises("not-an-image", "x.tif", "raw"):
         images.load_image(tmp_path / "x.tif", 8)
 

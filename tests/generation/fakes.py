@@ -6,7 +6,7 @@ import types
 import numpy as np
 
 from winobench.base.errors import InputError
-from winobench.generation.generate import Generator, draw_pictures
+from winobench.generation.generate import Generator, generate_images
 from winobench.prompts.prompt_files import Prompt
 from winobench.runs.requests import Response
 
@@ -33,27 +33,27 @@ class FakePipeline:
     def check_image_size(self, image_size=None):
         return image_size or self.size
 
-    def drawing_identity(self, guidance_scale, sampler, image_size):
+    def generation_identity(self, guidance_scale, sampler, image_size):
         return {}
 
     def generate(self, texts, *, num_steps, guidance_scale, sampler, seed, numbers, batch_size, image_size):
-        pictures = np.zeros((len(texts), self.check_image_size(image_size), self.check_image_size(image_size), 3))
+        images = np.zeros((len(texts), self.check_image_size(image_size), self.check_image_size(image_size), 3))
         for row, (text, one, number) in enumerate(zip(texts, seed, numbers, strict=True)):
             if self.fails_after is not None and len(self.drawn) >= self.fails_after:
                 raise InputError("the device is on fire: wait")
             self.drawn.append((one, number))
-            pictures[row] = colour(self.name, one, number, text)
-        return pictures.astype(np.uint8)
+            images[row] = colour(self.name, one, number, text)
+        return images.astype(np.uint8)
 
 
-def drawer(pipeline, label=None, **fields):
+def generator(pipeline, label=None, **fields):
     return Generator(label or pipeline.name, f"the {pipeline.name}", lambda: pipeline, **fields)
 
 
 def draw(folder, *names, prompts=PROMPTS, **keywords):
     """A run of fake pipelines of these names, or pipelines."""
     pipelines = [FakePipeline(name) if isinstance(name, str) else name for name in names or ("fake",)]
-    return draw_pictures([drawer(pipeline) for pipeline in pipelines], prompts, folder, progress=False, **keywords)
+    return generate_images([generator(pipeline) for pipeline in pipelines], prompts, folder, progress=False, **keywords)
 
 
 class ImageJudge:
@@ -66,7 +66,7 @@ class ImageJudge:
 
     def ask(self, requests):
         for number, request in enumerate(requests):
-            score = -(1 + int(request.picture.sha256[:2], 16)) / 256
+            score = -(1 + int(request.image.sha256[:2], 16)) / 256
             yield number, {"scores": [score] * len(getattr(request, "options", "1"))}
 
     def read(self, request, raw):

@@ -8,7 +8,7 @@ import pytest
 
 from tests.expectations import raises
 from tests.generation import fakes
-from winobench.generation.finding import find_pictures
+from winobench.generation.finding import find_images
 from winobench.prompts.prompt_files import Prompt
 
 TEXTS = ["A tomato  burst.", 'A "green" tomato, hard\nas wood.']
@@ -27,32 +27,32 @@ def run(drawn, tmp_path):
 
 
 def test_pictures_of_a_run_are_found_by_text_and_seed(run):
-    found = find_pictures(run, TEXTS, most=2, model="two")
+    found = find_images(run, TEXTS, most=2, model="two")
     assert list(found) == TEXTS
     for number, text in enumerate(TEXTS):
         paths = [run / "pictures" / "two" / seed / f"{number:05d}.png" for seed in ("4", "2")]
         assert [one.path for one in found[text]] == list(map(str, paths))
         assert [one.sha256 for one in found[text]] == [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
-    assert find_pictures(run, TEXTS[:1], most=1, model="the one")[TEXTS[0]][0].path.endswith("one/4/00000.png")
+    assert find_images(run, TEXTS[:1], most=1, model="the one")[TEXTS[0]][0].path.endswith("one/4/00000.png")
 
 
 def test_what_is_missing_is_named(run):
     def find(texts=TEXTS, most=2, model="one"):
-        return find_pictures(run, texts, most=most, model=model, how="winobench draw")
+        return find_images(run, texts, most=most, model=model, how="winobench generate")
 
-    with raises("no-picture", repr("A pear."), "winobench draw"):
+    with raises("no-picture", repr("A pear."), "winobench generate"):
         find([*TEXTS, "A pear."])
-    with raises("too-few-pictures", "3", "4", "--config.pictures_per_premise"):
+    with raises("too-few-pictures", "3", "4", "--config.images_per_premise"):
         find(most=4)
-    with raises("unknown-name", "the one", "the two", "--config.drawer"):
+    with raises("unknown-name", "the one", "the two", "--config.generator"):
         find(model="sd15")
     file = run / "pictures" / "one" / "2" / "00001.png"
     content = file.read_bytes()
     file.write_bytes(bytes(reversed(content)))  # of the same size
-    with raises("file-changed", str(file), repr(TEXTS[1]), "winobench draw"):
+    with raises("file-changed", str(file), repr(TEXTS[1]), "winobench generate"):
         find()
     file.unlink()
-    with raises("no-picture", str(file), "winobench draw"):
+    with raises("no-picture", str(file), "winobench generate"):
         find()
     assert find(TEXTS[:1])  # nobody asks for the other ones
     assert find(most=1)
@@ -67,15 +67,15 @@ def test_pictures_of_ones_own(run, tmp_path, suffix):
         table.write_text("premise,file\n" + "".join(f'"{text}",{file}\n' for text, file in rows))
     else:
         table.write_text("".join(json.dumps({"premise": text, "file": file}) + "\n" for text, file in rows))
-    found = find_pictures(table, TEXTS[:1], most=2)
+    found = find_images(table, TEXTS[:1], most=2)
     assert [one.path for one in found[TEXTS[0]]] == [str(tmp_path / file) for file in files[:2]]
     with raises("no-picture", str(table), repr(TEXTS[1])):
-        find_pictures(table, TEXTS, most=2)
+        find_images(table, TEXTS, most=2)
     (tmp_path / files[1]).unlink()
     with raises("cannot-read", str(table), str(tmp_path / files[1])):
-        find_pictures(table, TEXTS[:1], most=2)
-    assert find_pictures(table, TEXTS[:1], most=1)
+        find_images(table, TEXTS[:1], most=2)
+    assert find_images(table, TEXTS[:1], most=1)
     if suffix == ".jsonl":
         table.write_text('{"premise": "A pear."}\n')
         with raises("wrong-type", str(table), "1"):
-            find_pictures(table, ["A pear."], most=1)
+            find_images(table, ["A pear."], most=1)

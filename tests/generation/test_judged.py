@@ -10,21 +10,21 @@ import pytest
 from tests.expectations import raises
 from tests.generation import fakes
 from tests.rubrics.test_geneval2 import ROWS, write
-from winobench.generation.generate import draw_pictures
-from winobench.generation.judged import judge_pictures, summarise
+from winobench.generation.generate import generate_images
+from winobench.generation.judged import judge_images, summarise
 from winobench.metrics import wilson
 from winobench.prompts.named_sets import read_prompts
 from winobench.rubrics import Score
 from winobench.rubrics.base import Rubric
 from winobench.runs import judgements
-from winobench.runs.requests import ENDINGS, PictureOptions, PictureStarts, Response
+from winobench.runs.requests import ENDINGS, ImageOptions, ImageStarts, Response
 from winobench.runs.verdicts import Verdict, generation_accuracy, read_verdicts, write_verdicts
 
 
 class Judge:
     """Answers by the image's content. Ends after some answers, as a kill would."""
 
-    kinds = frozenset({PictureStarts.kind})
+    kinds = frozenset({ImageStarts.kind})
 
     def __init__(self, name="judge", ends_after=None, fails=(), kind="server"):
         self.name, self.ends_after, self.fails, self.kind = name, ends_after, fails, kind
@@ -42,7 +42,7 @@ class Judge:
                 is_answer = self.kind in ENDINGS
                 yield number, {"ending": self.kind} if is_answer else {"error": {"kind": self.kind, "message": "no"}}
             else:
-                yield number, {"scores": [math.log((1 + request.picture.sha256.count("a")) / 65)]}
+                yield number, {"scores": [math.log((1 + request.image.sha256.count("a")) / 65)]}
 
     def read(self, request, raw):
         return Response(ending=raw["ending"]) if "ending" in raw else Response(scores=tuple(raw["scores"]))
@@ -55,7 +55,7 @@ def run(tmp_path):
 
 
 def test_results_name_judge_and_text_and_are_read_again(run):
-    found = judge_pictures(run, Judge(), name="some judge", progress=False)
+    found = judge_images(run, Judge(), name="some judge", progress=False)
     assert (found.num_images, found.num_questions, found.left_out) == (8, 20, 0)
     assert found.who == "some judge (published: Qwen3-VL-8B-Instruct)"
     assert found.wordings == ("{} Answer in one word.",)
@@ -74,45 +74,45 @@ def test_results_name_judge_and_text_and_are_read_again(run):
 def test_the_published_judge_is_known_by_its_name_and_the_way_it_answers(run):
     """A label changes neither. Another model's name that contains it is another model."""
     published, hosted = "Qwen/Qwen3-VL-8B-Instruct", Judge("hosted")
-    assert judge_pictures(run, Judge("qwen"), name=published, progress=False).is_published
-    found = judge_pictures(run, Judge("bfloat16"), name=published, label="second", progress=False)
+    assert judge_images(run, Judge("qwen"), name=published, progress=False).is_published
+    found = judge_images(run, Judge("bfloat16"), name=published, label="second", progress=False)
     assert (found.is_published, found.who) == (True, f"{published} (second)")
     assert (run.folder / "judged" / "geneval2-second" / "results.json").is_file()
     for name, label in (("Qwen/Qwen3-VL-8B-Thinking", None), ("judge", "qwen3-vl-8b")):
-        assert not judge_pictures(run, Judge(name), name=name, label=label, progress=False).is_published
-    hosted.kinds = frozenset({PictureOptions.kind})
+        assert not judge_images(run, Judge(name), name=name, label=label, progress=False).is_published
+    hosted.kinds = frozenset({ImageOptions.kind})
     hosted.ask = lambda requests: ((n, {"scores": [0.0] * len(one.options)}) for n, one in enumerate(requests))
-    assert not judge_pictures(run, hosted, name="qwen3-vl-8b-instruct", progress=False).is_published
+    assert not judge_images(run, hosted, name="qwen3-vl-8b-instruct", progress=False).is_published
 
 
 @pytest.mark.parametrize("label", ["a/b", "../../../elsewhere", "..", ""])
 def test_labels_stay_in_the_run(run, label):
     with raises("bad-name", repr(label)):
-        judge_pictures(run, Judge(), name="judge", label=label, progress=False)
+        judge_images(run, Judge(), name="judge", label=label, progress=False)
     assert not (run.folder / "judged").exists()
 
 
 def test_results_about_other_images_are_left_out(run):
     """The folder's images are replaced after a judge and a verifier have seen them."""
-    judge_pictures(run, Judge(), name="judge", progress=False)
+    judge_images(run, Judge(), name="judge", progress=False)
     write_verdicts(run, [Verdict(record.file, record.sha256, True) for record in run.records])
     assert generation_accuracy(run, read_verdicts(run.folder))["one"]["all"]["n"] == 4
     others = [fakes.FakePipeline(name) for name in ("three", "four")]
-    labelled = [fakes.drawer(pipeline, label) for pipeline, label in zip(others, ("one", "two"), strict=True)]
-    new = draw_pictures(labelled, run.prompts, run.folder, seeds=(0, 1), overwrite=True, progress=False)
+    labelled = [fakes.generator(pipeline, label) for pipeline, label in zip(others, ("one", "two"), strict=True)]
+    new = generate_images(labelled, run.prompts, run.folder, seeds=(0, 1), overwrite=True, progress=False)
     assert [record.file for record in new.records] == [record.file for record in run.records]
     with pytest.warns(UserWarning, match="judge/results.json is about other images than the run now has") as warned:
         assert judgements.read_all(new) == []
     assert len(warned) == 1  # verdicts are checked image by image
     assert generation_accuracy(new, read_verdicts(new.folder)) == {"one": {}, "two": {}}
-    found = judge_pictures(new, Judge(), name="judge", progress=False)
+    found = judge_images(new, Judge(), name="judge", progress=False)
     assert judgements.read_all(new) == [found]
 
 
 def test_rounding_leads_no_probability_above_one(run):
     judge = Judge()
     judge.ask = lambda requests: ((number, {"scores": [2e-7]}) for number in range(len(requests)))
-    found = judge_pictures(run, judge, name="judge", progress=False)
+    found = judge_images(run, judge, name="judge", progress=False)
     entry = found.models["one"]["soft_tifa_gm"]["all"]
     assert (entry["value"], entry["high"], entry["n"]) == (1.0, 1.0, 4)
 
@@ -120,23 +120,23 @@ def test_rounding_leads_no_probability_above_one(run):
 def test_an_interrupted_judge_resumes_and_asks_nothing_twice(run):
     first, second, third = Judge(ends_after=7), Judge(), Judge()
     with pytest.raises(KeyboardInterrupt):
-        judge_pictures(run, first, name="judge", progress=False)
+        judge_images(run, first, name="judge", progress=False)
     assert judgements.read_all(run) == []
-    found = judge_pictures(run, second, name="judge", progress=False)
+    found = judge_images(run, second, name="judge", progress=False)
     assert len(first.asked) + len(second.asked) == 20
     assert not set(first.asked) & set(second.asked)
-    assert judge_pictures(run, third, name="judge", progress=False) == found
+    assert judge_images(run, third, name="judge", progress=False) == found
     assert third.asked == []
-    fresh = judge_pictures(run, Judge("other"), name="fresh", progress=False)
+    fresh = judge_images(run, Judge("other"), name="fresh", progress=False)
     assert fresh.models == found.models
 
 
 def test_failed_calls_leave_no_results(run):
     failing = Judge(fails="How many cows")
     with raises("calls-failed", "4 of 20", "server"):
-        judge_pictures(run, failing, name="judge", progress=False)
+        judge_images(run, failing, name="judge", progress=False)
     assert judgements.read_all(run) == []
-    judge_pictures(run, again := Judge(), name="judge", progress=False)
+    judge_images(run, again := Judge(), name="judge", progress=False)
     assert len(again.asked) == 4
 
 
@@ -144,23 +144,23 @@ def test_failed_calls_leave_no_results(run):
 def test_images_whose_answer_is_missing_for_good_count_nowhere(run, ending):
     """One of two prompts: the results of the other four images, and the number of those left out by the reason."""
     judge = Judge(fails="How many cows", kind=ending)
-    found = judge_pictures(run, judge, name="judge", progress=False)
+    found = judge_images(run, judge, name="judge", progress=False)
     assert (found.num_images, found.missing, found.num_missing, found.num_questions) == (4, {ending: 4}, 4, 8)
     assert {group for group in found.models["one"]["soft_tifa_gm"]} == {"all", "3 atoms"}
     assert judgements.read_all(run) == [found]
     again = Judge()
-    mended = judge_pictures(run, again, name="judge", progress=False)
+    mended = judge_images(run, again, name="judge", progress=False)
     assert (mended.num_images, mended.missing, len(again.asked)) == (8, {}, 4)
 
 
 def test_a_judge_without_any_answer_is_refused(run):
     with raises("incomplete-answers", "all 8 images", "8 blocked"):
-        judge_pictures(run, Judge(fails=("How", "Are", "Is"), kind="blocked"), name="judge", progress=False)
+        judge_images(run, Judge(fails=("How", "Are", "Is"), kind="blocked"), name="judge", progress=False)
     assert judgements.read_all(run) == []
 
 
 def test_results_of_earlier_versions_are_read(run):
-    found = judge_pictures(run, Judge(), name="judge", progress=False)
+    found = judge_images(run, Judge(), name="judge", progress=False)
     path = run.folder / "judged" / "geneval2-judge" / "results.json"
     written = json.loads(path.read_text())
     del written["missing"]
@@ -169,25 +169,25 @@ def test_results_of_earlier_versions_are_read(run):
 
 
 def test_another_judge_of_the_same_name_is_refused(run):
-    judge_pictures(run, Judge(), name="judge", progress=False)
+    judge_images(run, Judge(), name="judge", progress=False)
     with raises("another-run", "--label"):
-        judge_pictures(run, Judge("other weights"), name="judge", progress=False)
-    judge_pictures(run, Judge("other weights"), name="judge", label="judge-2", progress=False)
+        judge_images(run, Judge("other weights"), name="judge", progress=False)
+    judge_images(run, Judge("other weights"), name="judge", label="judge-2", progress=False)
     assert len(judgements.read_all(run)) == 2
 
 
 def test_changed_images_and_unable_judges_are_refused(run):
     run.path(run.records[3]).write_bytes(b"another image")
     with raises("damaged-file", run.records[3].file):
-        judge_pictures(run, Judge(), name="judge", progress=False)
+        judge_images(run, Judge(), name="judge", progress=False)
     mute = Judge()
     mute.kinds = frozenset({"generation"})
     with raises("kind-not-answered", "geneval2", "picture_starts"):
-        judge_pictures(run, mute, name="judge", progress=False)
+        judge_images(run, mute, name="judge", progress=False)
 
 
 def test_damaged_results_are_named(run):
-    judge_pictures(run, Judge(), name="judge", progress=False)
+    judge_images(run, Judge(), name="judge", progress=False)
     path = run.folder / "judged" / "geneval2-judge" / "results.json"
     whole, entry = json.loads(path.read_text()), {"value": 0.5, "low": None, "high": None, "n": 2}
     models = [3, {"one": 3}, {"one": {"m": [entry]}}, {"one": {"m": {"all": {}}}}]
@@ -201,7 +201,7 @@ def test_damaged_results_are_named(run):
 def test_prompts_that_do_not_fit_are_left_out(tmp_path):
     prompts = [*read_prompts(write(tmp_path / "data.jsonl", ROWS)), fakes.PROMPTS[1]]
     run = fakes.draw(tmp_path / "run", prompts=prompts)
-    found = judge_pictures(run, Judge(), name="judge", progress=False)
+    found = judge_images(run, Judge(), name="judge", progress=False)
     assert (found.num_images, found.left_out) == (2, 1)
 
 
@@ -245,7 +245,7 @@ def test_zeros_and_ones_have_the_interval_of_a_proportion():
 
 def test_results_of_older_versions_are_read(run):
     """Those know nothing of too few values."""
-    judge_pictures(run, Judge(), name="judge", progress=False)
+    judge_images(run, Judge(), name="judge", progress=False)
     path = run.folder / "judged" / "geneval2-judge" / "results.json"
     older = json.loads(path.read_text())
     for entry in (
@@ -263,7 +263,7 @@ def test_an_image_that_may_not_be_read_is_not_called_changed(run, monkeypatch):
 
     monkeypatch.setattr(pathlib.Path, "read_bytes", refuse)
     with raises("cannot-read", run.records[0].file, "rights"):
-        judge_pictures(run, Judge(), name="judge", progress=False)
+        judge_images(run, Judge(), name="judge", progress=False)
 
 
 @pytest.mark.parametrize(
@@ -283,4 +283,4 @@ def test_an_image_that_may_not_be_read_is_not_called_changed(run, monkeypatch):
 def test_wrong_arguments_are_one_sentence(run, change, code):
     given = {"run": run, "responder": Judge(), "name": "judge", "progress": False} | change
     with raises(code):
-        judge_pictures(given.pop("run"), given.pop("responder"), **given)
+        judge_images(given.pop("run"), given.pop("responder"), **given)

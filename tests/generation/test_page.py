@@ -12,7 +12,7 @@ from tests.report.test_page import Page
 from winobench import report
 from winobench.base.errors import InputError
 from winobench.generation import page
-from winobench.generation.generate import draw_pictures
+from winobench.generation.generate import generate_images
 
 
 def draw(folder, *sizes):
@@ -58,8 +58,8 @@ def test_large_pictures_have_thumbnails_that_follow_them(tmp_path):
     assert set(elements.images) == {f"thumbnails/{name}" for name in thumbnails}
     assert elements.all("a")[0]["href"] == "pictures/size300/4/00000.png"
     # Other pictures of the same places: other thumbnails, and none is left over.
-    others = [fakes.drawer(fakes.FakePipeline("other", size=300), "size300")]
-    run = draw_pictures(others, fakes.PROMPTS, tmp_path, seeds=(4, 2), overwrite=True, progress=False)
+    others = [fakes.generator(fakes.FakePipeline("other", size=300), "size300")]
+    run = generate_images(others, fakes.PROMPTS, tmp_path, seeds=(4, 2), overwrite=True, progress=False)
     page.write_page(run)
     assert {path.name for path in (tmp_path / "thumbnails").iterdir()}.isdisjoint(thumbnails)
     run.path(run.records[0]).write_bytes(b"no picture")
@@ -72,7 +72,7 @@ def test_large_pictures_have_thumbnails_that_follow_them(tmp_path):
 def test_a_run_that_has_not_finished_says_what_is_missing(tmp_path):
     run = draw(tmp_path, 8)
     run.path(run.records[1]).unlink()
-    text = page.page_text(winobench.read_pictures(tmp_path, complete=False))
+    text = page.page_text(winobench.read_images(tmp_path, complete=False))
     assert "5 pictures: 3 prompts, 2 seeds. Missing: 1" in text
     assert text.count('<span class="lost">missing</span>') == 1
     with raises("not-a-run", "pictures.html"):

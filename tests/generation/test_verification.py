@@ -95,8 +95,8 @@ def test_a_run_is_a_set_of_tasks(run):
     assert (task.shape, task.chance, task.count(None)) == ((1, 8), {"accuracy": 1 / 8}, 4)
     for example in task.load(None, None):
         red = example.texts[example.target] == "A red object."
-        drawer = example.id.split("/")[0]
-        assert example.groups == ((drawer, f"{drawer}, correct") if red else (drawer,))
+        generator = example.id.split("/")[0]
+        assert example.groups == ((generator, f"{generator}, correct") if red else (generator,))
     with raises("named-twice", "'a'"):
         tasks_from([f"clevr_selfbench:{run.folder}"] * 2)
 

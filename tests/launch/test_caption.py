@@ -15,9 +15,9 @@ from tests.responders import api_server
 from tests.responders.api_server import openai_body, openai_error
 from tests.tiny_vision_language import write_vision_language
 from winobench.generation import captions
-from winobench.generation.generate import draw_pictures
+from winobench.generation.generate import generate_images
 from winobench.responders import loading
-from winobench.runs.requests import Picture
+from winobench.runs.requests import InputImage
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -75,7 +75,7 @@ def test_a_model_with_weights_writes_about_a_folder(sees, photos, tmp_path):
 
 
 def test_a_hosted_model_answers_about_a_run_of_pictures(monkeypatch, tmp_path):
-    draw_pictures([fakes.drawer(fakes.FakePipeline("a"))], fakes.PROMPTS, tmp_path / "run", progress=False)
+    generate_images([fakes.generator(fakes.FakePipeline("a"))], fakes.PROMPTS, tmp_path / "run", progress=False)
     with api_server.running_with_keys(monkeypatch) as server:
         server.answer = lambda prompt: f"asked: {prompt[0]['text']}"
         cut = openai_body("a red", "length")
@@ -106,7 +106,7 @@ def test_a_name_that_no_line_can_hold_stops_a_run_before_anything_is_paid(monkey
         os.rename(photos / "red.png", bad)
         status, _, err = caption(*words)
         assert (status, err.count("\n"), "caf\\udce9\\udcff.png" in err, len(server.calls)) == (2, 1, True, 3), err
-        shown = captions.ImageFile(Picture(os.fsdecode(bad), "0" * 64), {})
+        shown = captions.ImageFile(InputImage(os.fsdecode(bad), "0" * 64), {})
         with raises("name-not-utf8", "udce9"):
             captions.write(loading.load_responder("openai:m"), [shown], tmp_path / "new", model="m")
         with raises("lone-surrogate"):
@@ -150,9 +150,9 @@ def test_a_text_only_model_is_one_sentence_wherever_it_is_named(blind, photos):
 
 @pytest.mark.slow
 def test_a_model_that_sees_judges_a_comparison(sees, tmp_path):
-    drawers = [fakes.drawer(fakes.FakePipeline(name)) for name in ("a", "b")]
+    generators = [fakes.generator(fakes.FakePipeline(name)) for name in ("a", "b")]
     prompts = [fakes.PROMPTS[0]]
-    draw_pictures(drawers, prompts, tmp_path / "run", progress=False)
+    generate_images(generators, prompts, tmp_path / "run", progress=False)
     words = [tmp_path / "run", "--finish", f"--judge={sees}", f"--workdir={tmp_path / 'compared'}"]
     status, out, err = launching.launch("launch.compare", *words)
     assert (status, "automatic:" in out, sees.name in out) == (0, True, True), err

@@ -16,9 +16,9 @@ from winobench.prompts.named_sets import read_prompts
 from winobench.prompts.prompt_files import Prompt
 from winobench.responders.hosted import HostedModel
 from winobench.runs import judgements
-from winobench.runs.image_runs import read_pictures
+from winobench.runs.image_runs import read_images
 
-DRAW = ["--config=pictures:debug", "--config.model=clevr-tiny", "--config.batch_size=1"]
+DRAW = ["--config=images:debug", "--config.model=clevr-tiny", "--config.batch_size=1"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -61,7 +61,7 @@ def test_generated_and_judged_with_kills_is_the_same_as_at_once(rubric, question
     source = source if rubric == "geneval2" else write_genai_bench(tmp_path)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     status, out, err = launching.launch(
-        "launch.draw", *DRAW, f"--config.prompts={source}", f"--workdir={whole}", f"--judge={qwen}"
+        "launch.generate", *DRAW, f"--config.prompts={source}", f"--workdir={whole}", f"--judge={qwen}"
     )
     assert (status, f"{rubric}: 12 images and {questions} questions, judged by" in out) == (0, True), err
     assert f"(published: {said})" in out
@@ -69,10 +69,10 @@ def test_generated_and_judged_with_kills_is_the_same_as_at_once(rubric, question
     assert row in out
     words = [*DRAW, f"--config.prompts={source}", f"--workdir={killed}"]
     launching.kill(
-        launching.start("launch.draw", *words, cwd=tmp_path), lambda: len([*killed.glob("pictures/*/0/*.png")]) >= 3
+        launching.start("launch.generate", *words, cwd=tmp_path), lambda: len([*killed.glob("pictures/*/0/*.png")]) >= 3
     )
     drawn = len([*killed.glob("pictures/*/0/*.png")])
-    assert launching.launch("launch.draw", *words)[0] == 0
+    assert launching.launch("launch.generate", *words)[0] == 0
     lines = [line for path in sorted(killed.glob("drawn/part-*")) for line in path.read_text().splitlines()]
     assert 12 <= len(lines) <= 13  # one image may have had no record yet
     assert drawn < 12
@@ -89,7 +89,7 @@ def test_generated_and_judged_with_kills_is_the_same_as_at_once(rubric, question
     assert status == 0, err
     keys = [json.loads(line)["key"] for line in answered() if line.endswith("}")]
     assert (len(keys), len(set(keys))) == (questions, questions)
-    (once,), (again,) = (judgements.read_all(read_pictures(folder)) for folder in (whole, killed))
+    (once,), (again,) = (judgements.read_all(read_images(folder)) for folder in (whole, killed))
     for label, metrics in once.models.items():
         for metric, groups in metrics.items():
             for group, entry in groups.items():
@@ -202,7 +202,7 @@ def test_options_of_hosted_judges_are_refused_for_others():
 )
 def test_a_judge_that_cannot_judge_is_refused_before_anything_is_generated(source, tmp_path, judge, said):
     words = [*DRAW, f"--config.prompts={source}", f"--workdir={tmp_path / 'run'}", f"--judge={judge}"]
-    launching.refuse("launch.draw", *words, named=[said])
+    launching.refuse("launch.generate", *words, named=[said])
     assert not (tmp_path / "run").exists()
 
 

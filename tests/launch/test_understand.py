@@ -38,13 +38,13 @@ def test_the_commands_name_the_same_models_and_folders(commands, tmp_path):
     status, out, err = understand(*words, "--config.tasks=@spatial", "--config.num_prompts=5", f"--workdir={run}")
     assert status == 0, err
     draw, judge, score, report = given
-    assert draw[:2] == ["draw", "--config=pictures"]
+    assert draw[:2] == ["draw", "--config=images"]
     assert {"--config.model=a,b", "--config.seeds=1,2", "--config.limit=5", f"--workdir={run / 'images'}"} <= {*draw}
     assert judge == ["judge", str(run / "images"), "--model=qwen3-vl-8b", "--dtype=float32"]
     assert {"--config.model=a,b", "--config.tasks=@spatial", "--config.limit=100"} <= {*score}
     assert report == [
         *("report", str(run / "matching" / "a"), str(run / "matching" / "b")),
-        *(f"--drawn={run / 'images'}", f"--out={run / 'report'}"),
+        *(f"--images={run / 'images'}", f"--out={run / 'report'}"),
     ]
     assert out.count("$ winobench ") == 4
 
@@ -73,7 +73,7 @@ def test_a_command_that_fails_ends_the_others(commands, tmp_path):
     given, fails = commands
     fails[0] = "draw"
     status, _, err = understand(f"--workdir={tmp_path / 'run'}")
-    assert (status, "winobench draw ended with status 3" in err, len(given)) == (2, True, 1)
+    assert (status, "winobench generate ended with status 3" in err, len(given)) == (2, True, 1)
 
 
 @pytest.mark.slow

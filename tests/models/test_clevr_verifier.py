@@ -133,7 +133,7 @@ def test_the_loss_of_heat_by_hand():
 
 
 def test_maps_are_of_half_the_picture_and_quarters_lie_where_they_belong(small):
-    maps = nnx.jit(lambda network, pictures: network(pictures))(small, jnp.zeros((2, 64, 64, 3)))
+    maps = nnx.jit(lambda network, images: network(images))(small, jnp.zeros((2, 64, 64, 3)))
     assert maps.heat.shape == (2, SIDE, SIDE)
     assert [logits.shape[-1] for logits in maps.attributes] == list(COUNTS)
     x = np.arange(2 * 2 * 8, dtype=np.float32).reshape(1, 2, 2, 8)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.conftest import TINY_IMAGE_SIZE as SIZE
-from tests.parity.test_scorer import pictures
+from tests.parity.test_scorer import make_images
 from tests.parity.whole_pipelines import LEVELS, TEXTS
 from winobench import checkpoints, parallel
 from winobench.diffusion import families
@@ -44,7 +44,7 @@ def test_errors_with_a_file_of_diffusers(adapted, fuse):
     mesh = parallel.make_mesh(jax.devices()[:1])
     options = {"fuse_lora": fuse, "batch_size": 4, "mesh": mesh, "image_size": SIZE}
     scorer = DiffusionITM.from_pretrained(case.folder, lora=lora, **options)
-    got = scorer.errors(pictures(SIZE), TEXTS, noise=case.noise, timesteps=LEVELS)
+    got = scorer.errors(make_images(SIZE), TEXTS, noise=case.noise, timesteps=LEVELS)
     np.testing.assert_allclose(got, expected, rtol=1e-4)
     assert not np.allclose(got, case.expected, rtol=1e-3)
 

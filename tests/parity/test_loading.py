@@ -153,11 +153,11 @@ def test_torch_loads_what_we_saved_unchanged(saved, torch_pipeline):
     texts = ["a red cube left of the ball", "Something ELSE: 12 zebras?", "", "word " * 100]
     kwargs = {"padding": "max_length", "truncation": True}
     assert again.tokenizer(texts, **kwargs)["input_ids"] == torch_pipeline.tokenizer(texts, **kwargs)["input_ids"]
-    picture = {"prompt": "a red cube", "num_inference_steps": 2, "output_type": "np", "guidance_scale": 2.0}
+    image = {"prompt": "a red cube", "num_inference_steps": 2, "output_type": "np", "guidance_scale": 2.0}
     torch_pipeline.set_progress_bar_config(disable=True)
     again.set_progress_bar_config(disable=True)
     first, second = (
-        pipeline(**picture, generator=torch.Generator().manual_seed(0)).images for pipeline in (torch_pipeline, again)
+        pipeline(**image, generator=torch.Generator().manual_seed(0)).images for pipeline in (torch_pipeline, again)
     )
     np.testing.assert_array_equal(first, second)
 

@@ -21,7 +21,7 @@ from diffusers.loaders import lora_conversion_utils, single_file_utils
 from tests import original_layouts
 from tests.conftest import TINY_IMAGE_SIZE as SIZE
 from tests.expectations import raises
-from tests.parity.test_scorer import pictures
+from tests.parity.test_scorer import make_images
 from tests.parity.whole_pipelines import KINDS, TEXTS
 from winobench import checkpoints, parallel
 from winobench.checkpoints import lora_layers, models
@@ -196,7 +196,7 @@ def errors_of(kind, folder, change):
 def check_ours(folder, path, noise, expected, *, fuse):
     mesh = parallel.make_mesh(jax.devices()[:1])
     scorer = DiffusionITM.from_pretrained(folder, lora=path, fuse_lora=fuse, batch_size=4, mesh=mesh, image_size=SIZE)
-    got = scorer.errors(pictures(SIZE), TEXTS, noise=noise, timesteps=LEVELS)
+    got = scorer.errors(make_images(SIZE), TEXTS, noise=noise, timesteps=LEVELS)
     np.testing.assert_allclose(got, expected, rtol=1e-4)
 
 

@@ -12,7 +12,7 @@ from winobench.data.processors import ImageProcessor
 SIZES = [(50, 37), (37, 50), (40, 40), (24, 24), (11, 9), (61, 24), (27, 24)]
 
 
-def picture(width, height):
+def make_image(width, height):
     noise = np.random.default_rng(width * height).integers(0, 256, (height, width, 3), np.uint8)
     return Image.fromarray(noise)
 
@@ -33,7 +33,7 @@ def ours(processor, image):
     ],
 )
 def test_bit_equal(family, official, options, size):
-    image = picture(*size)
+    image = make_image(*size)
     expected = official(**options)(image)["pixel_values"][0]
     result = ours(ImageProcessor.from_config(family, options), image)
     assert result.dtype == np.float32
@@ -46,8 +46,8 @@ def test_defaults(family):
     processor = ImageProcessor.from_config(family, official().to_dict())
     assert processor == ImageProcessor.from_config(family, {})
     assert processor.size == {"clip": (224, 224), "blip": (384, 384)}[family]
-    expected = official()(picture(30, 40))["pixel_values"][0]
-    np.testing.assert_array_equal(ours(processor, picture(30, 40)), np.moveaxis(np.asarray(expected), 0, -1))
+    expected = official()(make_image(30, 40))["pixel_values"][0]
+    np.testing.assert_array_equal(ours(processor, make_image(30, 40)), np.moveaxis(np.asarray(expected), 0, -1))
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -57,15 +57,15 @@ def test_open_clip(size):
     width, height = size
     short = min(size)
     width, height = (24, int(24 * height / short)) if width <= height else (int(24 * width / short), 24)
-    resized = np.asarray(picture(*size).resize((width, height), Image.Resampling.BICUBIC))
+    resized = np.asarray(make_image(*size).resize((width, height), Image.Resampling.BICUBIC))
     top, left = round((height - 24) / 2.0), round((width - 24) / 2.0)
     values = resized[top : top + 24, left : left + 24].astype(np.float32) / np.float32(255)
     expected = (values - np.float32(processor.mean)) / np.float32(processor.std)
-    np.testing.assert_array_equal(ours(processor, picture(*size)), expected)
+    np.testing.assert_array_equal(ours(processor, make_image(*size)), expected)
 
 
 def test_squash():
     processor = ImageProcessor.from_open_clip({"resize_mode": "squash", "interpolation": "bilinear", "mean": 0.5}, 24)
-    expected = np.asarray(picture(50, 37).resize((24, 24), Image.Resampling.BILINEAR))
-    np.testing.assert_array_equal(processor(picture(50, 37)), expected)
+    expected = np.asarray(make_image(50, 37).resize((24, 24), Image.Resampling.BILINEAR))
+    np.testing.assert_array_equal(processor(make_image(50, 37)), expected)
     assert processor.mean == (0.5, 0.5, 0.5)

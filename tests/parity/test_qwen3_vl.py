@@ -36,7 +36,7 @@ TEXTS = ["a red cube", "the blue ball left of a red cube", ""]
 ANSWERS = ((17, 3), (30, 31, 3))
 
 
-def pictures():
+def make_images():
     rng = np.random.default_rng(4)
     *colours, gray = (rng.integers(0, 256, (*size, 3), dtype=np.uint8) for size in SIZES)
     return [*map(Image.fromarray, colours), Image.fromarray(gray[..., 0])]
@@ -67,11 +67,11 @@ def loaded(folder):
     return vision_language.load_vision_language(folder, mesh=parallel.make_mesh(jax.devices()[:1]))
 
 
-def torch_inputs(folder, picture, question, more=()):
+def torch_inputs(folder, image, question, more=()):
     """What the published processor makes of one picture and a question in the chat template, and tokens behind it."""
     images = transformers.Qwen2VLImageProcessorPil.from_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    inputs = images(picture.convert("RGB"), return_tensors="pt")
+    inputs = make_images(image.convert("RGB"), return_tensors="pt")
     content = [{"type": "image"}, {"type": "text", "text": question}]
     text = tokenizer.apply_chat_template(
         [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
@@ -91,7 +91,7 @@ def asked(text):
 def test_states_logits_and_answers(network, loaded, folder):
     """Vision tower and language model, with questions of unlike lengths about pictures of unlike shapes."""
     graph, state = loaded.network
-    patches = [loaded.processor(picture) for picture in pictures()[:3]]
+    patches = [loaded.processor(image) for image in make_images()[:3]]
     assert [image_patches.grid.tolist() for image_patches in patches] == [[4, 12], [8, 10], [6, 4]]
     assert loaded.processor.most_patches == 96
     before, result = loaded.tokens(loaded.form.template, [asked(text) for text in TEXTS])
@@ -109,9 +109,9 @@ def test_states_logits_and_answers(network, loaded, folder):
     batch = jax.tree.map(lambda *rows: np.stack(rows), *patches)
     with jax.default_matmul_precision("highest"):
         states, logits, answers = jax.jit(run, compiler_options=QUICK_COMPILATION)(state, batch, ids, lengths)
-    for row, (picture, text) in enumerate(zip(pictures(), TEXTS, strict=False)):
+    for row, (image, text) in enumerate(zip(make_images(), TEXTS, strict=False)):
         for number, answer in enumerate(ANSWERS):
-            inputs = torch_inputs(folder, picture, asked(text), answer[:-1])
+            inputs = torch_inputs(folder, image, asked(text), answer[:-1])
             seen = network.model.visual(inputs["pixel_values"], inputs["image_grid_thw"])
             theirs = [seen.pooler_output, *seen.deepstack_features]
             check_close([part[row, : len(theirs[0])] for part in states], theirs, TOLERANCE)
@@ -129,13 +129,13 @@ def test_published_score(network, loaded, folder):
     yes, no = (tokenizer(word)["input_ids"] for word in ("Yes", "No"))
     assert len(yes) == len(no) == 1
     expected = np.zeros((len(SIZES), len(TEXTS), 2))
-    for row, picture in enumerate(pictures()):
+    for row, image in enumerate(make_images()):
         for column, text in enumerate(TEXTS):
-            logits = network(**torch_inputs(folder, picture, asked(text))).logits[0, -1]
+            logits = network(**torch_inputs(folder, image, asked(text))).logits[0, -1]
             expected[row, column] = torch.log_softmax(logits, dim=-1)[[*yes, *no]]
     scores = expected[..., 0] - expected[..., 1]
     scorer = VQAScore(loaded, score="log_odds", batch_size=4)
-    assert relative_error(scorer.score(pictures(), TEXTS), scores) < TOLERANCE
+    assert relative_error(scorer.score(make_images(), TEXTS), scores) < TOLERANCE
     assert np.ptp(scores, axis=0).min() > 1e-3 * np.abs(scores).max()
     assert np.ptp(scores, axis=1).min() > 1e-3 * np.abs(scores).max()
 
@@ -146,15 +146,15 @@ def test_greedy_texts(network, loaded, folder):
     captioner = VisionLanguageModel(loaded, batch_size=2)
     prompts = ["", "Is the ball left of the red cube?", "a cube", ""]
     expected = []
-    for picture, prompt in zip(pictures(), prompts, strict=True):
-        inputs = torch_inputs(folder, picture, prompt or "Describe this image.")
+    for image, prompt in zip(make_images(), prompts, strict=True):
+        inputs = torch_inputs(folder, image, prompt or "Describe this image.")
         ids = network.generate(**inputs, do_sample=False, max_new_tokens=12)
         written = ids[0, inputs["input_ids"].shape[1] :]
         expected.append(loaded.tokenizer.decode(written, skip_special_tokens=True).strip())
-    assert captioner.write(pictures(), prompts, max_tokens=12) == expected
+    assert captioner.write(make_images(), prompts, max_tokens=12) == expected
     assert len(set(expected)) == len(expected)
     with raises("image-slot-in-text", "'a <|image_pad|>'"):
-        captioner.write(pictures()[:1], "a <|image_pad|>")
+        captioner.write(make_images()[:1], "a <|image_pad|>")
 
 
 @pytest.mark.slow
@@ -311,14 +311,14 @@ def test_max_pixels_of_others(tmp_path):
 @pytest.mark.slow
 def test_bfloat16_int8_and_shared_parameters(folder, loaded):
     scorer = VQAScore(loaded, batch_size=4)
-    whole = scorer.score(pictures(), TEXTS)
+    whole = scorer.score(make_images(), TEXTS)
     for options in ({"dtype": "bfloat16"}, {"int8": True}):
-        scores = VQAScore.from_pretrained(folder, mesh=scorer.mesh, **options).score(pictures(), TEXTS)
+        scores = VQAScore.from_pretrained(folder, mesh=scorer.mesh, **options).score(make_images(), TEXTS)
         np.testing.assert_allclose(scores, whole, rtol=0.3)
         assert not np.array_equal(scores, whole)
     mesh = parallel.make_mesh(jax.devices()[:4], model_parallel=2)
     shared = VQAScore.from_pretrained(folder, mesh=mesh, table_rows=2)
-    np.testing.assert_allclose(shared.score(pictures(), TEXTS), whole, rtol=1e-4)
+    np.testing.assert_allclose(shared.score(make_images(), TEXTS), whole, rtol=1e-4)
 
 
 def test_starts_of_answers_are_as_likely_as_in_torch(loaded, network, folder):
@@ -326,7 +326,7 @@ def test_starts_of_answers_are_as_likely_as_in_torch(loaded, network, folder):
     questions = [("Is the ball red? Answer in one word.", spellings("Is the ball red?", "Yes"))]
     questions += [("How many cubes? Answer in one word.", spellings("How many cubes?", "four"))] * 2
     model = VisionLanguageModel(loaded, batch_size=2)
-    images = pictures()[: len(questions)]
+    images = make_images()[: len(questions)]
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     for (question, starts), image in zip(questions, images, strict=True):
         ((_, score),) = model.iter_start_scores([image], [question], [starts])

@@ -17,7 +17,7 @@ TEXTS = ["a red cube left of the blue ball", "a photo of the right", ""]
 TIMESTEPS = [3, 250, 600, 990]
 
 
-def pictures(size):
+def make_images(size):
     """Smooth random pictures, uint8 [size, size, 3]: noise alone would look the same to the autoencoder."""
     random = np.random.default_rng(0)
     coarse = random.integers(0, 256, (3, 4, 4, 3)).repeat(size // 4, axis=1).repeat(size // 4, axis=2)
@@ -45,7 +45,7 @@ def expected(folder):
 def torch_loop(folder, images=None, texts=TEXTS, timesteps=TIMESTEPS):
     pipeline = diffusers.StableDiffusionPipeline.from_pretrained(folder, safety_checker=None, dtype=torch.float32)
     scheduler = diffusers.DDPMScheduler.from_config(pipeline.scheduler.config)
-    images = np.stack(images or pictures(pipeline.unet.config.sample_size * 4)).transpose(0, 3, 1, 2)
+    images = np.stack(images or make_images(pipeline.unet.config.sample_size * 4)).transpose(0, 3, 1, 2)
     latents = pipeline.vae.encode(torch.tensor(images / 127.5 - 1, dtype=torch.float32)).latent_dist.mean
     latents = latents * pipeline.vae.config.scaling_factor
     tokens = pipeline.tokenizer(list(texts), padding="max_length", truncation=True, return_tensors="pt")
@@ -82,7 +82,7 @@ def test_errors_and_scores(folder, expected, target):
     noise, own, epsilon = expected
     wanted = squared(own if target == "own" else epsilon)
     scorer = one_device(folder, error="squared_l2", target=target)
-    images = pictures(scorer.image_size)
+    images = make_images(scorer.image_size)
     errors = scorer.errors(images, TEXTS, noise=noise, timesteps=TIMESTEPS)
     np.testing.assert_allclose(errors, wanted, rtol=1e-4)
 
@@ -100,7 +100,7 @@ def test_errors_and_scores(folder, expected, target):
 def test_bfloat16(tiny_pipeline):
     noise, difference, _ = torch_loop(tiny_pipeline)
     scorer = one_device(tiny_pipeline, "bfloat16")
-    errors = scorer.errors(pictures(scorer.image_size), TEXTS, noise=noise, timesteps=TIMESTEPS)
+    errors = scorer.errors(make_images(scorer.image_size), TEXTS, noise=noise, timesteps=TIMESTEPS)
     assert errors.dtype == np.float32
     dtypes = [network.dtype for network in (scorer.pipeline.unet, scorer.pipeline.vae, scorer.pipeline.text_encoder)]
     assert dtypes == [np.dtype("bfloat16"), np.float32, np.float32]

@@ -11,7 +11,7 @@ import torch
 
 from tests.conftest import TINY_IMAGE_SIZE as SIZE
 from tests.expectations import names
-from tests.parity.test_scorer import pictures
+from tests.parity.test_scorer import make_images
 from tests.parity.whole_pipelines import LEVELS, TEXTS, one_device
 from winobench.base.errors import InputError
 from winobench.checkpoints import models
@@ -98,7 +98,7 @@ def test_self_bench_scores(case):
     levels = scorer.choose_timesteps(4, timesteps="published")
     u = 1 - (20 + 250 * np.arange(4)[::-1]) / 1000
     np.testing.assert_allclose(levels, 3 * u / (1 + 2 * u), rtol=1e-6)
-    got = scorer.errors(pictures(SIZE), TEXTS, noise=noise, num_samples=4, timesteps="published")
+    got = scorer.errors(make_images(SIZE), TEXTS, noise=noise, num_samples=4, timesteps="published")
     expected = case.kind.torch_errors(case.theirs, noise, levels.tolist()) ** 0.5
     np.testing.assert_allclose(got, expected, rtol=1e-4)
 

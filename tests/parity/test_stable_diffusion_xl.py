@@ -14,7 +14,7 @@ import torch
 
 from tests.expectations import names, raises
 from tests.parity.harness import call, relative_error
-from tests.parity.test_scorer import pictures
+from tests.parity.test_scorer import make_images
 from tests.parity.whole_pipelines import SIZE, TEXTS, TIMESTEPS, one_device
 from winobench import checkpoints
 from winobench.base.errors import InputError
@@ -102,14 +102,14 @@ def test_the_two_uses_of_the_empty_text_have_identities_of_their_own(ours):
     assert ours.zero_empty_text is None
     assert ours.fingerprint == ours.replace(zero_empty_text=False).fingerprint
     assert ours.fingerprint == ours.replace(force_zeros_for_empty_prompt=False).fingerprint
-    assert ours.drawing_identity(3.0, None, SIZE) == {"zero_empty_text": True}
+    assert ours.generation_identity(3.0, None, SIZE) == {"zero_empty_text": True}
     without = [ours.replace(zero_empty_text=value) for value in (True, False)]
     without.append(ours.replace(force_zeros_for_empty_prompt=False))
-    assert [pipeline.drawing_identity(3.0, None, SIZE) for pipeline in without] == [{}] * 3
-    assert ours.drawing_identity(1.0, None, SIZE) == {}
-    assert ours.drawing_identity(0.0, None, SIZE) == {"guided": False}
+    assert [pipeline.generation_identity(3.0, None, SIZE) for pipeline in without] == [{}] * 3
+    assert ours.generation_identity(1.0, None, SIZE) == {}
+    assert ours.generation_identity(0.0, None, SIZE) == {"guided": False}
     # Earlier versions gave the UNet the model's own size for an image of another one.
-    assert ours.drawing_identity(1.0, None, 2 * SIZE) == {"conditioned_size": 2 * SIZE}
+    assert ours.generation_identity(1.0, None, 2 * SIZE) == {"conditioned_size": 2 * SIZE}
 
 
 def test_a_setting_of_the_folder_is_kept(ours, tmp_path):
@@ -223,7 +223,7 @@ def test_folders_that_contradict_themselves(case, tmp_path):
 @pytest.mark.slow
 def test_bfloat16(case, ours):
     rough = one_device(families.load_pipeline(case.folder, "bfloat16", encoder_dtype="float32"))
-    found = rough.errors(pictures(SIZE), TEXTS, noise=case.noise, timesteps=TIMESTEPS)
+    found = rough.errors(make_images(SIZE), TEXTS, noise=case.noise, timesteps=TIMESTEPS)
     np.testing.assert_allclose(found, case.found, rtol=0.05)
     assert rough._texts.encoder.empty_table(1, jax.tree.map(lambda x: x[0], ours.tokenize(["a"])))["pooled"].dtype == (
         jnp.bfloat16

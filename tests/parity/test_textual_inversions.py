@@ -74,8 +74,8 @@ def test_scorers_know_the_words(tiny_pipeline, tmp_path):
     scorer = DiffusionITM.from_pretrained(tiny_pipeline, embeddings=[path])
     plain = DiffusionITM.from_pretrained(tiny_pipeline)
     assert scorer.fingerprint != plain.fingerprint
-    picture = np.zeros((64, 64, 3), np.uint8)
-    scores, without = (either.score([picture], ["a <toy>", "a photo"], num_samples=1) for either in (scorer, plain))
+    image = np.zeros((64, 64, 3), np.uint8)
+    scores, without = (either.score([image], ["a <toy>", "a photo"], num_samples=1) for either in (scorer, plain))
     assert scores[0, 1] == pytest.approx(without[0, 1], rel=1e-5)
     assert abs(scores[0, 0] - without[0, 0]) > 1e-3 * abs(without[0, 0])
     with raises("cannot-be-saved", "'<toy>'"):

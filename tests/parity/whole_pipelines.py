@@ -19,7 +19,7 @@ from diffusers import Flux2KleinPipeline, FluxPipeline
 
 from tests import tiny_flux, tiny_flux2, tiny_sd3, tiny_sdxl, tiny_z_image
 from tests.conftest import TINY_IMAGE_SIZE as SIZE
-from tests.parity.test_scorer import pictures
+from tests.parity.test_scorer import make_images
 from winobench import parallel
 from winobench.diffusion import families
 from winobench.scorers.diffusion_itm import DiffusionITM
@@ -37,11 +37,11 @@ def one_device(pipeline, devices=1, **keywords):
 
 def errors_of(pipeline, noise, levels, **keywords):
     """Ours, of all `pictures` and `TEXTS`."""
-    return one_device(pipeline, **keywords).errors(pictures(SIZE), TEXTS, noise=noise, timesteps=levels)
+    return one_device(pipeline, **keywords).errors(make_images(SIZE), TEXTS, noise=noise, timesteps=levels)
 
 
-def torch_pictures(images=None):
-    images = pictures(SIZE) if images is None else images
+def torch_images(images=None):
+    images = make_images(SIZE) if images is None else images
     return torch.tensor(np.stack(list(images)).transpose(0, 3, 1, 2) / 127.5 - 1, dtype=torch.float32)
 
 
@@ -51,7 +51,7 @@ def to_nchw(array):
 
 def _latents(pipeline, images=None):
     config = pipeline.vae.config
-    mean = pipeline.vae.encode(torch_pictures(images)).latent_dist.mean
+    mean = pipeline.vae.encode(torch_images(images)).latent_dist.mean
     return (mean - (config.shift_factor or 0)) * config.scaling_factor
 
 
@@ -117,7 +117,7 @@ def _flux(pipeline, noise, levels=LEVELS, *, guidance=0.0):
 
 @torch.inference_mode()
 def _klein(pipeline, noise, levels=LEVELS):
-    latents = Flux2KleinPipeline._pack_latents(pipeline._encode_vae_image(torch_pictures(), generator=None))
+    latents = Flux2KleinPipeline._pack_latents(pipeline._encode_vae_image(torch_images(), generator=None))
     states, text_ids = pipeline.encode_prompt(TEXTS, device="cpu", text_encoder_out_layers=tiny_flux2.OUT_LAYERS)
     patches = Flux2KleinPipeline._patchify_latents(to_nchw(noise))
     image_ids = Flux2KleinPipeline._prepare_latent_ids(patches)[:1]

@@ -377,7 +377,7 @@ def test_numbers_out_of_range_are_refused_before_anything_is_read(tmp_path):
 
 
 def test_the_first_column_of_wide_tables_stays_on_a_phone():
-    for package, name in ((report, "style.css"), (generation, "pictures.css")):
+    for package, name in ((report, "style.css"), (generation, "images.css")):
         style = (
             (pathlib.Path(package.__file__).parent / "templates" / name).read_text().partition("@media (max-width")[0]
         )

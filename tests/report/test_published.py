@@ -131,8 +131,8 @@ def test_every_number_stands_beside_one_that_we_measure():
     for task_name, of_task in itertools.groupby(IMAGE_NUMBERS, key=lambda number: number.task):
         if task_name.startswith("selfbench_"):  # made of a folder of pictures
             assert task_name.removeprefix("selfbench_") in geneval.SKILLS
-            drawers = [f"{name}{kept}/accuracy" for name in ("1.5", "2.0", "3-m") for kept in ("", ", correct")]
-            assert {number.metric for number in of_task} <= set(drawers)
+            generators = [f"{name}{kept}/accuracy" for name in ("1.5", "2.0", "3-m") for kept in ("", ", correct")]
+            assert {number.metric for number in of_task} <= set(generators)
             continue
         if (task := tasks.TASKS.get(task_name)) is None:  # a contrib package's
             continue

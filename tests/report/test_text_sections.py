@@ -130,9 +130,9 @@ def test_wscplus_figures(wscplus_page):
         ("first", "entity misselection"): 6,
         ("good", "entity misselection"): 1,
     }
-    with Image.open(wscplus_page / "wscplus.png") as picture:
-        assert picture.width > 1000
-        assert len(picture.getcolors(2**24)) > 20
+    with Image.open(wscplus_page / "wscplus.png") as image:
+        assert image.width > 1000
+        assert len(image.getcolors(2**24)) > 20
 
 
 def test_wscplus_questions(wscplus_page):
@@ -162,8 +162,8 @@ def test_wscplus_questions(wscplus_page):
     section = Page(wscplus_page / "report.html").section("wscplus")
     for said in ("(as Figure 4)", "(as Figure 10)", "(Figure 11), neither", "Outcomes by type, other runs"):
         assert said in section
-    with Image.open(wscplus_page / "wscplus_questions.png") as picture:
-        assert picture.width > 1000
+    with Image.open(wscplus_page / "wscplus_questions.png") as image:
+        assert image.width > 1000
 
 
 def test_wscplus_on_the_page(wscplus_page):

@@ -21,7 +21,7 @@ from tests.responders import api_server
 from tests.responders.test_hosted_pictures import written
 from winobench.responders.hosted import HostedModel
 from winobench.runs import asking, responses
-from winobench.runs.requests import Generation, PictureOptions, PictureStarts, Turn
+from winobench.runs.requests import Generation, ImageOptions, ImageStarts, Turn
 
 pytestmark = pytest.mark.slow
 
@@ -81,7 +81,7 @@ def model(address, monkeypatch):
 
 
 @pytest.fixture
-def picture(tmp_path):
+def image(tmp_path):
     return written(tmp_path / "red.png", Image.new("RGB", (8, 6), "red"))
 
 
@@ -103,9 +103,9 @@ def test_texts(model, tmp_path):
     assert asked(model(), short, tmp_path / "responses").ending == "cut_off"
 
 
-def test_log_probabilities_are_those_of_the_servers_list(model, picture, tmp_path):
+def test_log_probabilities_are_those_of_the_servers_list(model, image, tmp_path):
     hosted = model()
-    options = asked(hosted, PictureOptions(picture, QUESTION, ("yes", "no")), tmp_path / "responses")
+    options = asked(hosted, ImageOptions(image, QUESTION, ("yes", "no")), tmp_path / "responses")
     (line,) = next((tmp_path / "responses").glob("part-*")).read_text().splitlines()
     content = json.loads(json.loads(line)["raw"]["body"])["choices"][0]["logprobs"]["content"]
     listed = {other["token"]: math.exp(other["logprob"]) for other in content[0]["top_logprobs"]}
@@ -116,13 +116,13 @@ def test_log_probabilities_are_those_of_the_servers_list(model, picture, tmp_pat
     left = 1 - math.fsum({**listed, content[0]["token"]: math.exp(content[0]["logprob"])}.values())
     assert options.unlisted == pytest.approx(left, abs=0.2)  # signs and white space are not known, either
     assert options.unlisted >= left - 1e-6
-    starts = asked(hosted, PictureStarts(picture, QUESTION, ("Yes", " Yes", "yes", " yes")), tmp_path / "responses")
+    starts = asked(hosted, ImageStarts(image, QUESTION, ("Yes", " Yes", "yes", " yes")), tmp_path / "responses")
     assert math.exp(starts.scores[0]) == pytest.approx(math.exp(options.scores[0]), rel=0.05)
 
 
-def test_votes(model, picture, tmp_path):
+def test_votes(model, image, tmp_path):
     hosted = model(logprobs=False, votes=8)
-    found = asked(hosted, PictureOptions(picture, QUESTION, ("yes", "no")), tmp_path / "responses")
+    found = asked(hosted, ImageOptions(image, QUESTION, ("yes", "no")), tmp_path / "responses")
     shares = [math.exp(score) for score in found.scores]
     assert all(8 * share == pytest.approx(round(8 * share), abs=1e-6) for share in shares)
     assert 0 < sum(shares) < 1 + 1e-6

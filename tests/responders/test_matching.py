@@ -6,48 +6,48 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.evaluation.picture_fakes import Brightness, Noisy, draw
+from tests.evaluation.image_fakes import Brightness, Noisy, draw
 from tests.expectations import raises
 from tests.scorers import tiny_models
 from winobench.base import registry
 from winobench.responders import loading
 from winobench.responders.matching import Matcher
-from winobench.runs.requests import Picture, PictureMatch, Similarity
+from winobench.runs.requests import ImageMatch, InputImage, Similarity
 from winobench.scorers import loading as scorers
 
 TEXTS = ("a red cube", "a blue ball left of the cube")
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory):
+def images(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pictures")
     found = []
     for number in range(5):
         pixels = np.random.default_rng(number % 4).integers(0, 256, (24, 30, 3), dtype=np.uint8)
         Image.fromarray(pixels // (1 + number % 4)).save(path := folder / f"{number}.png")
-        found.append(Picture(str(path), hashlib.sha256(path.read_bytes()).hexdigest()))
+        found.append(InputImage(str(path), hashlib.sha256(path.read_bytes()).hexdigest()))
     assert found[0].sha256 == found[4].sha256
     return found
 
 
-def test_a_scorer_is_asked_once_for_each_picture_and_text(pictures):
+def test_a_scorer_is_asked_once_for_each_picture_and_text(images):
     scorer = Brightness()
     matcher = Matcher(scorer)
-    requests = [PictureMatch(picture, TEXTS) for picture in pictures]
+    requests = [ImageMatch(image, TEXTS) for image in images]
     answers = dict(matcher.ask(requests))
     assert sorted(answers) == [0, 1, 2, 3, 4]
     assert scorer.calls == 4
     assert answers[0] == answers[4] != answers[1]
-    expected = scorer.score([Image.open(pictures[1].path)], TEXTS)[0]
+    expected = scorer.score([Image.open(images[1].path)], TEXTS)[0]
     assert matcher.read(requests[1], answers[1]).scores == pytest.approx(expected.tolist())
     assert "sampling" not in matcher.fingerprint()
     assert list(matcher.ask([])) == []
 
 
-def test_scores_of_samples_are_means_and_come_part_by_part(pictures):
+def test_scores_of_samples_are_means_and_come_part_by_part(images):
     scorer = Noisy()
     matcher = Matcher(scorer, num_samples=4, seed=3)
-    requests = [PictureMatch(pictures[number % 4], (f"text {number}", "the other")) for number in range(40)]
+    requests = [ImageMatch(images[number % 4], (f"text {number}", "the other")) for number in range(40)]
     answers = matcher.ask(requests)
     first, raw = next(answers)
     # Sixteen requests at once, so that a kill takes no more.
@@ -56,22 +56,22 @@ def test_scores_of_samples_are_means_and_come_part_by_part(pictures):
     rest = dict(answers)
     assert sorted([first, *rest]) == list(range(40))
     assert len(scorer.computed) == len(set(scorer.computed)) + 2 * 4 * 4  # "the other" of four pictures, three parts
-    path = pictures[first % 4].path
+    path = images[first % 4].path
     mean = np.mean([np.float32(draw(path, f"text {first}", sample)) for sample in range(4)])
     assert matcher.read(requests[first], raw).scores[0] == pytest.approx(-mean)
     assert matcher.fingerprint()["sampling"] == {"num_samples": 4, "seed": 3, "timesteps": "uniform"}
     assert Matcher(scorer, num_samples=5).fingerprint() != matcher.fingerprint()
 
 
-def test_what_cannot_be_asked_or_read(pictures):
+def test_what_cannot_be_asked_or_read(images):
     matcher = Matcher(Brightness())
     with raises("kind-not-answered", "requests[0]", "similarity", "picture_match"):
         next(matcher.ask([Similarity("a", ("b", "c"))]))
     with raises("empty-list", "requests[0]"):
-        next(matcher.ask([PictureMatch(pictures[0], ())]))
+        next(matcher.ask([ImageMatch(images[0], ())]))
     with raises("no-such-file", "nowhere.png"):
-        next(matcher.ask([PictureMatch(Picture("nowhere.png", "0" * 64), TEXTS)]))
-    request = PictureMatch(pictures[0], TEXTS)
+        next(matcher.ask([ImageMatch(InputImage("nowhere.png", "0" * 64), TEXTS)]))
+    request = ImageMatch(images[0], TEXTS)
     for raw in ({}, {"scores": [1.0]}, {"scores": [1.0, None]}, {"scores": [1.0, float("nan")]}, {"error": {}}):
         with pytest.raises(ValueError, match=r"."):
             matcher.read(request, raw)
@@ -98,7 +98,7 @@ def test_names_tell_what_a_model_does(tmp_path, tiny_t5, tiny_pipeline):
         scorers.resolve("clevr-tiny", scorers.TEXTS)
     assert scorers.resolve("clevr-tiny", scorers.IMAGES).kind == "diffusion_itm"
     with raises("option-of-others", "int8", repr(str(folders["clip"]))):
-        loading.load_responder(str(folders["clip"]), about_pictures=True, int8=True)
-    clip = loading.load_responder(str(folders["clip"]), about_pictures=True, batch_size=4)
+        loading.load_responder(str(folders["clip"]), about_images=True, int8=True)
+    clip = loading.load_responder(str(folders["clip"]), about_images=True, batch_size=4)
     assert clip.kinds == match
     assert clip.fingerprint()["scorer"] == "contrastive"

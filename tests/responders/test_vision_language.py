@@ -16,7 +16,7 @@ from winobench import parallel
 from winobench.checkpoints.vision_language import load_vision_language
 from winobench.data import question_texts
 from winobench.responders.vision_language import VisionLanguageModel
-from winobench.runs.requests import Picture, PictureMatch, PictureOptions, PictureText
+from winobench.runs.requests import ImageMatch, ImageOptions, ImageText, InputImage
 from winobench.scorers.vqa_score import VQAScore
 
 IMAGES = [np.random.default_rng(seed).integers(0, 256, (20 + seed, 24, 3), dtype=np.uint8) for seed in range(3)]
@@ -128,28 +128,28 @@ def test_bad_options(model, family, folder, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory):
+def images(tmp_path_factory):
     folder, found = tmp_path_factory.mktemp("pictures"), []
     for number, image in enumerate(IMAGES):
         Image.fromarray(image).save(path := folder / f"{number}.png")
-        found.append(Picture(str(path), hashlib.sha256(path.read_bytes()).hexdigest()))
+        found.append(InputImage(str(path), hashlib.sha256(path.read_bytes()).hexdigest()))
     return found
 
 
 @pytest.mark.slow
-def test_all_three_kinds_of_requests(model, family, pictures):
+def test_all_three_kinds_of_requests(model, family, images):
     if family not in ("instructblip", "llava"):
         pytest.skip("one family with an encoder and one without do")
     question, options = "Option 1: a red cube. Option 2: a blue ball. Answer:", ("red cube", "ball")
-    requests = [PictureOptions(picture, question, options) for picture in pictures]
-    requests[1:1] = [PictureText(pictures[0], max_tokens=4), PictureMatch(pictures[1], TEXTS)]
-    requests.append(PictureText(pictures[1], question, max_tokens=4))
+    requests = [ImageOptions(image, question, options) for image in images]
+    requests[1:1] = [ImageText(images[0], max_tokens=4), ImageMatch(images[1], TEXTS)]
+    requests.append(ImageText(images[1], question, max_tokens=4))
     read = {index: model.read(requests[index], raw) for index, raw in model.ask(requests)}
     assert sorted(read) == list(range(6))
-    assert read[1].text == model.write([pictures[0].path], max_tokens=4)[0]
-    assert read[5].text == model.write([pictures[1].path], question, max_tokens=4)[0]
+    assert read[1].text == model.write([images[0].path], max_tokens=4)[0]
+    assert read[5].text == model.write([images[1].path], question, max_tokens=4)[0]
     scorer = VQAScore(model._loaded)
-    np.testing.assert_allclose(read[2].scores, scorer.score([pictures[1].path], TEXTS)[0], rtol=1e-5)
+    np.testing.assert_allclose(read[2].scores, scorer.score([images[1].path], TEXTS)[0], rtol=1e-5)
     assert model.fingerprint()["responder"] == "picture_reader"
     if family == "instructblip":
         # VQAScore is the mean of each answer's tokens, the one that ends it included.
@@ -157,23 +157,23 @@ def test_all_three_kinds_of_requests(model, family, pictures):
         scorer = VQAScore(model._loaded, preprocessing="processor")
         tokens = [len(model._loaded.tokenizer(option)["input_ids"]) for option in options]
         asked = [question_texts.join(question, option) for option in options]
-        for place, picture in zip((0, 3, 4), pictures, strict=True):
-            likely = scorer.score([picture.path], asked)[0]
+        for place, image in zip((0, 3, 4), images, strict=True):
+            likely = scorer.score([image.path], asked)[0]
             np.testing.assert_allclose(read[place].scores, np.log(likely) * tokens, rtol=1e-4)
 
 
 @pytest.mark.slow
-def test_options_of_a_decoder_are_as_likely_as_in_torch(model, family, folder, pictures):
+def test_options_of_a_decoder_are_as_likely_as_in_torch(model, family, folder, images):
     if family != "llava":
         pytest.skip("one decoder does")
     options = ("red cube", "The banana is ripe", "1")
-    ((_, raw),) = model.ask([PictureOptions(pictures[2], "a cube", options)])
+    ((_, raw),) = model.ask([ImageOptions(images[2], "a cube", options)])
     network = transformers.LlavaForConditionalGeneration.from_pretrained(folder).eval()
     processor = transformers.AutoProcessor.from_pretrained(folder)
     _, answers = model._option_tokens("a cube", options)
     for option, answer, score in zip(options, answers, raw["scores"], strict=True):
         text = f"USER: <image>\na cube ASSISTANT: {option}"
-        inputs = processor(images=Image.open(pictures[2].path), text=[text], return_tensors="pt")
+        inputs = processor(images=Image.open(images[2].path), text=[text], return_tensors="pt")
         assert inputs["input_ids"][0, -len(answer) :].tolist() == answer
         with torch.no_grad():
             likely = network(**inputs).logits[0].log_softmax(dim=-1)

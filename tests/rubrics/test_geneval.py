@@ -8,7 +8,7 @@ import pytest
 
 from winobench.prompts.prompt_files import Prompt
 from winobench.rubrics import geneval
-from winobench.runs.requests import Picture, PictureText, Response
+from winobench.runs.requests import ImageText, InputImage, Response
 
 (RUBRIC,) = geneval.RUBRICS
 COUNTING = {"include": [{"class": "bus", "count": 3}], "exclude": [{"class": "bus", "count": 4}]}
@@ -44,9 +44,9 @@ def test_questions_by_hand():
         "Is there a cat in this image? Answer yes or no.",
         "How many objects of this kind are in this image: dog? Answer with a number.",
     ]
-    picture = Picture("a.png", "0" * 64)
-    (request,) = RUBRIC.requests(Prompt("1", "x", "counting", COUNTING), picture, "picture_text")
-    assert request == PictureText(picture, texts(COUNTING)[0])
+    image = InputImage("a.png", "0" * 64)
+    (request,) = RUBRIC.requests(Prompt("1", "x", "counting", COUNTING), image, "picture_text")
+    assert request == ImageText(image, texts(COUNTING)[0])
 
 
 def test_an_image_is_correct_if_all_answers_are_right():

@@ -9,7 +9,7 @@ from tests.expectations import raises
 from winobench.generation.judged import summarise
 from winobench.prompts.named_sets import read_prompts
 from winobench.rubrics import RUBRICS, choose, geneval2
-from winobench.runs.requests import Picture, PictureOptions, PictureStarts, Response
+from winobench.runs.requests import ImageOptions, ImageStarts, InputImage, Response
 
 ROWS = [
     {
@@ -30,7 +30,7 @@ ROWS = [
     },
 ]
 RUBRIC = RUBRICS["geneval2"]
-PICTURE = Picture("a.png", "0" * 64)
+IMAGE = InputImage("a.png", "0" * 64)
 
 
 def write(path, rows):
@@ -71,11 +71,11 @@ def test_damaged_rows_are_named(tmp_path, change, said):
 
 
 def test_the_judge_reads_the_published_text_and_spellings(prompts):
-    first, second = RUBRIC.requests(prompts[0], PICTURE, PictureStarts.kind)
+    first, second = RUBRIC.requests(prompts[0], IMAGE, ImageStarts.kind)
     assert first.question == "How many bicycles are in the image? Answer in one word."
     assert first.starts == ("four", "Four", " four", " Four", "4", " 4")
     assert second.starts == ("Yes", "yes", " yes", " Yes")
-    number, yes = RUBRIC.requests(prompts[0], PICTURE, PictureOptions.kind)
+    number, yes = RUBRIC.requests(prompts[0], IMAGE, ImageOptions.kind)
     assert (len(number.options), yes.options, number.question) == (10, ("Yes", "No"), first.question)
 
 
@@ -85,7 +85,7 @@ def test_scores_are_those_of_the_published_code(prompts):
     images = []
     for prompt, some in zip(prompts, likely, strict=True):
         answers = [Response(scores=(math.log(one),)) for one in some]
-        images.append((prompt.text, [*RUBRIC.scores(prompt, answers, PictureStarts.kind)]))
+        images.append((prompt.text, [*RUBRIC.scores(prompt, answers, ImageStarts.kind)]))
     found = summarise(images, RUBRIC)
     am, gm = found[geneval2.AM], found[geneval2.GM]
     assert am["all"]["value"] == pytest.approx((0.625 + 0.78333333) / 2)
@@ -102,7 +102,7 @@ def test_scores_are_those_of_the_published_code(prompts):
 
 def test_an_answer_that_cannot_be_makes_the_geometric_mean_zero(prompts):
     answers = [Response(scores=(-1e4,)), Response(scores=(0.0,))]
-    scores = {(one.metric, one.group): one.value for one in RUBRIC.scores(prompts[0], answers, PictureStarts.kind)}
+    scores = {(one.metric, one.group): one.value for one in RUBRIC.scores(prompts[0], answers, ImageStarts.kind)}
     assert (scores[geneval2.AM, "all"], scores[geneval2.GM, "all"]) == (0.5, 0.0)
 
 
@@ -110,7 +110,7 @@ def test_options_of_other_judges_are_shares_of_all_answers(prompts):
     """A judge that refuses has neither. Its answers count as unread where their shares are known to be of all."""
     number = Response(scores=tuple(math.log(0.4 if place == 3 else 0.02) for place in range(10)), unlisted=0.1)
     yes = Response(scores=(math.log(0.3), math.log(0.1)), unlisted=0.0)
-    *found, unread = RUBRIC.scores(prompts[0], [number, yes], PictureOptions.kind)
+    *found, unread = RUBRIC.scores(prompts[0], [number, yes], ImageOptions.kind)
     assert [score.value for score in found[2:4]] == pytest.approx([0.4, 0.3])
     assert unread == ("unread", "all", 0.5)
 

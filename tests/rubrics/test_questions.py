@@ -17,9 +17,9 @@ from winobench.prompts.named_sets import read_prompts
 from winobench.prompts.prompt_files import Prompt
 from winobench.rubrics import dpg_bench, oneig, tiif
 from winobench.rubrics.base import ALL, Score
-from winobench.runs.requests import Picture, Response
+from winobench.runs.requests import InputImage, Response
 
-PICTURE = Picture("image.png", "0" * 64)
+IMAGE = InputImage("image.png", "0" * 64)
 TEXT, OPTIONS = "picture_text", "picture_options"
 
 
@@ -39,9 +39,9 @@ def macros(rubric, values):
 
 def scores(rubric, prompt, answer, kind=TEXT):
     """Scores of an image, from ``answer(question with its wording)``."""
-    requests = list(rubric.requests(prompt, PICTURE, kind))
+    requests = list(rubric.requests(prompt, IMAGE, kind))
     assert {request.kind for request in requests} == {kind}
-    assert {request.picture for request in requests} == {PICTURE}
+    assert {request.image for request in requests} == {IMAGE}
     return list(rubric.scores(prompt, [answer(request) for request in requests], kind))
 
 
@@ -127,7 +127,7 @@ def test_tiif_asks_all_questions_at_once_and_reads_lines(tmp_path):
     prompts = read_prompts(f"tiif:{layouts.write_tiif(tmp_path / 'data')}")
     assert all(map(rubric.fits, prompts))
     negation = next(prompt for prompt in prompts if prompt.id == "negation-0-long")
-    (request,) = rubric.requests(negation, PICTURE, TEXT)
+    (request,) = rubric.requests(negation, IMAGE, TEXT)
     assert "\n\nQuestions:\nIs there a street?\nIs there a cat?\n\nNote that:\n1. Each answer" in request.question
     assert request.max_tokens == 200
 
@@ -145,7 +145,7 @@ def test_tiif_by_options(tmp_path):
     rubric = tiif.RUBRICS[0]
     prompts = read_prompts(f"tiif:{layouts.write_tiif(tmp_path / 'data')}")
     child = prompts[0]
-    requests = list(rubric.requests(child, PICTURE, OPTIONS))
+    requests = list(rubric.requests(child, IMAGE, OPTIONS))
     assert [request.question for request in requests] == [
         "Is there a child? Please answer yes or no.",
         "Does it run? Please answer yes or no.",

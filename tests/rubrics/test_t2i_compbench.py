@@ -7,22 +7,22 @@ import pytest
 from winobench.base.errors import InputError
 from winobench.prompts.prompt_files import Prompt
 from winobench.rubrics import t2i_compbench
-from winobench.runs.requests import Picture, PictureMatch, PictureOptions, Response
+from winobench.runs.requests import ImageMatch, ImageOptions, InputImage, Response
 
 BLIP_VQA, CLIP_SCORE, MLLM = t2i_compbench.RUBRICS
-PICTURE = Picture("a.png", "0" * 64)
+IMAGE = InputImage("a.png", "0" * 64)
 COLOR = Prompt("color-1", "a green bench and a red car", "color")
 
 
 def asked(prompt):
-    (request,) = MLLM.requests(prompt, PICTURE, "picture_text")
+    (request,) = MLLM.requests(prompt, IMAGE, "picture_text")
     return request.question
 
 
 def test_each_noun_phrase_is_a_question():
-    assert [*BLIP_VQA.requests(COLOR, PICTURE, "picture_options")] == [
-        PictureOptions(PICTURE, "a green bench?", ("yes", "no")),
-        PictureOptions(PICTURE, "a red car?", ("yes", "no")),
+    assert [*BLIP_VQA.requests(COLOR, IMAGE, "picture_options")] == [
+        ImageOptions(IMAGE, "a green bench?", ("yes", "no")),
+        ImageOptions(IMAGE, "a red car?", ("yes", "no")),
     ]
     assert BLIP_VQA.fits(COLOR)
     assert not BLIP_VQA.fits(Prompt("spatial-1", "a green bench and a red car", "spatial"))
@@ -53,7 +53,7 @@ def test_clip_score_is_a_cosine():
     prompt = Prompt("non_spatial-1", "a man reads", "non_spatial")
     assert CLIP_SCORE.fits(prompt)
     assert not CLIP_SCORE.fits(COLOR)
-    assert [*CLIP_SCORE.requests(prompt, PICTURE, "picture_match")] == [PictureMatch(PICTURE, ("a man reads",))]
+    assert [*CLIP_SCORE.requests(prompt, IMAGE, "picture_match")] == [ImageMatch(IMAGE, ("a man reads",))]
     assert [*CLIP_SCORE.scores(prompt, [Response(scores=(0.31,))], "picture_match")] == [
         ("clip_score", "non_spatial", 0.31)
     ]

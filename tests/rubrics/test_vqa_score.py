@@ -7,10 +7,10 @@ import pytest
 from winobench.base.errors import InputError
 from winobench.prompts.prompt_files import Prompt
 from winobench.rubrics.vqa_score import RUBRICS
-from winobench.runs.requests import Picture, PictureMatch, PictureOptions, Response
+from winobench.runs.requests import ImageMatch, ImageOptions, InputImage, Response
 
 (RUBRIC,) = RUBRICS
-PICTURE = Picture("a.png", "0" * 64)
+IMAGE = InputImage("a.png", "0" * 64)
 
 
 def prompt(number, *skills):
@@ -19,9 +19,9 @@ def prompt(number, *skills):
 
 def test_the_prompt_is_matched_or_asked_about():
     one = prompt(1, "counting")
-    assert [*RUBRIC.requests(one, PICTURE, "picture_match")] == [PictureMatch(PICTURE, ("prompt 1",))]
+    assert [*RUBRIC.requests(one, IMAGE, "picture_match")] == [ImageMatch(IMAGE, ("prompt 1",))]
     asked = 'Does this figure show "prompt 1"? Please answer yes or no.'
-    assert [*RUBRIC.requests(one, PICTURE, "picture_options")] == [PictureOptions(PICTURE, asked, ("yes", "no"))]
+    assert [*RUBRIC.requests(one, IMAGE, "picture_options")] == [ImageOptions(IMAGE, asked, ("yes", "no"))]
     (whole, _) = RUBRIC.scores(one, [Response(scores=(math.log(0.3), -1.0))], "picture_options")
     assert whole.value == pytest.approx(0.3)
 

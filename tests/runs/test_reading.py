@@ -98,7 +98,7 @@ def test_metrics_are_those_that_the_run_names(run_folders, tmp_path):
     assert {name: (task.metric, task.shown) for name, task in reading.read_run(old).tasks.items()} == METRICS
     rewrite(
         old / "results.json",
-        lambda content: content["tasks"].update(pictures={"odd": content["tasks"]["clevr"]["accuracy"]}, clevr={}),
+        lambda content: content["tasks"].update(images={"odd": content["tasks"]["clevr"]["accuracy"]}, clevr={}),
     )
     odd = reading.read_run(old).tasks
     assert [(odd[name].metric, odd[name].shown) for name in ("pictures", "clevr")] == [("other", ("odd",)), (None, ())]
@@ -119,7 +119,7 @@ def test_an_older_run_lacks_parts_and_is_read_all_the_same(run_folders, tmp_path
     run = reading.read_run(folder)
     assert run.label == "clevr-tiny"
     assert run.tasks["pictures"].timesteps is None
-    assert run.pictures("pictures") == {}
+    assert run.images("pictures") == {}
     # Whether the scores are normalised is found by trying.
     assert [names_of(batch) for batch in run.batches("pictures")] == [["own", "unconditional"]]
     assert [names_of(batch) for batch in run.batches("clevr")] == [["own"]]

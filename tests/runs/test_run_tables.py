@@ -10,7 +10,7 @@ import winobench
 from tests.expectations import raises
 from tests.report.conftest import HOSTILE
 from winobench.prompts.prompt_files import Prompt
-from winobench.runs.image_runs import DrawnModel, Pictures
+from winobench.runs.image_runs import GeneratingModel, Images
 from winobench.runs.run import Run, TaskRun
 
 
@@ -76,7 +76,7 @@ def test_proportions_alone_have_their_unit_above():
 
 
 def test_images_print_in_a_line():
-    models = tuple(DrawnModel(f"m{number}", f"m{number}", None, None, {}) for number in range(5))
+    models = tuple(GeneratingModel(f"m{number}", f"m{number}", None, None, {}) for number in range(5))
     prompts = tuple(Prompt(str(number), "a cat") for number in range(1_000))
-    pictures = Pictures(pathlib.Path("folder"), models, prompts, (0, 1), (), {})
-    assert repr(pictures) == ("<Pictures of m0, m1, m2 and 2 more: 0 images, 1,000 prompts, 2 seeds, in folder>")
+    images = Images(pathlib.Path("folder"), models, prompts, (0, 1), (), {})
+    assert repr(images) == ("<Pictures of m0, m1, m2 and 2 more: 0 images, 1,000 prompts, 2 seeds, in folder>")

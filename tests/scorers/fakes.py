@@ -151,9 +151,9 @@ def image(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, (IMAGE_SIZE, IMAGE_SIZE, 3), dtype=np.uint8)
 
 
-def latents(picture: np.ndarray) -> np.ndarray:
+def latents(image: np.ndarray) -> np.ndarray:
     """What the VAE makes of it, float64 [4, 4, 3]."""
-    pixels = picture.astype(np.float64) / 127.5 - 1
+    pixels = image.astype(np.float64) / 127.5 - 1
     return SCALING_FACTOR * pixels.reshape(4, 4, 4, 4, 3).mean(axis=(1, 3))
 
 

@@ -97,7 +97,7 @@ def _of_loaded(cls, load, name, ask):
     )
 
 
-def _options_about_pictures(model):
+def _options_about_images(model):
     return [scores for _, scores in model.iter_option_scores(IMAGES, ["a", "a"], [TEXTS, TEXTS])]
 
 
@@ -119,7 +119,7 @@ KINDS = {
     "matching": _of_parts(ItmHead, "blip", ("tokenizer", "processor"), _score),
     "nli": _of_parts(NliEncoder, "bert", ("tokenizer",), _answers(ENTAILMENT, "logits")),
     "vision_language": _of_loaded(VQAScore, LOAD, "vision_language", _score),
-    "options_about_pictures": _of_loaded(VisionLanguageModel, LOAD, "vision_language", _options_about_pictures),
+    "options_about_pictures": _of_loaded(VisionLanguageModel, LOAD, "vision_language", _options_about_images),
     "language_model": _of_loaded(LanguageModel, DECODER, "language", _answers(OPTIONS, "scores")),
     "clip_text": Kind(
         lambda at: ClipText.from_pretrained(at("clip"), batch_size=2, mesh=one_device()),

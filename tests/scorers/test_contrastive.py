@@ -77,7 +77,7 @@ def test_everything_is_encoded_once(scorer, images, monkeypatch):
         tables.Encoder, "encode", lambda self, items: encoded.append(len(items)) or original(self, items)
     )
 
-    class Picture:
+    class InputImage:
         def __init__(self, number):
             self.number = number
             self.content_hash = str(number)
@@ -86,7 +86,7 @@ def test_everything_is_encoded_once(scorer, images, monkeypatch):
             opened.append(self.number)
             return Image.fromarray(images[self.number])
 
-    pictures = [Picture(number) for number in range(7)]
+    pictures = [InputImage(number) for number in range(7)]
     pairs = [(5, 0), (2, 1), (5, 1), (2, 0), (5, 0)]
     list(scorer.iter_scores(pictures, TEXTS, pairs))
     assert sorted(opened) == [2, 5]

@@ -158,9 +158,9 @@ def test_the_unconditional_pass_is_made_once_where_it_is_needed(monkeypatch, nor
 def test_repeated_images_and_texts_are_scored_once(monkeypatch, tmp_path):
     path = tmp_path / "image.png"
     PIL.Image.fromarray(IMAGES[2]).save(path)
-    picture = PIL.Image.open(path)
+    image = PIL.Image.open(path)
     seen = count_triples(monkeypatch)
-    images = [IMAGES[0], str(path), IMAGES[0].copy(), path, picture, picture]
+    images = [IMAGES[0], str(path), IMAGES[0].copy(), path, image, image]
     errors = scorer().errors(images, ["a", "b", "a"], num_samples=2)
     ((distinct, texts, triples),) = seen
     assert (len(distinct), texts, len(triples)) == (3, ["a", "b"], 3 * 2 * 2)

@@ -322,7 +322,7 @@ def write_whatsup_spatial(folder: pathlib.Path, task: str) -> pathlib.Path:
     return folder
 
 
-def picture(*key: int, size: tuple[int, int] = (6, 4)) -> dict:
+def make_image(*key: int, size: tuple[int, int] = (6, 4)) -> dict:
     pixels = np.random.default_rng(key).integers(0, 256, (size[1], size[0], 3), np.uint8)
     content = io.BytesIO()
     Image.fromarray(pixels).save(content, "png")
@@ -339,7 +339,7 @@ def write_pair_table(folder: pathlib.Path, task: str) -> pathlib.Path:
     table = TASKS[task].source.read.keywords["table"]
     rows = []
     for number, (caption, _, other) in enumerate(CAPTIONS):
-        row = {column: picture(number, side) for side, column in enumerate(table.images)}
+        row = {column: make_image(number, side) for side, column in enumerate(table.images)}
         row |= dict(zip(table.texts, (caption, other), strict=True))
         row |= dict.fromkeys(table.groups, "swap")
         if table.only is not None:
@@ -360,14 +360,14 @@ def write_geneval(folder: pathlib.Path) -> pathlib.Path:
     for place, name in enumerate(meta_geneval.SETS):
         lines = [heading]
         for prompt, caption in ((0, "a photo of a bench"), (94, "a photo of a frisbee and a vase")):
-            for picture in range(4):
-                write_image(folder / "images" / name / f"{prompt:05d}" / "samples" / f"{picture:05d}.png")
-                begin = f"HIT,{prompt}_{picture},{prompt},{picture},https://example.org/{picture}.png,{caption}"
+            for image in range(4):
+                write_image(folder / "images" / name / f"{prompt:05d}" / "samples" / f"{image:05d}.png")
+                begin = f"HIT,{prompt}_{image},{prompt},{image},https://example.org/{image}.png,{caption}"
                 begin += ",bench,,benches,,,9.5,red|green,,1,,"
                 for worker in range(5):
-                    is_cut = (name, prompt, picture, worker) == ("if-xl", 94, 1, 0)
+                    is_cut = (name, prompt, image, worker) == ("if-xl", 94, 1, 0)
                     listed = "1.Frisbees\n2.Vase" if is_cut else '"bench, tree"'
-                    quality = 4 if is_cut else min(4, 1 + (place + prompt + picture + worker) % 6)
+                    quality = 4 if is_cut else min(4, 1 + (place + prompt + image + worker) % 6)
                     lines.append(f"{begin}{listed},right,neither_y,{quality},3.0,")
         (folder / f"annotations_{name}.csv").write_text("\n".join(lines) + "\n")
     return folder

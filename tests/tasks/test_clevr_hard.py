@@ -83,7 +83,7 @@ def test_the_drawn_questions_are_those_of_this_version():
     spec = importlib.util.spec_from_file_location("draw_hard_questions", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    shown = np.asarray(Image.open(module.PICTURE).convert("RGB"), np.float64)
+    shown = np.asarray(Image.open(module.IMAGE).convert("RGB"), np.float64)
     drawn = module.draw()
     assert shown.shape == drawn.shape
     # Machines round differently, and their fonts may have other edges.

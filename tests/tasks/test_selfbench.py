@@ -9,9 +9,9 @@ import pytest
 from tests.expectations import names, raises
 from tests.generation import fakes
 from winobench.base.errors import InputError
-from winobench.generation.generate import draw_pictures
+from winobench.generation.generate import generate_images
 from winobench.prompts.prompt_files import Prompt
-from winobench.runs.image_runs import read_pictures
+from winobench.runs.image_runs import read_images
 from winobench.runs.verdicts import Verdict, write_verdicts
 from winobench.tasks import tasks_from
 
@@ -35,13 +35,13 @@ def prompts():
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    drawers = [fakes.drawer(fakes.FakePipeline(name)) for name in ("a", "b")]
-    return draw_pictures(drawers, prompts(), tmp_path_factory.mktemp("drawn"), seeds=(5, 6), progress=False).folder
+    generators = [fakes.generator(fakes.FakePipeline(name)) for name in ("a", "b")]
+    return generate_images(generators, prompts(), tmp_path_factory.mktemp("drawn"), seeds=(5, 6), progress=False).folder
 
 
 @pytest.fixture
 def run(drawn, tmp_path):
-    return read_pictures(shutil.copytree(drawn, tmp_path / "run"))
+    return read_images(shutil.copytree(drawn, tmp_path / "run"))
 
 
 def test_a_run_of_pictures(run):
@@ -166,8 +166,8 @@ def test_labels_that_contradict_are_named(tmp_path):
 def test_what_is_no_such_folder(tmp_path, run):
     with pytest.raises(InputError, match=names(str(tmp_path / "absent"))):
         tasks_from([f"selfbench:{tmp_path / 'absent'}"])
-    drawers = [fakes.drawer(fakes.FakePipeline("a"))]
-    draw_pictures(drawers, fakes.PROMPTS, tmp_path / "other", progress=False)
+    generators = [fakes.generator(fakes.FakePipeline("a"))]
+    generate_images(generators, fakes.PROMPTS, tmp_path / "other", progress=False)
     with pytest.raises(InputError, match=names("--config.prompts=geneval:FILE")):
         tasks_from([f"selfbench:{tmp_path / 'other'}"])
     with pytest.raises(InputError, match=names("selfbench")):

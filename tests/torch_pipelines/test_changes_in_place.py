@@ -323,7 +323,7 @@ def test_images_follow():
     def drawn(pipeline):
         return pipeline.generate(TEXTS[:1], **how)
 
-    before, identity = drawn(pipeline), pipeline.drawing_identity(3.0, None, 32)
+    before, identity = drawn(pipeline), pipeline.generation_identity(3.0, None, 32)
     for change in (_written, _registered("scheduler", flow_shift=1.0)):
         back = change(pipe)
         fresh = sana_pipeline.make()
@@ -333,7 +333,7 @@ def test_images_follow():
         np.testing.assert_array_equal(after, drawn(TorchPipeline.from_diffusers(fresh)))
         back()
         np.testing.assert_array_equal(drawn(pipeline), before)
-        assert pipeline.drawing_identity(3.0, None, 32) == identity
+        assert pipeline.generation_identity(3.0, None, 32) == identity
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from tests import wscplus_files
-from tests.generation import fakes as drawing_fakes
+from tests.generation import fakes as generation_fakes
 from tests.report.conftest import Skilled, WithoutSamples, make_run
 from tests.viewer import browser as driver
 from tests.viewer import folders
@@ -29,9 +29,9 @@ def viewed(tmp_path_factory) -> list[pathlib.Path]:
         model = RecordedModel(f"recorded:{wscplus_files.write(root / f'data-{name}', said=said)}")
         options = {"data_dir": str(root / f"data-{name}"), "protocol": "toe", "model": name, "progress": False}
         made.append(questions.evaluate_questions(model, "wscplus", root / f"text-{name}", **options)["workdir"])
-    drawn = drawing_fakes.draw(root / "drawn", "one", "two")
+    drawn = generation_fakes.draw(root / "drawn", "one", "two")
     write_verdicts(drawn, [Verdict(one.file, one.sha256, one.number % 2 == 0) for one in drawn.records])
-    judged.judge_pictures(drawn, drawing_fakes.ImageJudge(), name="a judge", rubric="vqa_score", progress=False)
+    judged.judge_images(drawn, generation_fakes.ImageJudge(), name="a judge", rubric="vqa_score", progress=False)
     killed = root / "killed"
     for path in folders.begin(made[0], killed)[:2]:
         folders.add(made[0], killed, path)

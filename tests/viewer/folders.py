@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from tests import wscplus_files
 from tests.evaluation import fakes
-from tests.generation import fakes as drawing_fakes
+from tests.generation import fakes as generation_fakes
 from tests.report.conftest import Skilled, make_run
 from winobench.base import files
 from winobench.evaluation import questions
@@ -91,7 +91,7 @@ _TASK = f"<img src=x onerror={MARK}>"  # part of the names of files, so that it 
 
 def hostile_runs(root: pathlib.Path) -> list[pathlib.Path]:
     """Whole runs whose every text is markup: with images, of a text benchmark, and of generated images."""
-    return [_with_images(root / f"<img src=x onerror={MARK}>"), _of_texts(root / "texts"), _of_pictures(root / "drawn")]
+    return [_with_images(root / f"<img src=x onerror={MARK}>"), _of_texts(root / "texts"), _of_images(root / "drawn")]
 
 
 def _with_images(folder: pathlib.Path) -> pathlib.Path:
@@ -134,9 +134,9 @@ def _of_texts(folder: pathlib.Path) -> pathlib.Path:
     )
 
 
-def _of_pictures(folder: pathlib.Path) -> pathlib.Path:
+def _of_images(folder: pathlib.Path) -> pathlib.Path:
     prompts = [Prompt(f"{MARKUP} {number}", f"{MARKUP} {number}", MARKUP) for number in range(3)]
-    run = drawing_fakes.draw(folder, "one", prompts=prompts)
+    run = generation_fakes.draw(folder, "one", prompts=prompts)
     found = [{"color": MARKUP, "shape": MARKUP}]
     write_verdicts(run, [Verdict(one.file, one.sha256, False, found) for one in run.records])
     return run.folder
@@ -205,7 +205,7 @@ def _no_rows(path: pathlib.Path) -> None:
     pq.write_table(pa.table({"id": pa.array([], pa.string())}), path)
 
 
-def _not_pictures(path: pathlib.Path) -> None:
+def _not_images(path: pathlib.Path) -> None:
     pq.write_table(pa.table({"image": ["0" * 64], "jpeg": [MARKUP.encode()]}), path)
 
 
@@ -223,7 +223,7 @@ DAMAGES: Mapping[str, Callable[[pathlib.Path], object]] = {
     "errors-cut": _cut("errors/part-0-00000.parquet", 0.5),
     "errors-fifo": _replaced("errors/part-0-00000.parquet", os.mkfifo),
     "errors-link": _replaced("errors/part-0-00000.parquet", lambda path: path.symlink_to("/dev/zero")),
-    "gallery-markup": _replaced("gallery/clevr.parquet", _not_pictures),
+    "gallery-markup": _replaced("gallery/clevr.parquet", _not_images),
     "gallery-cut": _cut("gallery/clevr.parquet", 0.5),
     "results-cut": _cut("results.json", 0.5),
     "results-list": _text("results.json", "[]"),

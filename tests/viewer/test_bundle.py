@@ -92,7 +92,7 @@ def test_a_bundle_is_what_the_server_answers(viewed, tmp_path):
     table = documents.errors_table(tasks.read_run(viewed[0]), "square")
     assert pq.read_table(weak / "errors" / "square.parquet").to_pylist() == table.to_pylist()
     drawn = load(data / "runs" / "drawn" / "drawn.json")
-    assert drawn == documents.drawn_document(viewed[5], "drawn")
+    assert drawn == documents.images_document(viewed[5], "drawn")
     assert {image["file"] for image in drawn["images"]} | {"config.json", "drawn.json"} == files_of(
         data / "runs" / "drawn"
     )

@@ -10,12 +10,12 @@ import pytest
 
 from tests.evaluation import fakes
 from tests.expectations import raises
-from tests.generation import fakes as drawing_fakes
+from tests.generation import fakes as generation_fakes
 from tests.report.conftest import Skilled, csv_rows, draw_nothing, make_older, make_run
 from winobench import report
 from winobench.base import csv_cells, parquet_files
 from winobench.base.texts import text_hash
-from winobench.generation.judged import judge_pictures
+from winobench.generation.judged import judge_images
 from winobench.report import analysis
 from winobench.runs import image_runs, reading
 from winobench.runs.verdicts import read_verdicts, write_verdicts
@@ -187,8 +187,8 @@ def test_tasks_without_errors(viewed):
 
 
 def test_generated_images(viewed):
-    run = image_runs.read_pictures(viewed[5])
-    found = documents.drawn_document(viewed[5], "drawn")
+    run = image_runs.read_images(viewed[5])
+    found = documents.images_document(viewed[5], "drawn")
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert [image["file"] for image in found["images"]] == [record.file for record in run.records]
     verdicts = read_verdicts(viewed[5])
@@ -201,9 +201,9 @@ def test_generated_images(viewed):
 
 def test_scores_of_a_judge(viewed, tmp_path):
     folder = shutil.copytree(viewed[5], tmp_path / "drawn")
-    run = image_runs.read_pictures(folder)
-    made = judge_pictures(run, drawing_fakes.ImageJudge(), name="a judge", rubric="vqa_score", progress=False)
-    (_, found) = documents.drawn_document(folder, "drawn")["rubrics"]
+    run = image_runs.read_images(folder)
+    made = judge_images(run, generation_fakes.ImageJudge(), name="a judge", rubric="vqa_score", progress=False)
+    (_, found) = documents.images_document(folder, "drawn")["rubrics"]
     assert (found["rubric"], found["judge"]) == ("vqa_score", "a judge (published: CLIP-FlanT5-XXL)")
     assert found["wordings"] == ['Does this figure show "{}"? Please answer yes or no.']
     expected = made.models["one"]["vqa_score"]["all"]
@@ -213,12 +213,12 @@ def test_scores_of_a_judge(viewed, tmp_path):
 def test_verdicts_on_images_that_were_generated_again(viewed, tmp_path):
     folder = shutil.copytree(viewed[5], tmp_path / "drawn")
     first, *others = read_verdicts(folder).values()
-    write_verdicts(image_runs.read_pictures(folder), [dataclasses.replace(first, sha256="0" * 64), *others])
-    found = {image["file"]: image["verdict"] for image in documents.drawn_document(folder, "drawn")["images"]}
+    write_verdicts(image_runs.read_images(folder), [dataclasses.replace(first, sha256="0" * 64), *others])
+    found = {image["file"]: image["verdict"] for image in documents.images_document(folder, "drawn")["images"]}
     assert found[first.file] is None
     assert all(found[one.file] == {"correct": one.correct, "found": one.found, "judge": one.judge} for one in others)
     (folder / others[0].file).unlink()
-    assert others[0].file not in {image["file"] for image in documents.drawn_document(folder, "drawn")["images"]}
+    assert others[0].file not in {image["file"] for image in documents.images_document(folder, "drawn")["images"]}
 
 
 @pytest.mark.parametrize("name", ["model-card.md", "eval_results.yaml", "results.csv", "results.tex", "report.html"])

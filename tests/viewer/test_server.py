@@ -141,9 +141,9 @@ def test_files_are_sent_as_they_are(reader, viewed):
         assert (status, content) == (200, wanted)
         status, content, more = reader.ask(f"/data/runs/weak/{name}", Range="bytes=-100")
         assert (status, content, more["ETag"]) == (206, wanted[-100:], headers["ETag"])
-    picture = next((viewed[-2] / "pictures").rglob("*.png"))
-    status, content, headers = reader.ask(f"/data/runs/drawn/{picture.relative_to(viewed[-2])}")
-    assert (status, content, headers["Content-Type"]) == (200, picture.read_bytes(), "image/png")
+    image = next((viewed[-2] / "pictures").rglob("*.png"))
+    status, content, headers = reader.ask(f"/data/runs/drawn/{image.relative_to(viewed[-2])}")
+    assert (status, content, headers["Content-Type"]) == (200, image.read_bytes(), "image/png")
 
 
 @pytest.mark.parametrize("slug", ["weak", "strong"])

@@ -315,17 +315,17 @@ def _place_crowd(draws, radius, half, number):
     border = 1.0 - EDGE - height - jnp.abs(up)
 
     def place(i, chosen):
-        places, picture, extent = chosen
+        places, image, extent = chosen
         here = jnp.stack([across[i], up[i]], axis=-1)
         reach = jnp.stack([width[i], height[i]], axis=-1)
-        apart = jnp.abs(here[:, None] - picture[None]) / (reach[:, None] + extent[None])
+        apart = jnp.abs(here[:, None] - image[None]) / (reach[:, None] + extent[None])
         distance = jnp.linalg.norm(candidates[i][:, None] - places[None], axis=-1) / (radius[i] + radius)
         room = jnp.minimum(apart.max(axis=-1) / _CROWD_ROOM, distance / WIDEST)
         room = jnp.where(jnp.arange(radius.shape[0]) < i, room, jnp.inf).min(axis=-1)
         room = jnp.where(border[i] >= 0.0, room, border[i])
         free = room >= 1.0
         best = jnp.where(free.any(), jnp.argmax(free), jnp.argmax(room))
-        return places.at[i].set(candidates[i, best]), picture.at[i].set(here[best]), extent.at[i].set(reach[best])
+        return places.at[i].set(candidates[i, best]), image.at[i].set(here[best]), extent.at[i].set(reach[best])
 
     start = (jnp.zeros((radius.shape[0], 2)),) * 3
     return jax.lax.fori_loop(0, radius.shape[0], place, start)[0]

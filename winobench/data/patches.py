@@ -116,15 +116,15 @@ class PatchProcessor:
         return Patches(np.zeros(shape, np.uint8), np.full(2, self.merge_size, np.int32))
 
     def __call__(self, image: Any) -> Patches:
-        picture = image_files.open_image(image)
-        width, height = picture.size
-        if max(picture.size) > _MOST_ELONGATED * min(picture.size):
+        opened = image_files.open_image(image)
+        width, height = opened.size
+        if max(opened.size) > _MOST_ELONGATED * min(opened.size):
             raise InputError(
                 f"the image {options.quote(image)} has {width} x {height} pixels, but its longer side may be"
                 f" {_MOST_ELONGATED} times its shorter one at most: cut off what is not needed of it",
                 code="image-too-elongated",
             )
-        pixels = np.moveaxis(np.asarray(picture, np.uint8), -1, 0)
+        pixels = np.moveaxis(np.asarray(opened, np.uint8), -1, 0)
         bounds = _size(self.min_pixels, self.max_pixels)
         pixels = _resizing().resize(pixels, bounds, self.resample, self.square)
         rows, columns = (side // self.patch_size for side in pixels.shape[1:])

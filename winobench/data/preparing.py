@@ -268,9 +268,9 @@ def encode(path: str | os.PathLike, box: Box | None = None) -> tuple[bytes, str]
     """
     with image_files.regular_file(path) as file:
         data = file.read()
-    with image_files.opened(io.BytesIO(data)) as picture:
-        keeps_bytes = box is None and picture.format in _KEPT_FORMATS and image_files.keeps_pixels(picture)
-        image, orientation = image_files.to_rgb(picture), image_files.orientation(picture)
+    with image_files.opened(io.BytesIO(data)) as opened:
+        keeps_bytes = box is None and opened.format in _KEPT_FORMATS and image_files.keeps_pixels(opened)
+        image, orientation = image_files.to_rgb(opened), image_files.orientation(opened)
     if box is not None:
         left, top, right, bottom = box
         problem, code = None, "bad-box"

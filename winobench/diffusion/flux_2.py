@@ -158,7 +158,7 @@ class Flux2Klein(Pipeline):
         return autoencoder.normalize(mean if noise is None else mean + jnp.exp(0.5 * logvar) * noise)
 
     @staticmethod
-    def decode_pictures(autoencoder: Network, latents: jax.Array) -> jax.Array:
+    def decode_images(autoencoder: Network, latents: jax.Array) -> jax.Array:
         """See `Pipeline`."""
         return autoencoder.decode(autoencoder.denormalize(latents))
 

@@ -1,7 +1,7 @@
 """The interface of text-to-image models that diffuse latents: `Pipeline`.
 
 A family of models is one file: a frozen dataclass with its networks, its tokenizers and its schedule, and four pure
-functions (`encode_conditions`, `denoise`, `encode_latents`, `decode_pictures`). `families.py` lists the families.
+functions (`encode_conditions`, `denoise`, `encode_latents`, `decode_images`). `families.py` lists the families.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import numpy as np
 from winobench.base import memory, options
 from winobench.base.errors import InputError
 from winobench.base.texts import checked_texts
-from winobench.diffusion import drawing, folders, identity, pure_functions, samplers
-from winobench.diffusion.pure_functions import Denoising, ImageEncoding, PictureDecoding, TextEncoding, Tree
+from winobench.diffusion import folders, generation, identity, pure_functions, samplers
+from winobench.diffusion.pure_functions import Denoising, ImageDecoding, ImageEncoding, TextEncoding, Tree
 from winobench.diffusion.schedules import NoiseSchedule, Schedule
 from winobench.models import snapshots, states
 from winobench.models.base import Network
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _FARTHEST = 1.001
 
 
-class Pipeline(drawing.Drawing, abc.ABC):
+class Pipeline(generation.ImageGeneration, abc.ABC):
     """A text-to-image model that diffuses latents.
 
     A family is a frozen dataclass (``eq=False``) whose fields are the networks of ``NETWORKS`` and the tokenizers of
@@ -149,7 +149,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
         return latents * autoencoder.config.scaling_factor
 
     @staticmethod
-    def decode_pictures(autoencoder: Network, latents: jax.Array) -> jax.Array:
+    def decode_images(autoencoder: Network, latents: jax.Array) -> jax.Array:
         """Latents, scaled as in training, as images in [-1, 1]. Pure."""
         latents, shift = latents / autoencoder.config.scaling_factor, _shift(autoencoder)
         return autoencoder.decode(latents if shift is None else latents + shift)
@@ -165,7 +165,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
         """A pipeline that encodes the empty text as guidance needs it."""
         return self
 
-    def drawing_identity(self, guidance_scale: float, sampler: str | None, image_size: int) -> dict[str, Any]:
+    def generation_identity(self, guidance_scale: float, sampler: str | None, image_size: int) -> dict[str, Any]:
         """The values, besides the fingerprint and the arguments, that decide generated images. As JSON values."""
         of_sampler = samplers.find_sampler(sampler, self.schedule).identity(self.schedule)
         # Where the scale counts from 1, earlier versions guided below it, too.
@@ -534,7 +534,7 @@ class Pipeline(drawing.Drawing, abc.ABC):
         encode = functools.partial(pure_functions.call, function, params)
         latents = pure_functions.in_batches(encode, images, noise, batch_size=batch_size)
         names = [f"images[{row}]" for row in range(len(images))]
-        drawing.check_finite(jnp.isfinite(latents).all(axis=(1, 2, 3)), "the encoding of", names, [self.autoencoder])
+        generation.check_finite(jnp.isfinite(latents).all(axis=(1, 2, 3)), "the encoding of", names, [self.autoencoder])
         return latents
 
     def decode_latents(self, latents: jax.Array, *, batch_size: int = 8) -> np.ndarray:
@@ -556,10 +556,10 @@ class Pipeline(drawing.Drawing, abc.ABC):
         if not bool(jnp.isfinite(latents).all()):
             raise InputError("latents hold NaN or infinite numbers: check the code that made them", code="not-finite")
         structure, params = snapshots.split(self.autoencoder)
-        decode = functools.partial(pure_functions.call, PictureDecoding(type(self), structure), params)
+        decode = functools.partial(pure_functions.call, ImageDecoding(type(self), structure), params)
         decoded = pure_functions.in_batches(decode, latents, batch_size=batch_size)
         names = [f"latents[{row}]" for row in range(len(latents))]
-        drawing.check_finite(decoded.finite, "the image of", names, [self.autoencoder])
+        generation.check_finite(decoded.finite, "the image of", names, [self.autoencoder])
         return np.asarray(decoded.images)
 
     # Sizes --------------------------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ class Decoded(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class PictureDecoding:
+class ImageDecoding:
     """Latents as images: [n, h, w, c] -> `Decoded`."""
 
     family: type[AnyPipeline]
@@ -74,9 +74,9 @@ class PictureDecoding:
     def __call__(self, params: list[jax.Array], latents: jax.Array) -> Decoded:
         autoencoder = self.structure.module(params)
         with functional.precision(autoencoder.dtype):
-            pictures = self.family.decode_pictures(autoencoder, latents).astype(jnp.float32)
-        images = jnp.round(jnp.clip(pictures * 127.5 + 127.5, 0, 255)).astype(jnp.uint8)
-        return Decoded(images, jnp.isfinite(pictures).all(axis=(1, 2, 3)))
+            decoded = self.family.decode_images(autoencoder, latents).astype(jnp.float32)
+        images = jnp.round(jnp.clip(decoded * 127.5 + 127.5, 0, 255)).astype(jnp.uint8)
+        return Decoded(images, jnp.isfinite(decoded).all(axis=(1, 2, 3)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Shared(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class LatentDrawing:
+class LatentGeneration:
     """Noise as latents. Hashable: runs of as many steps with networks that are built alike are one program."""
 
     sampler: samplers.Sampler

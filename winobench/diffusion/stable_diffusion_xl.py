@@ -141,7 +141,7 @@ class StableDiffusionXL(Pipeline):
         by_folder = self.zero_empty_text is None
         return self.replace(zero_empty_text=self.force_zeros_for_empty_prompt if by_folder else self.zero_empty_text)
 
-    def drawing_identity(self, guidance_scale: float, sampler: str | None, image_size: int) -> dict[str, Any]:
+    def generation_identity(self, guidance_scale: float, sampler: str | None, image_size: int) -> dict[str, Any]:
         """See `Pipeline`. The fingerprint, which holds for scores, does not show that the folder requires zeros.
 
         Earlier versions gave the UNet the model's own size for images of another one.
@@ -149,7 +149,7 @@ class StableDiffusionXL(Pipeline):
         by_folder = self.zero_empty_text is None and self.force_zeros_for_empty_prompt
         zeros = {"zero_empty_text": True} if by_folder and guidance_scale > 1 else {}
         size = {} if image_size == self.image_size else {"conditioned_size": image_size}
-        return {**super().drawing_identity(guidance_scale, sampler, image_size), **zeros, **size}
+        return {**super().generation_identity(guidance_scale, sampler, image_size), **zeros, **size}
 
     @staticmethod
     def check_fit(configs: Mapping[str, Any], num_tokens: Mapping[str, int]) -> None:

@@ -17,7 +17,7 @@ ALL = "all"
 class Available(NamedTuple):
     """Parts of a run next to the questions' texts: images of them, and a model that captions the images."""
 
-    pictures: bool = False
+    images: bool = False
     captions: bool = False
 
 
@@ -56,10 +56,10 @@ def choose(task: TextTask, name: str | None, kinds: frozenset[str], has: Availab
         hint = near_names.did_you_mean(name, task.protocols, f"it has {', '.join(task.protocols)}.")
         raise InputError(f"task {task.name!r} has no protocol {name!r}: {hint}", code="unknown-name")
     does = " and ".join(kind for kind in KINDS if kind in kinds)
-    meant = [protocol for protocol in task.protocols.values() if bool(protocol.needs) == has.pictures]
+    meant = [protocol for protocol in task.protocols.values() if bool(protocol.needs) == has.images]
     able = [protocol for protocol in meant if protocol.kind in kinds]
     if not able and (name is None or task.protocols[name].kind not in kinds):
-        about = " about images" if has.pictures else ""
+        about = " about images" if has.images else ""
         needed = ", ".join(dict.fromkeys(protocol.kind for protocol in meant)) or "images of nothing"
         raise InputError(
             f"the model can answer none of the protocols{about} of task {task.name!r}: it does {does}, and they need"
@@ -74,10 +74,10 @@ def choose(task: TextTask, name: str | None, kinds: frozenset[str], has: Availab
             f" do {', '.join(protocol.name for protocol in able)}.",
             code="kind-not-answered",
         )
-    if chosen.needs and not has.pictures:
+    if chosen.needs and not has.images:
         raise InputError(
-            f"protocol {chosen.name!r} is about images: name them (--config.pictures=FOLDER), or the model that draws"
-            " them (--config.drawer=sd15)",
+            f"protocol {chosen.name!r} is about images: name them (--config.images=FOLDER), or the model that draws"
+            " them (--config.generator=sd15)",
             code="no-pictures",
         )
     if chosen.needs == "captions" and not has.captions:
@@ -91,5 +91,5 @@ def choose(task: TextTask, name: str | None, kinds: frozenset[str], has: Availab
 
 def _is_usual(protocol: Protocol, kinds: frozenset[str], has: Available) -> bool:
     """Whether a config without a protocol's name may mean this protocol."""
-    fits = protocol.kind in kinds and bool(protocol.needs) == has.pictures
+    fits = protocol.kind in kinds and bool(protocol.needs) == has.images
     return fits and (has.captions or protocol.needs != "captions")

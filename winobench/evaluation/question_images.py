@@ -12,7 +12,7 @@ from winobench.base.errors import InputError
 from winobench.evaluation import gallery
 from winobench.models import snapshots
 from winobench.runs import asking, responses
-from winobench.runs.requests import Picture, PictureText, Request, Responder
+from winobench.runs.requests import ImageText, InputImage, Request, Responder
 from winobench.tasks.questions import TextQuestion, TextTask
 
 # Questions per task of which the run keeps small images, the same ones in all runs, and the images' longest side.
@@ -20,15 +20,15 @@ _QUESTIONS, _SIZE = 24, 128
 
 
 def with_images(
-    task: TextTask, questions: Sequence[TextQuestion], images: Mapping[str, Sequence[Picture]]
+    task: TextTask, questions: Sequence[TextQuestion], images: Mapping[str, Sequence[InputImage]]
 ) -> list[TextQuestion]:
     """The questions with the images of their texts. Raises InputError for a text without any."""
     for question in questions:
-        if not images.get(text := question.texts[task.pictured]):
-            what = f"the {task.pictured} {text!r} of question {question.id!r}"
+        if not images.get(text := question.texts[task.illustrated]):
+            what = f"the {task.illustrated} {text!r} of question {question.id!r}"
             raise InputError(f"{what} has no image: generate one", code="no-picture")
     return [
-        dataclasses.replace(question, pictures=tuple(images[question.texts[task.pictured]])) for question in questions
+        dataclasses.replace(question, images=tuple(images[question.texts[task.illustrated]])) for question in questions
     ]
 
 
@@ -36,7 +36,7 @@ class Captions:
     """Captions, which are written before anything else is asked, each once."""
 
     def __init__(self, captioner: Responder):
-        if PictureText.kind not in captioner.kinds:
+        if ImageText.kind not in captioner.kinds:
             raise InputError(
                 f"the captioner writes no texts about images (it does {', '.join(sorted(captioner.kinds))}): name one"
                 " that does, such as blip2-flan-t5-xl",
@@ -48,7 +48,7 @@ class Captions:
 
     def requests(self, question: TextQuestion) -> tuple[Request, ...]:
         """Requests for a caption of each image of a question."""
-        return tuple(PictureText(picture) for picture in question.pictures)
+        return tuple(ImageText(image) for image in question.images)
 
     def keys(self, question: TextQuestion) -> tuple[str, ...]:
         """The captions' keys in a run's store."""
@@ -72,4 +72,4 @@ def image_table(questions: Sequence[TextQuestion]) -> pa.Table:
     """`winobench.evaluation.gallery.image_table` of some of the questions, for reports."""
     # By their ids alone, so that runs that asked other models show the same ones.
     chosen = sorted(questions, key=lambda question: files.digest(question.id))[:_QUESTIONS]
-    return gallery.image_table({image.sha256: image.path for question in chosen for image in question.pictures}, _SIZE)
+    return gallery.image_table({image.sha256: image.path for question in chosen for image in question.images}, _SIZE)

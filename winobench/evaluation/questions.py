@@ -30,8 +30,8 @@ from winobench.runs.requests import (
     FAILED,
     FINISHED,
     UNPARSABLE,
+    InputImage,
     LazyResponder,
-    Picture,
     Request,
     Responder,
     Response,
@@ -61,7 +61,7 @@ def evaluate_questions(
     workdir: str | os.PathLike[str] | None = None,
     settings: Asking = Asking(),
     recording: Recording = Recording(),
-    pictures: Mapping[str, Sequence[Picture]] | None = None,
+    images: Mapping[str, Sequence[InputImage]] | None = None,
     captioner: Responder | LazyResponder | None = None,
     **more: Any,
 ) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def evaluate_questions(
       workdir: the run's folder; ``runs/<name>-<hash of all that can change a number>`` by default.
       settings: the data, and the protocol.
       recording: how the run is recorded and shown.
-      pictures: text of a question (`TextTask.pictured`) -> images of it; None asks about none.
+      pictures: text of a question (`TextTask.illustrated`) -> images of it; None asks about none.
       captioner: writes the captions of the images, for protocols that need them. Each image's caption is recorded
         among the responses and written once.
       **more: fields of settings and recording by their names, such as ``limit=10``.
@@ -107,7 +107,7 @@ def evaluate_questions(
     _check_arguments(responder, workdir, settings)
     settings = of_runs.checked(settings)
     chosen = choose_tasks(tasks, settings.data_dir, TEXT_TASKS)
-    run = _Evaluation(responder, captioner, chosen, settings, recording, pictures)
+    run = _Evaluation(responder, captioner, chosen, settings, recording, images)
     return run.finished(workdir) or run.carry_out(workdir, started)
 
 
@@ -121,10 +121,10 @@ class _Evaluation:
         tasks: Sequence[TextTask],
         settings: Asking,
         recording: Recording,
-        pictures: Mapping[str, Sequence[Picture]] | None,
+        images: Mapping[str, Sequence[InputImage]] | None,
     ):
-        has = protocols.Available(pictures is not None, captioner is not None)
-        self.tasks, self.settings, self.recording, self.pictures = tasks, settings, recording, pictures
+        has = protocols.Available(images is not None, captioner is not None)
+        self.tasks, self.settings, self.recording, self.images = tasks, settings, recording, images
         self.protocols = {task.name: protocols.choose(task, settings.protocol, responder.kinds, has) for task in tasks}
         # By their names in the identity.
         self.models = {"scorer": responder}
@@ -154,7 +154,7 @@ class _Evaluation:
         return {**of_runs.described(self.settings), "protocol": chosen, "scorer": scorer, "tasks": tasks, **models}
 
     def describe(self, identity: Mapping[str, Any], **planned: Any) -> dict[str, Any]:
-        shown = {text: [image.sha256 for image in images] for text, images in (self.pictures or {}).items()}
+        shown = {text: [image.sha256 for image in images] for text, images in (self.images or {}).items()}
         return lifecycle.described(
             identity,
             kind=type(self.models["scorer"]).__name__,
@@ -162,7 +162,7 @@ class _Evaluation:
             config=self.config,
             versions=lifecycle.versions_of(identity, on_this_machine=self._is_here),
             **planned,
-            pictures=None if self.pictures is None else files.digest(shown),
+            pictures=None if self.images is None else files.digest(shown),
             files=self._files,
         )
 
@@ -260,7 +260,7 @@ class _Evaluation:
             try:
                 questions = list(contracts.load(task, self.settings.data_dir, self.settings.limit))
                 protocol = self.protocols[task.name]
-                workloads.append(_prepare(task, protocol, questions, fingerprint, self.pictures or {}, captions))
+                workloads.append(_prepare(task, protocol, questions, fingerprint, self.images or {}, captions))
             except InputError as error:
                 failed[task.name] = error
         if not workloads:
@@ -382,7 +382,7 @@ def _prepare(
     protocol: Protocol,
     questions: list[TextQuestion],
     fingerprint: Mapping[str, Any],
-    pictures: Mapping[str, Sequence[Picture]],
+    images: Mapping[str, Sequence[InputImage]],
     captions: question_images.Captions | None,
 ) -> _Workload:
     """Makes a task's requests. Of captions that are not yet written, the keys take their place."""
@@ -394,7 +394,7 @@ def _prepare(
     if count > 1:
         raise ValueError(f"task {task.name!r} has two questions of the id {twice!r}.")
     if protocol.needs:
-        questions = question_images.with_images(task, questions, pictures)
+        questions = question_images.with_images(task, questions, images)
     if protocol.needs == "captions":
         questions = [dataclasses.replace(question, captions=captions.keys(question)) for question in questions]
     requests = [tuple(protocol.requests(question)) for question in questions]
@@ -484,8 +484,8 @@ def example_table(
         "responses": pa.array(texts, strings),
         "correct": pa.array(map(is_correct, questions, answers), pa.bool_()),
     }
-    if any(question.pictures for question in questions):
-        images = [[image.sha256 for image in question.pictures] for question in questions]
+    if any(question.images for question in questions):
+        images = [[image.sha256 for image in question.images] for question in questions]
         columns |= {"pictures": pa.array(images, strings), "captions": _column(questions, "captions", strings)}
     return pa.table(columns)
 

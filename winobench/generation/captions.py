@@ -21,7 +21,7 @@ from winobench.base.texts import check_texts
 from winobench.data import images as image_files
 from winobench.models import snapshots
 from winobench.runs import asking, image_runs, records, responses
-from winobench.runs.requests import FINISHED, Picture, PictureText, Responder, Response
+from winobench.runs.requests import FINISHED, ImageText, InputImage, Responder, Response
 
 CAPTIONS = "captions"
 """The name of the files."""
@@ -34,12 +34,12 @@ _ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", "
 class ImageFile:
     """An image to write about."""
 
-    image: Picture
+    image: InputImage
     known: Mapping[str, Any]  # further fields of its line: prompt, drawn_by and seed of a generated image
 
 
 def find(places: Sequence[str]) -> list[ImageFile]:
-    """The images of folders (right in them), runs of ``winobench draw``, patterns and files, each once, in order."""
+    """The images of folders, runs of ``winobench generate``, patterns and files, each once, in order."""
     if not places:
         raise InputError("no images are named: give a folder, a pattern such as 'photos/*.jpg', or files")
     images = {image.image.path: image for path in places for image in _at(path)}
@@ -61,7 +61,7 @@ def write(
     Returns "texts": one an image, None where it is missing; "asked": calls made; "failed": {file: why}; "blocked": how
     many of them would fail again; "tokens" and "cost", as `asking.spent`; "path" of the JSONL file.
     """
-    if PictureText.kind not in responder.kinds:
+    if ImageText.kind not in responder.kinds:
         raise InputError(
             f"{model} writes no texts about images: name a vision-language model, such as blip2-flan-t5-xl",
             code="wrong-kind-of-model",
@@ -71,7 +71,7 @@ def write(
         _check_name(image.image.path)
     responder = snapshots.snapshot(responder)
     fingerprint = responder.fingerprint()
-    requests = [PictureText(image.image, question, max_tokens) for image in images]
+    requests = [ImageText(image.image, question, max_tokens) for image in images]
     keys = [responses.key(fingerprint, request) for request in requests]
     wanted = dict(zip(keys, requests, strict=True))
     about = {"model": model, "question": question}
@@ -87,7 +87,7 @@ def write(
     return {
         "texts": [answers.read[key].text if key in answers.read and key not in failed else None for key in keys],
         "asked": answers.asked,
-        "failed": {wanted[key].picture.path: reason for key, reason in failed.items()},
+        "failed": {wanted[key].image.path: reason for key, reason in failed.items()},
         "blocked": len(answers.blocked),
         "path": lines.path,
         **session.spent(),
@@ -169,10 +169,10 @@ def _at(place: str) -> Iterator[ImageFile]:
     path = pathlib.Path(files.user_path(place))
     if os.path.isdir(path):
         if _is_run(path):
-            run = image_runs.read_pictures(path)
+            run = image_runs.read_images(path)
             for record in run.records:
                 known = {"prompt": record.prompt.text, "drawn_by": record.model, "seed": record.seed}
-                yield ImageFile(Picture(str(run.path(record)), record.sha256), known)
+                yield ImageFile(InputImage(str(run.path(record)), record.sha256), known)
             return
         names = sorted(name for name in os.listdir(path) if name.lower().endswith(_ENDINGS))
         if not names:
@@ -194,7 +194,7 @@ def _at(place: str) -> Iterator[ImageFile]:
 
 
 def _is_run(folder: pathlib.Path) -> bool:
-    """Whether ``winobench draw --config=pictures`` has made it."""
+    """Whether ``winobench generate --config=images`` has made it."""
     try:
         return json_files.load(folder / "config.json").get("kind") == image_runs.KIND
     except (OSError, ValueError, AttributeError):
@@ -208,4 +208,4 @@ def _check_name(path: str | os.PathLike) -> None:
 
 def _file(path: str | os.PathLike) -> ImageFile:
     _check_name(path)
-    return ImageFile(Picture(os.fspath(path), image_files.file_sha256(path)), {})
+    return ImageFile(InputImage(os.fspath(path), image_files.file_sha256(path)), {})

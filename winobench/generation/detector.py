@@ -23,13 +23,13 @@ from winobench.runs import image_records
 from winobench.runs.verdicts import EARLIER, GENEVAL_DETECTOR, Verdict, judge_of, read_verdicts, write_verdicts
 
 if TYPE_CHECKING:
-    from winobench.runs.image_records import PictureRecord
-    from winobench.runs.image_runs import Pictures
+    from winobench.runs.image_records import ImageRecord
+    from winobench.runs.image_runs import Images
 
 _ADVICE = "give results.jsonl as GenEval's evaluate_images.py wrote it for the images of this run"
 
 
-def lay_out(run: Pictures, folder: str | os.PathLike[str], model: str | None = None) -> int:
+def lay_out(run: Images, folder: str | os.PathLike[str], model: str | None = None) -> int:
     """Copies the images of a model (None for the only one) into a new folder, and returns their number."""
     folder = pathlib.Path(files.user_path(folder))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -47,7 +47,7 @@ def lay_out(run: Pictures, folder: str | os.PathLike[str], model: str | None = N
     return len(records)
 
 
-def attach(run: Pictures, path: str | os.PathLike[str], model: str | None = None) -> dict[str, Verdict]:
+def attach(run: Images, path: str | os.PathLike[str], model: str | None = None) -> dict[str, Verdict]:
     """Writes the verdicts of ``results.jsonl`` on the images of a model (None for the only one) into the run.
 
     Returns the verdicts of the run, also of its other models, by the images' paths within it.
@@ -81,7 +81,7 @@ def attach(run: Pictures, path: str | os.PathLike[str], model: str | None = None
     return verdicts
 
 
-def _by_place(run: Pictures, model: str | None) -> dict[tuple[str, str], PictureRecord]:
+def _by_place(run: Images, model: str | None) -> dict[tuple[str, str], ImageRecord]:
     """The images of a model by the names of folder and file in the published layout."""
     if model is None and len(run.models) != 1:
         named = ", ".join(known.label for known in run.models)
@@ -97,7 +97,7 @@ def _by_place(run: Pictures, model: str | None) -> dict[tuple[str, str], Picture
     return {(record.prompt.id, f"{record.seed:05d}"): record for record in run.records if record.model == label}
 
 
-def _record_of(where: str, row: Any, records: Mapping[tuple[str, str], PictureRecord]) -> PictureRecord:
+def _record_of(where: str, row: Any, records: Mapping[tuple[str, str], ImageRecord]) -> ImageRecord:
     texts = ("filename", "tag", "prompt", "reason")
     whole = isinstance(row, dict) and all(isinstance(row.get(name), str) for name in texts)
     if not whole or not isinstance(row.get("correct"), bool):

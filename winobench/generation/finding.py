@@ -11,7 +11,7 @@ from winobench.base import files, json_files, options
 from winobench.base.errors import InputError
 from winobench.prompts.prompt_files import make_prompt, table_rows
 from winobench.runs import image_records, image_runs
-from winobench.runs.requests import Picture
+from winobench.runs.requests import InputImage
 
 TABLES = (".csv", ".jsonl")
 """Ends of the names of tables of images."""
@@ -19,9 +19,9 @@ TABLES = (".csv", ".jsonl")
 _TEXT, _FILE = "premise", "file"
 
 
-def find_pictures(
+def find_images(
     source: str | os.PathLike, texts: Sequence[str], *, most: int, model: str | None = None, how: str = ""
-) -> dict[str, tuple[Picture, ...]]:
+) -> dict[str, tuple[InputImage, ...]]:
     """Text -> its images, of a run of images in the order of the seeds, or of a ``.csv`` or ``.jsonl`` table.
 
     Each file is read once, so that it is known to be the generated one. Tables name them relative to their folder.
@@ -34,8 +34,8 @@ def find_pictures(
 
 def _of_run(
     folder: pathlib.Path, texts: Sequence[str], most: int, model: str | None, how: str
-) -> dict[str, tuple[Picture, ...]]:
-    run = image_runs.read_pictures(folder, complete=False)
+) -> dict[str, tuple[InputImage, ...]]:
+    run = image_runs.read_images(folder, complete=False)
     advice = f"generate it{f' with {how}' if how else ''}"
     label = _label(run, model)
     numbers = {prompt.text: number for number, prompt in enumerate(run.prompts)}
@@ -47,16 +47,16 @@ def _of_run(
         if len(run.seeds) < most:
             raise InputError(
                 f"{folder} has {len(run.seeds)} images of the premise {text!r}, but {most} are needed: name as"
-                " many (--config.pictures_per_premise), or generate more",
+                " many (--config.images_per_premise), or generate more",
                 code="too-few-pictures",
             )
         images[text] = tuple(_drawn(run, label, seed, number, text, advice) for seed in run.seeds[:most])
     return images
 
 
-def _drawn(run: image_runs.Pictures, label: str, seed: int, number: int, text: str, advice: str) -> Picture:
+def _drawn(run: image_runs.Images, label: str, seed: int, number: int, text: str, advice: str) -> InputImage:
     record = run.by_place.get((label, seed, number))
-    file = run.folder / image_records.picture_file(label, seed, number)
+    file = run.folder / image_records.image_file(label, seed, number)
     if record is None:
         raise InputError(f"{file}, an image of the premise {text!r}, is missing: {advice}", code="no-picture")
     if not image_records.is_whole(run.folder, record):
@@ -65,10 +65,10 @@ def _drawn(run: image_runs.Pictures, label: str, seed: int, number: int, text: s
             f" {advice}",
             code="file-changed",
         )
-    return Picture(str(file), record.sha256)
+    return InputImage(str(file), record.sha256)
 
 
-def _label(run: image_runs.Pictures, model: str | None) -> str:
+def _label(run: image_runs.Images, model: str | None) -> str:
     """The label of the model whose images are meant."""
     if len(run.models) == 1:
         return run.models[0].label
@@ -76,7 +76,7 @@ def _label(run: image_runs.Pictures, model: str | None) -> str:
     if len(meant) != 1:
         names = ", ".join(known.name for known in run.models)
         raise InputError(
-            f"{run.folder} has images by {names}: say whose are meant (--config.drawer={run.models[0].name})",
+            f"{run.folder} has images by {names}: say whose are meant (--config.generator={run.models[0].name})",
             code="unknown-name",
         )
     return meant[0]
@@ -87,11 +87,11 @@ def drawn_text(text: str) -> str:
     return make_prompt(f"the premise {options.quote(text)}", text, id="1").text
 
 
-def _of_table(path: pathlib.Path, texts: Sequence[str], most: int) -> dict[str, tuple[Picture, ...]]:
-    images: dict[str, tuple[Picture, ...]] = dict.fromkeys(texts, ())
+def _of_table(path: pathlib.Path, texts: Sequence[str], most: int) -> dict[str, tuple[InputImage, ...]]:
+    images: dict[str, tuple[InputImage, ...]] = dict.fromkeys(texts, ())
     for line, text, file in _rows(path):
         if text in images and len(images[text]) < most:
-            images[text] += (_picture(path, line, file),)
+            images[text] += (_image(path, line, file),)
     for text in texts:
         if not images[text]:
             raise InputError(
@@ -100,11 +100,11 @@ def _of_table(path: pathlib.Path, texts: Sequence[str], most: int) -> dict[str, 
     return images
 
 
-def _picture(path: pathlib.Path, line: int, file: str) -> Picture:
+def _image(path: pathlib.Path, line: int, file: str) -> InputImage:
     image = path.parent / files.user_path(file)
     try:
         files.check_regular(image)
-        return Picture(str(image), hashlib.sha256(image.read_bytes()).hexdigest())
+        return InputImage(str(image), hashlib.sha256(image.read_bytes()).hexdigest())
     except OSError as error:
         raise InputError(
             f"line {line} of {path} names the image {image}, which cannot be read ({error.strerror or error}): put it"

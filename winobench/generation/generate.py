@@ -64,8 +64,8 @@ class Generator:
         return {"name": self.name, "dtype": self.dtype, "lora": lora, **self.more}
 
 
-def draw_pictures(
-    drawers: Sequence[Generator],
+def generate_images(
+    generators: Sequence[Generator],
     prompts: Sequence[Prompt],
     workdir: str | os.PathLike[str] | None = None,
     *,
@@ -74,9 +74,9 @@ def draw_pictures(
     batch_size: int = 8,
     overwrite: bool = False,
     progress: bool = True,
-    name: str = "pictures",
+    name: str = "images",
     config: Mapping[str, Any] | None = None,
-) -> image_runs.Pictures:
+) -> image_runs.Images:
     """Generates what is missing of a run: an image for each model, seed and prompt.
 
     A call with the same arguments continues where an earlier one was interrupted. Images that are lost or damaged are
@@ -101,48 +101,48 @@ def draw_pictures(
       InputError: an argument is not as described, a model does not fit its settings, or is not the one that has
         generated before. The folder is another run's or cannot be written. Another process failed or was lost.
     """
-    for argument, values, kind in (("drawers", drawers, Generator), ("prompts", prompts, Prompt)):
+    for argument, values, kind in (("generators", generators, Generator), ("prompts", prompts, Prompt)):
         for value in checked_list(argument, values):
             options.instance(f"a {kind.__name__}", kind).check(f"one of {argument}", value, "wrong-type")
     options.instance("a Settings of winobench.generation.generate", Settings).check("settings", settings, "wrong-type")
     options.instance("a dict", Mapping).or_none().check("config", config, "wrong-type")
-    name, drawers, prompts = options.text().check("name", name), list(drawers), list(prompts)
+    name, generators, prompts = options.text().check("name", name), list(generators), list(prompts)
     seeds = options.items(options.SEED, 1).check("seeds", seeds)
     batch_size = options.BATCH_SIZE.check("batch_size", batch_size)
-    for what, values in (("seeds", seeds), ("labels", [drawer.label for drawer in drawers])):
+    for what, values in (("seeds", seeds), ("labels", [generator.label for generator in generators])):
         if len(set(values)) < len(values):
             raise InputError(f"the {what} {', '.join(map(str, values))} name one twice: name each once")
     identity = {
         "prompts": {"sha256": digest(prompts), "count": len(prompts)},
         "seeds": list(seeds),
         "settings": dataclasses.asdict(settings),
-        "models": {drawer.label: drawer.identity() for drawer in drawers},
+        "models": {generator.label: generator.identity() for generator in generators},
     }
-    name = "-".join([name, *(drawer.label for drawer in drawers[:_MOST_LABELS])])
-    with contextlib.closing(lifecycle.folder_for(workdir, name, identity, image_records.DRAWN)) as folder:
+    name = "-".join([name, *(generator.label for generator in generators[:_MOST_LABELS])])
+    with contextlib.closing(lifecycle.folder_for(workdir, name, identity, image_records.GENERATED)) as folder:
         described = lifecycle.described(
             identity,
             kind=image_runs.KIND,
-            model=", ".join(drawer.name for drawer in drawers),
+            model=", ".join(generator.name for generator in generators),
             config=None if config is None else dict(config),
             versions={**provenance.software(), "device": provenance.devices()},
         )
         description = {"kind": image_runs.KIND, "layout": image_runs.LAYOUT, **described}
-        if parallel.broadcast_from_host0(lambda: not overwrite and _is_finished(folder, description, drawers)):
+        if parallel.broadcast_from_host0(lambda: not overwrite and _is_finished(folder, description, generators)):
             if progress and parallel.is_main_process():
                 progress_bars.say(f"finished before: all images are in {folder.path}")
-            return image_runs.read_pictures(folder.path)
-        description["drawn"] = {} if overwrite else _drawn_before(folder)
+            return image_runs.read_images(folder.path)
+        description["drawn"] = {} if overwrite else _generated_before(folder)
         parallel.broadcast_from_host0(lambda: folder.open(description, overwrite=overwrite))
         with lifecycle.recording(folder, description, folder.has_records):
             if progress and parallel.is_main_process():
                 progress_bars.say(f"images in {folder.path}")
             parallel.broadcast_from_host0(lambda: image_records.write_prompts(folder.path, prompts))
             run = _Run(folder, description, prompts, seeds, settings, batch_size, progress)
-            for drawer in drawers:
-                run.draw(drawer)
+            for generator in generators:
+                run.generate(generator)
                 gc.collect()  # a pipeline is held by circles, and the next one needs its room
-    return image_runs.read_pictures(folder.path)
+    return image_runs.read_images(folder.path)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,58 +155,58 @@ class _Run:
     batch_size: int
     progress: bool
 
-    def draw(self, drawer: Generator) -> None:
+    def generate(self, generator: Generator) -> None:
         """Generates what is missing of one model, this process its part of it."""
-        files = drawer.files()  # before they are read, so that no later change is missed
-        pipeline = snapshots.snapshot(drawer.load())
-        drawn = self._settle(drawer, pipeline, files)
-        ranges = parallel.broadcast_from_host0(lambda: self._missing(drawer))
+        files = generator.files()  # before they are read, so that no later change is missed
+        pipeline = snapshots.snapshot(generator.load())
+        drawn = self._settle(generator, pipeline, files)
+        ranges = parallel.broadcast_from_host0(lambda: self._missing(generator))
         missing = [(seed, number) for seed, first, end in ranges for number in range(first, end)]
         mine = missing[parallel.process_slice(len(missing), parallel.process_number(), parallel.num_processes())]
-        fields = {"model": drawer.label, "fingerprint": drawn["fingerprint"], "settings": drawn["settings"]}
-        fields["lora"] = None if drawer.lora is None else dict(drawer.lora)
-        parallel.all_gather_object(lambda: self._draw(drawer, pipeline, mine, fields))
+        fields = {"model": generator.label, "fingerprint": drawn["fingerprint"], "settings": drawn["settings"]}
+        fields["lora"] = None if generator.lora is None else dict(generator.lora)
+        parallel.all_gather_object(lambda: self._generate_missing(generator, pipeline, mine, fields))
 
     @property
     def _at_once(self) -> int:
         """Images that the devices of this process generate at once."""
         return self.batch_size * len(jax.local_devices())
 
-    def _settle(self, drawer: Generator, pipeline: Pipeline, files: str | None) -> dict[str, Any]:
+    def _settle(self, generator: Generator, pipeline: Pipeline, files: str | None) -> dict[str, Any]:
         """Records the fingerprint and settings of a loaded model. Refuses another model than before."""
         size = pipeline.check_image_size(self.settings.image_size)
-        own = pipeline.drawing_identity(self.settings.guidance_scale, self.settings.sampler, size)
+        own = pipeline.generation_identity(self.settings.guidance_scale, self.settings.sampler, size)
         chosen = samplers.find_sampler(self.settings.sampler, pipeline.schedule)
         sampler = next(known for known, kind in samplers.SAMPLERS.items() if kind is chosen)
-        resolved = {"sampler": sampler, "image_size": size, "dtype": drawer.dtype}
+        resolved = {"sampler": sampler, "image_size": size, "dtype": generator.dtype}
         shows = self.progress and parallel.is_main_process() and "sampler" not in own
         if shows and self.settings.sampler is None and not samplers.has_own(pipeline.schedule):
             named = pipeline.schedule.scheduler_class
-            progress_bars.say(f"{drawer.name} names {named}, which is not offered: {sampler} is used instead")
+            progress_bars.say(f"{generator.name} names {named}, which is not offered: {sampler} is used instead")
         settings = {**dataclasses.asdict(self.settings), **resolved, **own}
         drawn = {"fingerprint": pipeline.fingerprint, "settings": settings}
         first, *others = parallel.all_gather_object(lambda: drawn)
         if any(other != first for other in others):
-            raise InputError(f"the processes have loaded different models {drawer.name!r}: start all alike")
-        before = self.description["drawn"].get(drawer.label)
+            raise InputError(f"the processes have loaded different models {generator.name!r}: start all alike")
+        before = self.description["drawn"].get(generator.label)
         if before is not None and {name: before.get(name) for name in drawn} != drawn:
             raise InputError(
-                f"the model {drawer.name!r} is not the one that has generated in {self.folder.path} (its fingerprint or"
+                f"the model {generator.name!r} is not the one that has generated in {self.folder.path} (fingerprint or"
                 " settings differ): choose another --workdir, or --overwrite to delete its images and start again",
                 code="another-run",
             )
-        self.description["drawn"][drawer.label] = drawn | {"files": files}
+        self.description["drawn"][generator.label] = drawn | {"files": files}
         if parallel.is_main_process():
             self.folder.describe(self.description)
         return drawn
 
-    def _missing(self, drawer: Generator) -> list[list[int]]:
+    def _missing(self, generator: Generator) -> list[list[int]]:
         """Missing images of a model, as ranges (seed, first number, end)."""
         written = image_records.read_records(self.folder.path)
         ranges: list[list[int]] = []
         lost = []
         for seed, number in itertools.product(self.seeds, range(len(self.prompts))):
-            record = written.get((drawer.label, seed, number))
+            record = written.get((generator.label, seed, number))
             if record is not None and image_records.is_whole(self.folder.path, record):
                 continue
             if record is not None:
@@ -220,8 +220,8 @@ class _Run:
             progress_bars.say(f"{len(lost):,} {are} lost or damaged and generated again, such as {lost[0]}")
         return ranges
 
-    def _draw(
-        self, drawer: Generator, pipeline: Pipeline, places: Sequence[tuple[int, int]], fields: Mapping[str, Any]
+    def _generate_missing(
+        self, generator: Generator, pipeline: Pipeline, places: Sequence[tuple[int, int]], fields: Mapping[str, Any]
     ) -> None:
         """Generates the images of these seeds and numbers. While some are generated, those before them are written."""
         if not places:
@@ -230,19 +230,19 @@ class _Run:
         shows = self.progress and parallel.is_main_process()
         with (
             progress_bars.counting(
-                len(places), label=f"generating with {drawer.name}", unit="images", enabled=shows
+                len(places), label=f"generating with {generator.name}", unit="images", enabled=shows
             ) as advance,
-            image_records.PictureStore(self.folder.path, parallel.process_number()) as store,
+            image_records.ImageStore(self.folder.path, parallel.process_number()) as store,
             concurrent.futures.ThreadPoolExecutor(1) as writer,
         ):
             writing: concurrent.futures.Future[Any] | None = None
             for start in range(0, len(places), at_once):
                 batch = places[start : start + at_once]
-                pictures = self._generate(pipeline, batch)
+                images = self._generate(pipeline, batch)
                 if writing is not None:
                     writing.result()
                 lines = [{**fields, "prompt": self.prompts[number], "seed": s, "number": number} for s, number in batch]
-                writing = writer.submit(store.add, pictures, lines)
+                writing = writer.submit(store.add, images, lines)
                 advance(len(batch))
                 parallel.check_first_process()
             writing.result()
@@ -260,24 +260,26 @@ class _Run:
         )
 
 
-def _is_finished(folder: run_folders.RunFolder, description: Mapping[str, Any], drawers: Sequence[Generator]) -> bool:
-    """Whether a run of this description, by models whose files have not changed, has all images as they were drawn."""
+def _is_finished(
+    folder: run_folders.RunFolder, description: Mapping[str, Any], generators: Sequence[Generator]
+) -> bool:
+    """Whether a run of this description, whose models have the same files, has all images unchanged."""
     # Images do not depend on the rest of a command: another one may need the same.
     told = {name: value for name, value in description.items() if name != "config"}
     if (recorded := lifecycle.finished_config(folder, told)) is None:
         return False
     try:
-        for drawer in drawers:
-            files = drawer.files()
-            if files is None or recorded["drawn"][drawer.label]["files"] != files:
+        for generator in generators:
+            files = generator.files()
+            if files is None or recorded["drawn"][generator.label]["files"] != files:
                 return False
-        run = image_runs.read_pictures(folder.path)
+        run = image_runs.read_images(folder.path)
     except (OSError, InputError, LookupError, TypeError):  # lost images are generated again
         return False
     return all(image_records.is_whole(folder.path, record) for record in run.records)
 
 
-def _drawn_before(folder: run_folders.RunFolder) -> dict[str, Any]:
+def _generated_before(folder: run_folders.RunFolder) -> dict[str, Any]:
     """Entries of the folder's config about models with images here. `RunFolder.open` checks whose config it is."""
     try:
         return dict(json_files.load(folder.config_path)["drawn"])

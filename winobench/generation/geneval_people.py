@@ -22,8 +22,8 @@ from winobench.generation import judged
 from winobench.metrics import agreement, intervals
 from winobench.prompts.prompt_files import Prompt
 from winobench.runs import judgements
-from winobench.runs.image_records import PictureRecord, Place
-from winobench.runs.image_runs import DrawnModel, Pictures
+from winobench.runs.image_records import ImageRecord, Place
+from winobench.runs.image_runs import GeneratingModel, Images
 from winobench.runs.requests import Responder
 from winobench.tasks import meta_geneval
 
@@ -35,7 +35,7 @@ _FINGERPRINT = "0" * 64  # the images come from elsewhere
 
 def read_study(
     source: str | os.PathLike[str], prompts: list[Prompt], folder: str | os.PathLike[str]
-) -> tuple[Pictures, dict[Place, bool]]:
+) -> tuple[Images, dict[Place, bool]]:
     """The published images as a run, whose results go into a folder, and what people say of each.
 
     Args:
@@ -63,17 +63,17 @@ def read_study(
             path = pathlib.Path(os.path.abspath(image.path))
             sha256 = image_files.file_sha256(path)
             size = path.stat().st_size
-            record = PictureRecord(prompt, name, seed, number, _FINGERPRINT, None, {}, str(path), sha256, size)
+            record = ImageRecord(prompt, name, seed, number, _FINGERPRINT, None, {}, str(path), sha256, size)
             records.append(record)
             people[record.place] = share > 0.5
-    models = tuple(DrawnModel(name, name, _FINGERPRINT, None, {}) for name in meta_geneval.SETS)
+    models = tuple(GeneratingModel(name, name, _FINGERPRINT, None, {}) for name in meta_geneval.SETS)
     chosen = tuple(by_id[identity] for identity in numbers)
-    seeds = tuple(range(meta_geneval.NUM_PICTURES))
-    return Pictures(pathlib.Path(files.user_path(folder)), models, chosen, seeds, tuple(records), {}), people
+    seeds = tuple(range(meta_geneval.NUM_IMAGES))
+    return Images(pathlib.Path(files.user_path(folder)), models, chosen, seeds, tuple(records), {}), people
 
 
 def judge_study(
-    run: Pictures,
+    run: Images,
     people: Mapping[Place, bool],
     responder: Responder,
     *,
@@ -85,7 +85,7 @@ def judge_study(
 
     An interrupted call resumes when it is made again. The rows are in ``agreement.json`` of the judge's folder, too.
     """
-    judgement = judged.judge_pictures(run, responder, name=name, rubric=RUBRIC, label=label, progress=progress)
+    judgement = judged.judge_images(run, responder, name=name, rubric=RUBRIC, label=label, progress=progress)
     folder = judged.folder_of(run, RUBRIC, name, label)
     verdicts = {}
     for _, line in json_files.read_lines(folder / judgements.SCORES):
@@ -97,7 +97,7 @@ def judge_study(
     return rows
 
 
-def agree(run: Pictures, judge: Mapping[Place, bool], people: Mapping[Place, bool]) -> dict[str, dict[str, Any]]:
+def agree(run: Images, judge: Mapping[Place, bool], people: Mapping[Place, bool]) -> dict[str, dict[str, Any]]:
     """All, source of the images, or tag -> how far a judge agrees with people.
 
     Each row has ``accuracy``, the share of images with the same verdict, and its 95% interval ``low`` and ``high``. It
@@ -112,7 +112,7 @@ def agree(run: Pictures, judge: Mapping[Place, bool], people: Mapping[Place, boo
     return {name: _row(images, judge, people) for name, images in groups if images}
 
 
-def _row(records: list[PictureRecord], judge: Mapping[Place, bool], people: Mapping[Place, bool]) -> dict[str, Any]:
+def _row(records: list[ImageRecord], judge: Mapping[Place, bool], people: Mapping[Place, bool]) -> dict[str, Any]:
     first, second = (np.array([of[record.place] for record in records]) for of in (judge, people))
     prompts = [record.prompt.id for record in records]
     share = intervals.clustered(first == second, prompts)

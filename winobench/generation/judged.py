@@ -18,10 +18,10 @@ from winobench.metrics import Design, Interval, mean_of_means
 from winobench.models import snapshots
 from winobench.rubrics import Rubric, Score
 from winobench.runs import asking, endings, image_records, judgements, records, responses
-from winobench.runs.image_records import PictureRecord
-from winobench.runs.image_runs import Pictures
+from winobench.runs.image_records import ImageRecord
+from winobench.runs.image_runs import Images
 from winobench.runs.judgements import Judgement
-from winobench.runs.requests import Picture, PictureMatch, Request, Responder, Response, check_responder
+from winobench.runs.requests import ImageMatch, InputImage, Request, Responder, Response, check_responder
 
 _LONGEST_LABEL = 200  # letters. The folder's name has the rubric, too
 
@@ -30,12 +30,12 @@ _LONGEST_LABEL = 200  # letters. The folder's name has the rubric, too
 class _Asked:
     """The questions about one image, by the keys of their answers."""
 
-    record: PictureRecord
+    record: ImageRecord
     keys: tuple[str, ...]
 
 
-def judge_pictures(
-    run: Pictures,
+def judge_images(
+    run: Images,
     responder: Responder,
     *,
     name: str,
@@ -61,7 +61,7 @@ def judge_pictures(
         has changed, the folder has results of another judge, the label cannot name a folder, a call failed that
         may pass another time, or no image has all its answers.
     """
-    options.instance("images as winobench.read_pictures gives them", Pictures).check("run", run, "wrong-type")
+    options.instance("images as winobench.read_images gives them", Images).check("run", run, "wrong-type")
     check_responder(responder)
     texts.check_texts([name])
     chosen = rubrics.choose(rubric, run.prompts)
@@ -124,7 +124,7 @@ def _no_answers(name: str, number: int, missing: Mapping[str, int], received: as
     )
 
 
-def folder_of(run: Pictures, rubric: str, name: str, label: str | None = None) -> pathlib.Path:
+def folder_of(run: Images, rubric: str, name: str, label: str | None = None) -> pathlib.Path:
     """The folder of a judge's answers and results."""
     is_name = isinstance(label, str) and len(label) <= _LONGEST_LABEL and registry.model_label(label) == label
     if label is not None and not is_name:
@@ -151,7 +151,7 @@ def kind_for(rubric: Rubric, name: str, kinds: Collection[str]) -> str:
 def _wordings(rubric: Rubric, kind: str, fingerprint: Mapping[str, Any]) -> tuple[str, ...]:
     """The texts that the judge reads. One that scores matches puts its own question around a prompt."""
     question = fingerprint.get("match", fingerprint).get("question")
-    return (question,) if kind == PictureMatch.kind and question else rubric.wordings[kind]
+    return (question,) if kind == ImageMatch.kind and question else rubric.wordings[kind]
 
 
 def summarise(images: Iterable[tuple[str, Sequence[Score]]], rubric: Rubric) -> dict[str, dict[str, dict[str, Any]]]:
@@ -204,8 +204,8 @@ def _check_folder(folder: pathlib.Path, fingerprint: Mapping[str, Any]) -> None:
 
 
 def _ask_about(
-    run: Pictures,
-    record: PictureRecord,
+    run: Images,
+    record: ImageRecord,
     rubric: Rubric,
     kind: str,
     fingerprint: Mapping[str, Any],
@@ -214,11 +214,11 @@ def _ask_about(
     """Adds the questions about an image to those that are wanted."""
     if not image_records.is_whole(run.folder, record):
         raise InputError(
-            f"{run.path(record)} is not the image that was generated (its SHA-256 is another): give the winobench draw"
-            " command again, which generates it again",
+            f"{run.path(record)} is not the image that was generated (its SHA-256 is another): give the command of"
+            " winobench generate again",
             code="damaged-file",
         )
-    requests = [*rubric.requests(record.prompt, Picture(str(run.path(record)), record.sha256), kind)]
+    requests = [*rubric.requests(record.prompt, InputImage(str(run.path(record)), record.sha256), kind)]
     keys = tuple(responses.key(fingerprint, request) for request in requests)
     wanted.update(zip(keys, requests, strict=True))
     return _Asked(record, keys)

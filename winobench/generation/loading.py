@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from winobench.diffusion.pipeline import Pipeline
 
 
-def make_drawers(
+def make_generators(
     models: Sequence[str],
     loras: Sequence[str | None] = (None,),
     *,
@@ -45,7 +45,7 @@ def make_drawers(
     lora_scale = options.SCALE.check("lora_scale", lora_scale)
     if lora_scale != 1 and not any(loras):
         raise InputError(f"lora_scale is {lora_scale!r}, but no LoRA is named: name one (lora), or leave it out")
-    drawn_by = pairs(models, loras)
+    generated_by = pairs(models, loras)
     refs = {
         model: _check(model, settings, dtype, variant, revision, dict(pipeline_options or {}), backend)
         for model in dict.fromkeys(models)
@@ -53,11 +53,11 @@ def make_drawers(
     from winobench.checkpoints import textual_inversions  # late: names that are wrong are answered at once
     from winobench.diffusion import families
 
-    named = list(dict.fromkeys(lora for _, lora in drawn_by if lora is not None))
+    named = list(dict.fromkeys(lora for _, lora in generated_by if lora is not None))
     where = {"backend": backend, "allow_pickle": allow_pickle}
     adapters = {
         (model, lora): families.read_lora(refs[model].checkpoint, lora, revision=refs[model].revision, **where)
-        for model, lora in drawn_by
+        for model, lora in generated_by
         if lora is not None
     }
     lora_labels = dict(zip(named, registry.model_labels(named, registry.lora_label), strict=True))
@@ -65,8 +65,8 @@ def make_drawers(
     labels = dict(zip(names, registry.model_labels(names), strict=True))
     words = [textual_inversions.read_word(path, allow_pickle=allow_pickle) for path in embeddings or ()]
     more = {"variant": variant, "revision": revision, "pipeline_options": pipeline_options, "embeddings": embeddings}
-    drawers = []
-    for model, lora in drawn_by:
+    generators = []
+    for model, lora in generated_by:
         load = functools.partial(
             load_pipeline,
             refs[model],
@@ -86,8 +86,8 @@ def make_drawers(
             label, name = f"{label}+{lora_labels[lora]}", f"{name} + {lora_labels[lora]}{scale}"
         named_more = {key: value for key, value in more.items() if value}
         files = functools.partial(_files, refs[model], [backend, allow_pickle, [word.digest() for word in words]])
-        drawers.append(Generator(label, name, load, dtype, of_lora, named_more, files))
-    return drawers
+        generators.append(Generator(label, name, load, dtype, of_lora, named_more, files))
+    return generators
 
 
 def _files(ref: registry.ModelRef, how: Any) -> str | None:

@@ -17,8 +17,8 @@ import PIL.Image
 from winobench.base import files
 from winobench.base.errors import InputError
 from winobench.base.version import __version__
-from winobench.runs.image_records import THUMBNAILS, PictureRecord
-from winobench.runs.image_runs import Pictures
+from winobench.runs.image_records import THUMBNAILS, ImageRecord
+from winobench.runs.image_runs import Images
 
 PAGE = "pictures.html"
 """Name in the run's folder."""
@@ -27,7 +27,7 @@ SMALL, LARGE = 128, 256
 """Pixels of an image's side on the page, of small and of large images. Larger ones have a thumbnail."""
 
 
-def write_page(run: Pictures) -> pathlib.Path:
+def write_page(run: Images) -> pathlib.Path:
     """Writes ``pictures.html`` into the run's folder, and thumbnails of images of more than `LARGE` pixels."""
     path = run.folder / PAGE
     with files.writing(run.folder):
@@ -35,7 +35,7 @@ def write_page(run: Pictures) -> pathlib.Path:
     return path
 
 
-def page_text(run: Pictures, thumbnails: dict[str, str] | None = None) -> str:
+def page_text(run: Images, thumbnails: dict[str, str] | None = None) -> str:
     """The page."""
     counts = collections.Counter(prompt.category for prompt in run.prompts)
     numbers = {name: str(number) for number, name in enumerate(counts, 1)}
@@ -44,13 +44,13 @@ def page_text(run: Pictures, thumbnails: dict[str, str] | None = None) -> str:
     blocks = {"trim_blocks": True, "lstrip_blocks": True, "undefined": jinja2.StrictUndefined}
     environment = jinja2.Environment(loader=jinja2.PackageLoader("winobench.generation"), autoescape=True, **blocks)
     settings = dict.fromkeys(("num_steps", "guidance_scale", "sampler", "image_size", "dtype"), "")
-    return environment.get_template("pictures.html.jinja").render(
+    return environment.get_template("images.html.jinja").render(
         names=", ".join(model.name for model in run.models),
         models=[
             {"name": model.name, "fingerprint": model.fingerprint, "settings": settings | model.settings}
             for model in run.models
         ],
-        num_pictures=f"{len(run.records):,}",
+        num_images=f"{len(run.records):,}",
         num_prompts=_counted(len(run.prompts), "prompt"),
         num_seeds=_counted(len(run.seeds), "seed"),
         several_seeds=len(run.seeds) > 1,
@@ -63,15 +63,15 @@ def page_text(run: Pictures, thumbnails: dict[str, str] | None = None) -> str:
     )
 
 
-def _prompts(run: Pictures, numbers: dict[str, str], thumbnails: dict[str, str]) -> Iterator[dict[str, Any]]:
+def _prompts(run: Images, numbers: dict[str, str], thumbnails: dict[str, str]) -> Iterator[dict[str, Any]]:
     """Each prompt as the page shows it."""
     for number, prompt in enumerate(run.prompts):
         rows = []
         for seed in run.seeds:
             records = [run.by_place.get((model.label, seed, number)) for model in run.models]
             drawn = [(model.name, record and record.file) for model, record in zip(run.models, records, strict=True)]
-            pictures = [{"model": name, "file": file, "thumbnail": thumbnails.get(file, file)} for name, file in drawn]
-            rows.append({"seed": seed, "pictures": pictures})
+            images = [{"model": name, "file": file, "thumbnail": thumbnails.get(file, file)} for name, file in drawn]
+            rows.append({"seed": seed, "images": images})
         yield {
             "text": prompt.text,
             "about": " · ".join(filter(None, [prompt.category, f"number {number}"])),
@@ -82,7 +82,7 @@ def _prompts(run: Pictures, numbers: dict[str, str], thumbnails: dict[str, str])
         }
 
 
-def _write_thumbnails(run: Pictures) -> dict[str, str]:
+def _write_thumbnails(run: Images) -> dict[str, str]:
     """Makes those that are not there, and takes away those of other images."""
     folder = run.folder / THUMBNAILS
     sizes = {model.label: model.settings.get("image_size", 0) for model in run.models}
@@ -105,7 +105,7 @@ def _write_thumbnails(run: Pictures) -> dict[str, str]:
     return {file: f"{THUMBNAILS}/{name}" for file, (_, name) in wanted.items()}
 
 
-def _write_thumbnail(run: Pictures, record: PictureRecord, path: pathlib.Path) -> None:
+def _write_thumbnail(run: Images, record: ImageRecord, path: pathlib.Path) -> None:
     try:
         with PIL.Image.open(run.path(record)) as image:
             image.thumbnail((2 * LARGE, 2 * LARGE) if min(image.size) > 2 * LARGE else (LARGE, LARGE))

@@ -16,17 +16,17 @@ from winobench.prompts import grammar
 from winobench.runs.verdicts import VERIFIER, Verdict, write_verdicts
 
 if TYPE_CHECKING:
-    from winobench.runs.image_runs import Pictures
+    from winobench.runs.image_runs import Images
 
 _BATCH = 256
 
 
-def can_verify(run: Pictures) -> bool:
+def can_verify(run: Images) -> bool:
     """Whether all prompts of a run say, in our grammar, what their images must show."""
     return all(isinstance(prompt.content, Mapping) and "objects" in prompt.content for prompt in run.prompts)
 
 
-def verify(run: Pictures, verifier: ClevrVerifier | None = None) -> dict[str, Verdict]:
+def verify(run: Images, verifier: ClevrVerifier | None = None) -> dict[str, Verdict]:
     """Judges all images of a run, writes the verdicts, and returns path within the run -> verdict."""
     if not can_verify(run):
         raise InputError(
@@ -56,8 +56,8 @@ def to_thing(thing: SceneObject) -> Thing:
     return Thing(thing.shape, thing.color, thing.size, thing.material, -1 if thing.right < 0.5 else 1)
 
 
-def _resized(picture: np.ndarray, side: int) -> np.ndarray:
-    if picture.shape[:2] == (side, side):
-        return picture
-    image = PIL.Image.fromarray(picture).resize((side, side), PIL.Image.Resampling.BICUBIC)
+def _resized(pixels: np.ndarray, side: int) -> np.ndarray:
+    if pixels.shape[:2] == (side, side):
+        return pixels
+    image = PIL.Image.fromarray(pixels).resize((side, side), PIL.Image.Resampling.BICUBIC)
     return np.asarray(image)

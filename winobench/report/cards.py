@@ -28,7 +28,7 @@ _MOST_CANDIDATES = 10  # of a card: the best and, further down, the right one
 class Candidate:
     """A candidate as a card shows it."""
 
-    picture: str | None  # `data:` address; None for a text, and for an image that the run has not kept
+    image: str | None  # `data:` address; None for a text, and for an image that the run has not kept
     text: str | None  # None for an image
     number: int  # its place in the example, from 1
     score: str  # ``best`` or its distance to the best
@@ -43,7 +43,7 @@ class Candidate:
 class Square:
     """An example without a query: every image with every text. The right pairs are on the diagonal."""
 
-    pictures: Sequence[str | None]
+    images: Sequence[str | None]
     texts: Sequence[str]
     # [images][texts] of (score relative to the best, is the pair right, is the text the best of its image).
     cells: Sequence[Sequence[tuple[str, bool, bool]]]
@@ -57,7 +57,7 @@ class Card:
     groups: str  # its sub-tasks
     is_correct: bool  # under the task's headline metric
     verdict: str  # in words
-    query_picture: str | None = None  # compared with the candidates, or the text is. None for a square
+    query_image: str | None = None  # compared with the candidates, or the text is. None for a square
     query_text: str | None = None
     candidates: Sequence[Candidate] = ()  # the best first
     hidden: int = 0  # number of candidates that are not shown
@@ -68,7 +68,7 @@ def make_card(
     record: TaskRun,
     row: int,
     by: float,
-    pictures: Mapping[str, bytes],
+    kept: Mapping[str, bytes],
     edits: Mapping[tuple[str, str], tuple[Edit, bytes]] | None = None,
 ) -> Card:
     """The card of one example."""
@@ -76,7 +76,7 @@ def make_card(
     images, texts, target = examples.images[row], examples.texts[row], examples.targets[row]
     scores = examples.scores[row]
     side = SIDE_FEW if len(images) < _MANY else _SIDE_MANY
-    shown = [picture_address(pictures[image], side) if image in pictures else None for image in images]
+    shown = [image_address(kept[image], side) if image in kept else None for image in images]
     is_correct = bool(examples.correct[row])
     verdict = f"{'right' if is_correct else 'wrong' if by < 0 else 'tied'} by {_amount(abs(by))}"
     groups = ", ".join(group.replace("_", " ") for group in examples.groups[row])
@@ -97,7 +97,7 @@ def make_card(
     candidates = _candidates(examples, row, shown, edits or {}, side)
     return dataclasses.replace(
         card,
-        query_picture=shown[0] if texts_compete else None,
+        query_image=shown[0] if texts_compete else None,
         query_text=None if texts_compete else texts[0],
         candidates=candidates,
         hidden=scores.size - len(candidates),
@@ -122,7 +122,7 @@ def _candidates(
         kept[-1] = target
     return [
         Candidate(
-            picture=None if texts_compete else shown[position],
+            image=None if texts_compete else shown[position],
             text=texts[position] if texts_compete else None,
             number=position + 1,
             score=_relative(float(flat[position]), best),
@@ -138,22 +138,22 @@ def _candidates(
 def _edited(found: tuple[Edit, bytes] | None, side: int) -> dict[str, Any]:
     if found is None:
         return {}
-    edit, picture = found
+    edit, image = found
     words = f"moved {_amount(edit.distance)}, error {_amount(edit.error_before)} to {_amount(edit.error_after)}"
-    return {"edited": picture_address(picture, side), "edit": words}
+    return {"edited": image_address(image, side), "edit": words}
 
 
 @functools.lru_cache(maxsize=4096)
-def picture_address(jpeg: bytes, side: int) -> str | None:
+def image_address(jpeg: bytes, side: int) -> str | None:
     """An image as a ``data:`` address, no larger than ``side`` pixels; None where it cannot be decoded."""
     try:
         # Decoded even where it is small enough: a damaged image fails here and not in the browser.
         with image_files.opened(io.BytesIO(jpeg)) as image:
             if image.format != "JPEG" or max(image.size) > side:
-                picture = image_files.to_rgb(image)
-                picture.thumbnail((side, side), Image.Resampling.LANCZOS)
+                rgb = image_files.to_rgb(image)
+                rgb.thumbnail((side, side), Image.Resampling.LANCZOS)
                 buffer = io.BytesIO()
-                picture.save(buffer, "JPEG", quality=_QUALITY)
+                rgb.save(buffer, "JPEG", quality=_QUALITY)
                 jpeg = buffer.getvalue()
     except image_files.ImageProblem:
         return None

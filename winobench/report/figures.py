@@ -190,11 +190,11 @@ def timestep_lines(
     axes.ticklabel_format(axis="y", scilimits=(-2, 4))
 
 
-def picture_row(axes: Axes, pictures: Sequence[tuple[str, np.ndarray]]) -> None:
+def image_row(axes: Axes, images: Sequence[tuple[str, np.ndarray]]) -> None:
     """Images side by side, [height, width, 3] uint8 each, with a line of text below each."""
     axes.set_axis_off()
-    share = 1 / len(pictures)
-    for place, (said, pixels) in enumerate(pictures):
+    share = 1 / len(images)
+    for place, (said, pixels) in enumerate(images):
         inset = axes.inset_axes((place * share + 0.02, 0.14, share - 0.04, 0.86))
         inset.imshow(pixels)
         inset.set_axis_off()

@@ -177,9 +177,9 @@ def _samples(run: Run, task: str) -> Iterator[EvalSample]:
         for row, name in enumerate(ids):
             yield _question(run, record, record.examples, row, name)
         return
-    pictures = run.pictures(task)
+    images = run.images(task)
     for row, name in enumerate(ids):
-        yield _example(record, record.examples, row, name, pictures)
+        yield _example(record, record.examples, row, name, images)
 
 
 def _id(row: int, name: str) -> str:
@@ -203,7 +203,7 @@ def _question(run: Run, record: TaskRun, questions: Questions, row: int, name: s
         "pair": questions.pairs[row],
         "choices_of_requests": questions.orders[row],
         "option_scores": questions.scores[row].ravel().tolist() or None,
-        "images": questions.pictures[row] or None,
+        "images": questions.images[row] or None,
         "captions": questions.captions[row] or None,
     }
     return EvalSample(
@@ -219,7 +219,7 @@ def _question(run: Run, record: TaskRun, questions: Questions, row: int, name: s
     )
 
 
-def _example(record: TaskRun, examples: Examples, row: int, name: str, pictures: Mapping[str, bytes]) -> EvalSample:
+def _example(record: TaskRun, examples: Examples, row: int, name: str, kept: Mapping[str, bytes]) -> EvalSample:
     from inspect_ai.log import EvalSample
     from inspect_ai.scorer import Score
 
@@ -237,7 +237,7 @@ def _example(record: TaskRun, examples: Examples, row: int, name: str, pictures:
     else:
         marks = {"score": Score(value=scores.ravel().tolist() if scores.size > 1 else float(scores.ravel()[0]))}
     compete = texts if len(texts) > 1 else labels
-    prompt = _asked(labels, texts, record, [pictures.get(image) for image in images])
+    prompt = _asked(labels, texts, record, [kept.get(image) for image in images])
     return EvalSample(
         id=name,
         epoch=1,

@@ -24,9 +24,9 @@ from winobench.report.sections import (
     bias,
     clevr,
     differences,
-    drawers,
     gallery,
     generation,
+    generators,
     image_pairs,
     learned_weights,
     overlap,
@@ -44,7 +44,7 @@ from winobench.report.sections import (
 )
 from winobench.report.sections.gallery import Gallery
 from winobench.report.sections.shared import ReportData, Section
-from winobench.runs.image_runs import read_pictures
+from winobench.runs.image_runs import read_images
 from winobench.runs.labels import task_label
 from winobench.runs.private_paths import remover, without_paths
 from winobench.runs.reading import read_runs
@@ -61,7 +61,7 @@ SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     skills.skill_section,
     differences.difference_section,
     clevr.clevr_section,
-    drawers.drawers_section,
+    generators.generators_section,
     generation.generation_section,
     generation.understanding_section,
     bias.bias_section,
@@ -80,7 +80,7 @@ TEXT_SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     winoviz.winoviz_section,
     wscplus.wscplus_section,
     overlap.overlap_section,
-    winoviz_images.pictured_section,
+    winoviz_images.illustrated_section,
     questions.questions_section,
 )
 
@@ -97,7 +97,7 @@ def write_report(
     seed: int = 0,
     raters: Sequence[str | os.PathLike] = (),
     fit_timesteps: bool = False,
-    drawn: Sequence[str | os.PathLike] = (),
+    images: Sequence[str | os.PathLike] = (),
     reproduce: Callable[[Run], str | None] = lambda run: None,
     command: Sequence[str] = (),
     skip: Callable[[InputError], None] | None = None,
@@ -112,14 +112,14 @@ def write_report(
     options.whole(1, MOST_RESAMPLES).check("the number of resamples", resamples, "out-of-range")
     options.whole(0, 10**9).check("the number of examples in the gallery", gallery_examples, "out-of-range")
     some_paths = options.items(options.instance("a path", str, os.PathLike), 0)
-    raters, drawn = some_paths.check("raters", raters), some_paths.check("drawn", drawn)
+    raters, images = some_paths.check("raters", raters), some_paths.check("images", images)
     command = options.items(options.text(), 0).check("command", command)
     text_tables.check_format(table_format, text_tables.FILE_FORMATS)
     seed = options.SEED.check("the seed", seed)
     ratings = read_ratings(*raters) if raters else None
-    pictures = [read_pictures(folder) for folder in drawn]
+    image_runs = [read_images(folder) for folder in images]
     runs = [without_paths(run) for run in read_runs(paths, skip)]
-    report_data = ReportData(runs, resamples, seed, ratings, gallery_examples, fit_timesteps, pictures)
+    report_data = ReportData(runs, resamples, seed, ratings, gallery_examples, fit_timesteps, image_runs)
     _check_fit(report_data)
     first = pathlib.Path(user_path(paths[0]))
     folder = first / "report" if len(paths) == 1 else pathlib.Path("report")

@@ -61,13 +61,13 @@ def to_png(
             whole.legend(
                 handles=handles, loc="lower center", ncols=a_line, bbox_to_anchor=anchor, borderpad=0, borderaxespad=0
             )
-        picture = _pixels(whole)
+        image = _pixels(whole)
         for panel, corner in zip(panels, corners, strict=True):
             figure = _figure(panel)
             pixels = _pixels(figure)
-            picture.paste(pixels, corner, pixels)
+            image.paste(pixels, corner, pixels)
             drawn[panel] = _vectors(figure)
-    picture.convert("RGB").save(path, compress_level=4, dpi=(_DPI, _DPI))
+    image.convert("RGB").save(path, compress_level=4, dpi=(_DPI, _DPI))
     return drawn
 
 

@@ -51,7 +51,7 @@ def load_responder(
     chat_template: str = "auto",
     seed: int = 0,
     hosted: Mapping[str, Any] | None = None,
-    about_pictures: bool = False,
+    about_images: bool = False,
     sampling: Mapping[str, Any] | None = None,
 ) -> Responder:
     """Loads a model that answers questions.
@@ -78,7 +78,7 @@ def load_responder(
     Raises:
       InputError: the model does not exist, it answers no questions, or an option is not for its kind.
     """
-    ref = loading.resolve(model, IMAGES if about_pictures else TEXTS, revision)
+    ref = loading.resolve(model, IMAGES if about_images else TEXTS, revision)
     if ref.kind == RECORDED:
         from winobench.responders import recorded
 
@@ -91,7 +91,7 @@ def load_responder(
         responder = registry.make_plugged_in(ref.name)
         if isinstance(responder, Responder):
             return responder
-        if about_pictures:
+        if about_images:
             return _matcher(responder, seed, sampling)
         raise InputError(
             f"{ref.name!r} is plugged in as a scorer of images, which answers no questions: name another model",
@@ -116,7 +116,7 @@ def answered_kinds(model: str | ModelRef, wants: str = IMAGES) -> frozenset[str]
 
 
 def _matcher(scorer: Any, seed: int, sampling: Mapping[str, Any] | None) -> Responder:
-    """Any scorer of images and texts as a responder of the kind ``picture_match``."""
+    """Any scorer of images and texts as a responder of the kind ``image_match``."""
     from winobench.responders.matching import Matcher
 
     return Matcher(scorer, seed=seed, **_given(sampling))

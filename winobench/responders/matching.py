@@ -10,7 +10,7 @@ import numpy as np
 
 from winobench.models import snapshots
 from winobench.responders.answers import check_kinds, finite, read_scores
-from winobench.runs.requests import PictureMatch, Raw, Request, Response
+from winobench.runs.requests import ImageMatch, Raw, Request, Response
 from winobench.scorers.base import NO_TIMESTEP, SampledScorer, Scorer, for_evaluation
 
 # Raised whenever an answer that is computed here could change by more than rounding.
@@ -26,7 +26,7 @@ _IterErrors = Callable[[np.ndarray], Iterator[tuple[np.ndarray, np.ndarray]]]
 class Matcher:
     """Answers how well texts match an image with the scores of a scorer. Those of a sampled one are means."""
 
-    kinds = frozenset({PictureMatch.kind})
+    kinds = frozenset({ImageMatch.kind})
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ def _tables(requests: Sequence[Request]) -> _Tables:
     texts: dict[str, int] = {}
     numbered = []
     for request in requests:
-        paths.setdefault(request.picture.sha256, request.picture.path)
-        image = images.setdefault(request.picture.sha256, len(images))
+        paths.setdefault(request.image.sha256, request.image.path)
+        image = images.setdefault(request.image.sha256, len(images))
         numbered.append((image, tuple(texts.setdefault(text, len(texts)) for text in request.texts)))
     return _Tables(list(paths.values()), list(texts), numbered)

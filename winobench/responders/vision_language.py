@@ -20,7 +20,7 @@ from winobench.engine.limits import Limit
 from winobench.responders import decoding, shapes
 from winobench.responders.answers import check_failed, check_kinds, finite, read_scores
 from winobench.responders.matching import Matcher
-from winobench.runs.requests import PictureMatch, PictureOptions, PictureStarts, PictureText, Raw, Request, Response
+from winobench.runs.requests import ImageMatch, ImageOptions, ImageStarts, ImageText, Raw, Request, Response
 from winobench.scorers import common, networks
 from winobench.scorers.samples import check_seed
 from winobench.scorers.vqa_score import VQAScore
@@ -55,7 +55,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
       mesh: the devices.
     """
 
-    kinds = frozenset({PictureText.kind, PictureOptions.kind, PictureStarts.kind, PictureMatch.kind})
+    kinds = frozenset({ImageText.kind, ImageOptions.kind, ImageStarts.kind, ImageMatch.kind})
     TEMPLATE = "template"
 
     def __init__(
@@ -145,13 +145,13 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
 
     def _answers(self, requests: Sequence[Request]) -> Iterable[tuple[int, Raw]]:
         first = requests[0]
-        if first.kind == PictureMatch.kind:
+        if first.kind == ImageMatch.kind:
             return self._matcher.ask(requests)
-        images, questions = zip(*((request.picture.path, request.question) for request in requests), strict=True)
-        if first.kind == PictureOptions.kind:
+        images, questions = zip(*((request.image.path, request.question) for request in requests), strict=True)
+        if first.kind == ImageOptions.kind:
             scored = self.iter_option_scores(images, questions, [request.options for request in requests])
             return ((number, finite("scores", scores)) for number, scores in scored)
-        if first.kind == PictureStarts.kind:
+        if first.kind == ImageStarts.kind:
             scored = self.iter_start_scores(images, questions, [request.starts for request in requests])
             return ((number, finite("scores", [score])) for number, score in scored)
         how = {"max_tokens": first.max_tokens, "temperature": first.temperature, "sample": first.sample}
@@ -159,7 +159,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
 
     def read(self, request: Request, raw: Raw) -> Response:
         """See `winobench.runs.requests.Responder`."""
-        if request.kind != PictureText.kind:
+        if request.kind != ImageText.kind:
             return read_scores(request, raw)
         check_failed(raw)
         if not isinstance(raw.get("text"), str):
@@ -232,7 +232,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         """Yields (number of the image, log-probability that its answer starts like one of some spellings) in order.
 
         The probability is the sum over the first tokens of the spellings (see
-        `winobench.runs.requests.PictureStarts`), of a softmax over the whole vocabulary.
+        `winobench.runs.requests.ImageStarts`), of a softmax over the whole vocabulary.
 
         Args:
           images: anything that `winobench.data.images.open_image` takes.
@@ -373,11 +373,11 @@ Captioner = VisionLanguageModel
 
 def _alike(request: Request) -> tuple:
     """Properties that requests of one batch have in common."""
-    if request.kind == PictureText.kind:
+    if request.kind == ImageText.kind:
         return request.kind, request.max_tokens, request.temperature, request.sample
-    if request.kind == PictureMatch.kind:
+    if request.kind == ImageMatch.kind:
         return (request.kind,)
-    return request.kind, len(request.options if request.kind == PictureOptions.kind else request.starts)
+    return request.kind, len(request.options if request.kind == ImageOptions.kind else request.starts)
 
 
 def _checked_choices(images: Any, prompts: Any, choices: Any) -> tuple[list[Any], list[str], list[list[str]]]:

@@ -27,7 +27,7 @@ from winobench.base.texts import check_placeholder, checked_list, checked_texts
 from winobench.data import images as image_files
 from winobench.responders import hosted
 from winobench.runs import asking, endings, records, responses
-from winobench.runs.requests import Picture, PictureOptions, Responder, Response, check_responder
+from winobench.runs.requests import ImageOptions, InputImage, Responder, Response, check_responder
 from winobench.scorers import common, loading
 from winobench.scorers.answer_scores import AnswerScorer
 
@@ -64,7 +64,7 @@ class HostedVQAScore(AnswerScorer):
         """Makes a model a scorer.
 
         Args:
-          responder: answers `winobench.runs.requests.PictureOptions`.
+          responder: answers `winobench.runs.requests.ImageOptions`.
           question: with ``{}`` once, where the text comes.
           score: one of `winobench.scorers.answer_scores.SCORES`.
           folder: where answers are kept until `set_cache_folder` names another. One of the cache's when None.
@@ -169,14 +169,14 @@ class HostedVQAScore(AnswerScorer):
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         fingerprint = self._responder.fingerprint()
         size = _PAIRS_A_CALL * getattr(self._responder, "concurrency", 1)
-        picture = functools.cache(lambda number: self._picture(images[number]))
+        input_image = functools.cache(lambda number: self._image(images[number]))
         session = asking.Session(self._folder, parallel.process_number(), reuse=self._reuse, progress=False)
         answers = session.answers
         self._answers.append(answers)
         with session:
             for start in range(0, len(pairs), size):
                 part = pairs[start : start + size].tolist()
-                requests = [PictureOptions(picture(image), *choices[text][:2]) for image, text in part]
+                requests = [ImageOptions(input_image(image), *choices[text][:2]) for image, text in part]
                 keys = [responses.key(fingerprint, request) for request in requests]
                 wanted = dict(zip(keys, requests, strict=True))
                 session.ask(self._responder, wanted)
@@ -202,11 +202,11 @@ class HostedVQAScore(AnswerScorer):
             scores = [max(score, most) for score in scores]
         return scores[own] - max(score for number, score in enumerate(scores) if number != own)
 
-    def _picture(self, image: Any) -> Picture:
+    def _image(self, image: Any) -> InputImage:
         """An image's file and its SHA-256. Other images become files in the folder."""
         if isinstance(image, str | os.PathLike):
             path = files.user_path(image)
-            return Picture(path, image_files.file_sha256(path))
+            return InputImage(path, image_files.file_sha256(path))
         content = io.BytesIO()
         image_files.open_image(image).save(content, "PNG")
         sha256 = hashlib.sha256(content.getvalue()).hexdigest()
@@ -216,4 +216,4 @@ class HostedVQAScore(AnswerScorer):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with files.atomic_path(path) as unfinished:
                     pathlib.Path(unfinished).write_bytes(content.getvalue())
-        return Picture(str(path), sha256)
+        return InputImage(str(path), sha256)

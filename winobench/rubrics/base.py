@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from winobench.base.errors import InputError
 from winobench.prompts.prompt_files import Prompt
-from winobench.runs.requests import Picture, PictureMatch, Request, Response
+from winobench.runs.requests import ImageMatch, InputImage, Request, Response
 
 ALL = "all"
 """The group of scores that count for the benchmark as a whole."""
@@ -55,7 +55,7 @@ class Rubric:
         order. With ``published``, the default, texts are read letter by letter as the published code reads them.
         Otherwise as `winobench.base.answer_texts` does.
       macros: (metric, row) -> groups. The row's value is the plain mean of the groups' means.
-      scorers: names of scorers whose scores ``picture_match`` may be, as in a fingerprint. Any where empty.
+      scorers: names of scorers whose scores ``image_match`` may be, as in a fingerprint. Any where empty.
       skills: (metric, group) -> the skill of `winobench.tasks.base.SKILLS` that it measures, to compare with matching.
     """
 
@@ -68,7 +68,7 @@ class Rubric:
     kinds: tuple[str, ...]
     wordings: Mapping[str, tuple[str, ...]]
     fits: Callable[[Prompt], bool]
-    requests: Callable[[Prompt, Picture, str], Sequence[Request]]
+    requests: Callable[[Prompt, InputImage, str], Sequence[Request]]
     scores: Callable[[Prompt, Sequence[Response], str, bool], Sequence[Score]]
     macros: Mapping[tuple[str, str], tuple[str, ...]] = dataclasses.field(default_factory=dict)
     scorers: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class Rubric:
     def check_judge(self, name: str, fingerprint: Mapping[str, Any], kind: str) -> None:
         """Refuses a judge whose scores of matching texts mean something else, such as cosines for probabilities."""
         scorer = fingerprint.get("match", fingerprint).get("scorer")
-        if kind == PictureMatch.kind and self.scorers and scorer not in self.scorers:
+        if kind == ImageMatch.kind and self.scorers and scorer not in self.scorers:
             raise InputError(
                 f"{name} cannot judge by {self.name}, which needs the scores of {' or '.join(self.scorers)}, not of"
                 f" {scorer}: name a judge such as {self.judge}",

@@ -19,7 +19,7 @@ from winobench.prompts import dpg_bench, question_graphs
 from winobench.prompts.prompt_files import Prompt
 from winobench.rubrics import yes_no
 from winobench.rubrics.base import ALL, Rubric, Score, named, unread
-from winobench.runs.requests import Picture, PictureOptions, PictureText, Request, Response
+from winobench.runs.requests import ImageOptions, ImageText, InputImage, Request, Response
 
 SCORE, LEVEL_1, LEVEL_2 = "score", "level_1", "level_2"
 _OPTIONS = ("yes", "no")
@@ -33,10 +33,10 @@ _SKILLS = {
 }
 
 
-def _requests(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
+def _requests(prompt: Prompt, image: InputImage, kind: str) -> Iterator[Request]:
     for question in prompt.content["questions"]:
         text = yes_no.WORDING.replace("{}", question["question"].strip())
-        yield PictureText(picture, text) if kind == PictureText.kind else PictureOptions(picture, text, _OPTIONS)
+        yield ImageText(image, text) if kind == ImageText.kind else ImageOptions(image, text, _OPTIONS)
 
 
 def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
@@ -60,8 +60,8 @@ RUBRICS = (
         source="Hu et al. 2024, arXiv:2403.05135, Section 4, code github.com/TencentQQGYLab/ELLA 3c228f1",
         judge="mPLUG large (mplug_visual-question-answering_coco_large_en)",
         is_published=named("mplug_visual-question-answering_coco_large_en"),
-        kinds=(PictureText.kind, PictureOptions.kind),
-        wordings={kind: (yes_no.WORDING,) for kind in (PictureText.kind, PictureOptions.kind)},
+        kinds=(ImageText.kind, ImageOptions.kind),
+        wordings={kind: (yes_no.WORDING,) for kind in (ImageText.kind, ImageOptions.kind)},
         fits=lambda prompt: dpg_bench.has_questions(prompt.content),
         requests=_requests,
         scores=_scores,

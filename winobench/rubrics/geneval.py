@@ -16,7 +16,7 @@ from winobench.base import answer_texts
 from winobench.prompts.geneval import SKILLS
 from winobench.prompts.prompt_files import Prompt
 from winobench.rubrics.base import ALL, Rubric, Score, unread
-from winobench.runs.requests import Picture, PictureText, Request, Response
+from winobench.runs.requests import ImageText, InputImage, Request, Response
 
 _IS_THERE = "Is there {} in this image? Answer yes or no."
 _HOW_MANY = "How many objects of this kind are in this image: {}? Answer with a number."
@@ -98,9 +98,9 @@ def _is_place(position: Any, count: int) -> bool:
     )
 
 
-def _requests(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
+def _requests(prompt: Prompt, image: InputImage, kind: str) -> Iterator[Request]:
     for question in questions(prompt.content):
-        yield PictureText(picture, question.text)
+        yield ImageText(image, question.text)
 
 
 def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
@@ -126,8 +126,8 @@ RUBRICS = (
         source="Ghosh et al. 2023, arXiv:2310.11513, Section 3, code github.com/djghosh13/geneval af4902f",
         judge="Mask2Former and CLIP",
         is_published=lambda name: False,
-        kinds=(PictureText.kind,),
-        wordings={PictureText.kind: (_IS_THERE, _HOW_MANY, _WHERE)},
+        kinds=(ImageText.kind,),
+        wordings={ImageText.kind: (_IS_THERE, _HOW_MANY, _WHERE)},
         fits=_fits,
         requests=_requests,
         scores=_scores,

@@ -15,7 +15,7 @@ from winobench.prompts import geneval2
 from winobench.prompts.prompt_files import Prompt
 from winobench.rubrics import yes_no
 from winobench.rubrics.base import ALL, Rubric, Score, named, unread
-from winobench.runs.requests import Picture, PictureOptions, PictureStarts, Request, Response
+from winobench.runs.requests import ImageOptions, ImageStarts, InputImage, Request, Response
 
 _WORDING = "{} Answer in one word."
 _YES_OR_NO = ("Yes", "No")
@@ -33,13 +33,13 @@ _SKILLS = {
 }
 
 
-def _requests(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
+def _requests(prompt: Prompt, image: InputImage, kind: str) -> Iterator[Request]:
     for question, answer in prompt.content["vqa_list"]:
         text = _WORDING.replace("{}", question)
-        if kind == PictureStarts.kind:
-            yield PictureStarts(picture, text, spellings(question, answer))
+        if kind == ImageStarts.kind:
+            yield ImageStarts(image, text, spellings(question, answer))
         else:
-            yield PictureOptions(picture, text, _choices(question))
+            yield ImageOptions(image, text, _choices(question))
 
 
 def spellings(question: str, answer: str) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published:
     questions, skills = prompt.content["vqa_list"], prompt.content["skills"]
     probabilities = []
     for (question, answer), response in zip(questions, responses, strict=True):
-        option = 0 if kind == PictureStarts.kind else _choices(question).index(answer)
+        option = 0 if kind == ImageStarts.kind else _choices(question).index(answer)
         probabilities.append(math.exp(min(response.scores[option], 0.0)))  # rounding may lead above
     # As the published code: 0 where one of them is 0.
     geometric = math.exp(math.fsum(map(math.log, probabilities)) / len(probabilities)) if all(probabilities) else 0.0
@@ -67,7 +67,7 @@ def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published:
     for skill, value in zip(skills, probabilities, strict=True):
         yield Score(AM, skill, value)
     yield Score(GM, prompt.category, geometric)
-    if kind == PictureOptions.kind:
+    if kind == ImageOptions.kind:
         yield from unread([yes_no.is_read(response) or None for response in responses], responses)
 
 
@@ -79,8 +79,8 @@ RUBRICS = (
         source="Kamath et al. 2025, arXiv:2512.16853, Section 4, code github.com/facebookresearch/GenEval2 a6e82d2",
         judge="Qwen3-VL-8B-Instruct",
         is_published=named("qwen3-vl-8b", "qwen3-vl-8b-instruct"),
-        kinds=(PictureStarts.kind, PictureOptions.kind),
-        wordings={kind: (_WORDING,) for kind in (PictureStarts.kind, PictureOptions.kind)},
+        kinds=(ImageStarts.kind, ImageOptions.kind),
+        wordings={kind: (_WORDING,) for kind in (ImageStarts.kind, ImageOptions.kind)},
         fits=lambda prompt: geneval2.has_questions(prompt.content),
         requests=_requests,
         scores=_scores,

@@ -20,7 +20,7 @@ from winobench.prompts import oneig, question_graphs
 from winobench.prompts.prompt_files import Prompt
 from winobench.rubrics import yes_no
 from winobench.rubrics.base import ALL, Rubric, Score, named, unread
-from winobench.runs.requests import Picture, PictureOptions, PictureText, Request, Response
+from winobench.runs.requests import ImageOptions, ImageText, InputImage, Request, Response
 
 ALIGNMENT = "alignment"
 _YES, _NO = "Yes", "No"
@@ -28,18 +28,18 @@ _WORDING = f"{{}}. Please answer '{_YES}' or '{_NO}' only."
 _MAX_TOKENS = 128
 
 
-def _requests(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
+def _requests(prompt: Prompt, image: InputImage, kind: str) -> Iterator[Request]:
     for question in prompt.content["questions"]:
         text = _WORDING.replace("{}", question["question"])
-        if kind == PictureText.kind:
-            yield PictureText(picture, text, max_tokens=_MAX_TOKENS)
+        if kind == ImageText.kind:
+            yield ImageText(image, text, max_tokens=_MAX_TOKENS)
         else:
-            yield PictureOptions(picture, text, (_YES, _NO))
+            yield ImageOptions(image, text, (_YES, _NO))
 
 
 def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
     content, read = prompt.content, [yes_no.read(response) for response in responses]
-    letter_by_letter = published and kind == PictureText.kind
+    letter_by_letter = published and kind == ImageText.kind
     answers = {
         question["id"]: response.text == _YES if letter_by_letter else answer is True
         for question, response, answer in zip(content["questions"], responses, read, strict=True)
@@ -58,8 +58,8 @@ RUBRICS = (
         source="Chang et al. 2025, arXiv:2506.07977, code github.com/OneIG-Bench/OneIG-Benchmark 41b4983",
         judge="Qwen2.5-VL-7B-Instruct",
         is_published=named("qwen2.5-vl-7b", "qwen2.5-vl-7b-instruct"),
-        kinds=(PictureText.kind, PictureOptions.kind),
-        wordings={kind: (_WORDING,) for kind in (PictureText.kind, PictureOptions.kind)},
+        kinds=(ImageText.kind, ImageOptions.kind),
+        wordings={kind: (_WORDING,) for kind in (ImageText.kind, ImageOptions.kind)},
         fits=lambda prompt: oneig.has_questions(prompt.content),
         requests=_requests,
         scores=_scores,

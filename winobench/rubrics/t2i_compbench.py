@@ -25,7 +25,7 @@ from winobench.prompts.prompt_files import Prompt
 from winobench.prompts.t2i_compbench import ATTRIBUTES, phrases
 from winobench.rubrics import yes_no
 from winobench.rubrics.base import ALL, Rubric, Score, named, unread
-from winobench.runs.requests import Picture, PictureMatch, PictureOptions, PictureText, Request, Response
+from winobench.runs.requests import ImageMatch, ImageOptions, ImageText, InputImage, Request, Response
 
 # gpt4v_eval.py, verbatim with its blanks. It fills in {prompt} for complex only here, and asks all categories but
 # attributes the question of spatial, since its condition is always true. Here each category has its own.
@@ -105,9 +105,9 @@ def _has_phrases(prompt: Prompt) -> bool:
     return prompt.category in ATTRIBUTES and bool(phrases(prompt.content, prompt.text))
 
 
-def _ask_phrases(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
+def _ask_phrases(prompt: Prompt, image: InputImage, kind: str) -> Iterator[Request]:
     for phrase in phrases(prompt.content, prompt.text):
-        yield PictureOptions(picture, f"{phrase}?", ("yes", "no"))
+        yield ImageOptions(image, f"{phrase}?", ("yes", "no"))
 
 
 def _score_phrases(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
@@ -115,8 +115,8 @@ def _score_phrases(prompt: Prompt, responses: Sequence[Response], kind: str, pub
     yield from unread([yes_no.is_read(response) or None for response in responses], responses)
 
 
-def _ask_match(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
-    yield PictureMatch(picture, (prompt.text,))
+def _ask_match(prompt: Prompt, image: InputImage, kind: str) -> Iterator[Request]:
+    yield ImageMatch(image, (prompt.text,))
 
 
 def _score_match(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
@@ -132,9 +132,9 @@ def _asks_model(prompt: Prompt) -> bool:
     return _has_phrases(prompt) if prompt.category in ATTRIBUTES else prompt.category in _QUESTIONS
 
 
-def _ask_model(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
+def _ask_model(prompt: Prompt, image: InputImage, kind: str) -> Iterator[Request]:
     text = "\n".join(_questions(prompt))
-    yield PictureText(picture, text, max_tokens=_MAX_TOKENS)
+    yield ImageText(image, text, max_tokens=_MAX_TOKENS)
 
 
 def _questions(prompt: Prompt) -> Iterator[str]:
@@ -173,8 +173,8 @@ RUBRICS = (
         source=f"{_PAPER}, code {_CODE}, BLIPvqa_eval",
         judge="BLIP-VQA (base)",
         is_published=named("blip-vqa-capfilt-large"),
-        kinds=(PictureOptions.kind,),
-        wordings={PictureOptions.kind: ("{}?",)},
+        kinds=(ImageOptions.kind,),
+        wordings={ImageOptions.kind: ("{}?",)},
         fits=_has_phrases,
         requests=_ask_phrases,
         scores=_score_phrases,
@@ -187,8 +187,8 @@ RUBRICS = (
         source=f"{_PAPER}, code {_CODE}, CLIPScore_eval",
         judge="CLIP ViT-B/32",
         is_published=named(*_CLIP),
-        kinds=(PictureMatch.kind,),
-        wordings={PictureMatch.kind: ("{}",)},
+        kinds=(ImageMatch.kind,),
+        wordings={ImageMatch.kind: ("{}",)},
         fits=lambda prompt: prompt.category == "non_spatial",
         requests=_ask_match,
         scores=_score_match,
@@ -201,8 +201,8 @@ RUBRICS = (
         source=f"{_PAPER}, code {_CODE}, MLLM_eval/gpt4v_eval.py",
         judge="gpt-4-vision-preview",
         is_published=named("gpt-4-vision-preview"),
-        kinds=(PictureText.kind,),
-        wordings={PictureText.kind: tuple(dict.fromkeys(_QUESTIONS.values()))},
+        kinds=(ImageText.kind,),
+        wordings={ImageText.kind: tuple(dict.fromkeys(_QUESTIONS.values()))},
         fits=_asks_model,
         requests=_ask_model,
         scores=_score_model,

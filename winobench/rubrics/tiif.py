@@ -24,7 +24,7 @@ from winobench.prompts import tiif
 from winobench.prompts.prompt_files import Prompt
 from winobench.rubrics import yes_no
 from winobench.rubrics.base import ALL, Rubric, Score, unread
-from winobench.runs.requests import Picture, PictureOptions, PictureText, Request, Response
+from winobench.runs.requests import ImageOptions, ImageText, InputImage, Request, Response
 
 ACCURACY = "accuracy"
 
@@ -82,20 +82,20 @@ def _macros() -> Iterator[tuple[tuple[str, str], tuple[str, ...]]]:
     yield (ACCURACY, ALL), tuple(f"{kind}-{length}" for kind in every for length in tiif.LENGTHS)
 
 
-def _requests(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
+def _requests(prompt: Prompt, image: InputImage, kind: str) -> Iterator[Request]:
     questions = [question.strip() for question in prompt.content["questions"]]
-    if kind == PictureText.kind:
+    if kind == ImageText.kind:
         text = _WORDING.replace("{}", "\n".join(questions))
-        yield PictureText(picture, text, max_tokens=_TOKENS_PER_ANSWER * len(questions))
+        yield ImageText(image, text, max_tokens=_TOKENS_PER_ANSWER * len(questions))
     else:
         for question in questions:
-            yield PictureOptions(picture, yes_no.WORDING.replace("{}", question), _OPTIONS)
+            yield ImageOptions(image, yes_no.WORDING.replace("{}", question), _OPTIONS)
 
 
 def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
     read_answers: Sequence[bool | None]
     right = [answer.strip().lower() == "yes" for answer in prompt.content["answers"]]
-    if kind == PictureText.kind:
+    if kind == ImageText.kind:
         lines = map(_ANSWER.match, (responses[0].text or "").split("\n"))
         read_answers = [line[1].lower() == "yes" for line in lines if line]
         if not published:  # a line may hold more than an answer, and more than lines may hold answers
@@ -121,8 +121,8 @@ RUBRICS = (
         source="Wei et al. 2025, arXiv:2506.02161, code github.com/A113N-W3I/TIIF-Bench 3aae750",
         judge="gpt-4o",
         is_published=lambda name: re.fullmatch(r"(openai:)?gpt-4o(-\d{4}-\d\d-\d\d)?", name.lower()) is not None,
-        kinds=(PictureText.kind, PictureOptions.kind),
-        wordings={PictureText.kind: (_WORDING,), PictureOptions.kind: (yes_no.WORDING,)},
+        kinds=(ImageText.kind, ImageOptions.kind),
+        wordings={ImageText.kind: (_WORDING,), ImageOptions.kind: (yes_no.WORDING,)},
         fits=lambda prompt: tiif.has_questions(prompt.content),
         requests=_requests,
         scores=_scores,

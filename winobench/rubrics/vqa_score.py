@@ -15,7 +15,7 @@ from winobench.prompts import genai_bench
 from winobench.prompts.prompt_files import Prompt
 from winobench.rubrics import yes_no
 from winobench.rubrics.base import ALL, Rubric, Score, named, unread
-from winobench.runs.requests import Picture, PictureMatch, PictureOptions, Request, Response
+from winobench.runs.requests import ImageMatch, ImageOptions, InputImage, Request, Response
 
 _QUESTION = 'Does this figure show "{}"? Please answer yes or no.'
 _METRIC = "vqa_score"
@@ -32,16 +32,16 @@ def _fits(prompt: Prompt) -> bool:
     return genai_bench.skills_of(prompt.content) != []
 
 
-def _requests(prompt: Prompt, picture: Picture, kind: str) -> Iterator[Request]:
-    if kind == PictureMatch.kind:
-        yield PictureMatch(picture, (prompt.text,))
+def _requests(prompt: Prompt, image: InputImage, kind: str) -> Iterator[Request]:
+    if kind == ImageMatch.kind:
+        yield ImageMatch(image, (prompt.text,))
     else:
-        yield PictureOptions(picture, _QUESTION.replace("{}", prompt.text), ("yes", "no"))
+        yield ImageOptions(image, _QUESTION.replace("{}", prompt.text), ("yes", "no"))
 
 
 def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
     (response,) = responses
-    value = response.scores[0] if kind == PictureMatch.kind else math.exp(response.scores[0])
+    value = response.scores[0] if kind == ImageMatch.kind else math.exp(response.scores[0])
     if not 0 <= value <= 1:
         raise InputError(
             f"the judge's score is {value:.3g}, but a VQAScore is a probability: name a vision-language model",
@@ -61,8 +61,8 @@ RUBRICS = (
         source="Li et al. 2024, arXiv:2406.13743, Table 2, code github.com/linzhiqiu/t2v_metrics 6ecb74f",
         judge="CLIP-FlanT5-XXL",
         is_published=named("clip-flant5-xxl"),
-        kinds=(PictureMatch.kind, PictureOptions.kind),
-        wordings={PictureMatch.kind: ("{}",), PictureOptions.kind: (_QUESTION,)},
+        kinds=(ImageMatch.kind, ImageOptions.kind),
+        wordings={ImageMatch.kind: ("{}",), ImageOptions.kind: (_QUESTION,)},
         fits=_fits,
         requests=_requests,
         scores=_scores,

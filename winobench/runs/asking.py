@@ -13,7 +13,7 @@ from winobench.base import answer_texts, json_files, options
 from winobench.base import progress as progress_bars
 from winobench.base.errors import InputError
 from winobench.runs import endings, responses
-from winobench.runs.requests import BLOCKED, FINISHED, PictureText, Raw, Request, Responder, Response, ability
+from winobench.runs.requests import BLOCKED, FINISHED, ImageText, Raw, Request, Responder, Response, ability
 
 if TYPE_CHECKING:
     from winobench.base.trackers import RunReporter
@@ -236,7 +236,7 @@ def read(responder: Responder, request: Request, raw: Raw) -> Response:
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise ValueError(json_files.well_formed(reason)) from error
     # Rubrics and captions read all of a text. Tasks of texts cut thoughts in their published ways.
-    if isinstance(request, PictureText) and response.text is not None:
+    if isinstance(request, ImageText) and response.text is not None:
         answer = answer_texts.spoken(response.text)
         response = response if answer == response.text else dataclasses.replace(response, text=answer.strip())
     texts = {name: getattr(response, name) for name in ("text", "partial") if getattr(response, name) is not None}

@@ -53,10 +53,10 @@ class EditWriter:
         """Writes an edit with its images, uint8 ``[height, width, 3]``."""
         with files.writing(self._folder):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            for file, picture in ((edit.before, before), (edit.after, after)):
+            for file, pixels in ((edit.before, before), (edit.after, after)):
                 if file == edit.after or not (self._folder / file).exists():
                     with files.atomic_path(self._folder / file) as temporary:
-                        PIL.Image.fromarray(picture).save(temporary, "PNG")
+                        PIL.Image.fromarray(pixels).save(temporary, "PNG")
             line = json.dumps(dataclasses.asdict(edit), separators=(",", ":")).encode() + b"\n"
             with open(self._path, "a+b") as file:
                 # A kill can leave a part of a line, which must not swallow this one.

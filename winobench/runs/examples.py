@@ -45,7 +45,7 @@ _QUESTION_COLUMNS = columns(
 # Columns with one entry a candidate.
 _SHAPED = ("images", "texts", "target", "scores")
 TERM_COLUMNS = ("terms", "normalized_text", "normalized_gray")
-_PICTURED_COLUMNS = columns(pictures=STRINGS, captions=STRINGS)
+_ILLUSTRATED_COLUMNS = columns(pictures=STRINGS, captions=STRINGS)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -85,7 +85,7 @@ class Questions(Examples):
     choices: list[int | None]  # index of the chosen option; None where none could be read
     orders: list[tuple[int | None, ...]]  # the choice in each of the protocol's requests
     responses: list[tuple[str | None, ...]]  # None for a response without a text
-    pictures: list[tuple[str, ...]]  # SHA-256 of each image of the question
+    question_images: list[tuple[str, ...]]  # SHA-256 of each image of the question
     captions: list[tuple[str | None, ...]]  # of each of them
     num_failed: int  # questions that are left out
 
@@ -161,7 +161,7 @@ def read_questions(path: pathlib.Path) -> Questions:
     """Reads a table of questions. Leaves out those whose calls failed."""
     table = read_table(path, _QUESTION_COLUMNS)
     if "pictures" in table.column_names:
-        table = read_table(path, pa.unify_schemas([_QUESTION_COLUMNS, _PICTURED_COLUMNS]))
+        table = read_table(path, pa.unify_schemas([_QUESTION_COLUMNS, _ILLUSTRATED_COLUMNS]))
     rows = table.to_pylist()
     _check_ids([row["id"] for row in rows], path)
     for row in rows:
@@ -182,7 +182,7 @@ def read_questions(path: pathlib.Path) -> Questions:
         choices=[row["choice"] for row in known],
         orders=[tuple(row["choices"]) for row in known],
         responses=[tuple(row["responses"]) for row in known],
-        pictures=[tuple(row.get("pictures", ())) for row in known],
+        question_images=[tuple(row.get("pictures", ())) for row in known],
         captions=[tuple(row.get("captions", ())) for row in known],
         num_failed=len(rows) - len(known),
     )

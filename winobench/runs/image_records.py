@@ -2,7 +2,7 @@
 
     config.json                                 prompts, models, seeds, settings, and how far it got
     drawn/prompts.jsonl                         a line a prompt. The line's number less 1 is the image's number
-    drawn/part-<process>-<number>.jsonl         a line an image (`PictureRecord`), written once the image is there
+    drawn/part-<process>-<number>.jsonl         a line an image (`ImageRecord`), written once the image is there
     pictures/<model>/<seed>/<number>.png        the images, RGB
     pictures.html, thumbnails/                  the page (`winobench.generation.page`)
 
@@ -31,7 +31,7 @@ from winobench.base import files, json_files, options
 from winobench.base.errors import InputError
 from winobench.prompts.prompt_files import Prompt
 
-DRAWN, PICTURES, THUMBNAILS = "drawn", "pictures", "thumbnails"
+GENERATED, IMAGES, THUMBNAILS = "drawn", "pictures", "thumbnails"
 """Folders of records, of images and of smaller copies of them, in a run's folder."""
 
 PROMPTS = "prompts.jsonl"
@@ -44,7 +44,7 @@ Place = tuple[str, int, int]
 
 
 @dataclasses.dataclass(frozen=True)
-class PictureRecord:
+class ImageRecord:
     """An image of a run."""
 
     prompt: Prompt
@@ -69,7 +69,7 @@ class PictureRecord:
         return {**values.pop("prompt").to_json(), **values}
 
     @classmethod
-    def from_json(cls, value: Any) -> PictureRecord:
+    def from_json(cls, value: Any) -> ImageRecord:
         """The inverse of `to_json`."""
         prompt = Prompt.from_json(value)
         kinds = {"model": str, "seed": int, "number": int, "fingerprint": str, "settings": dict, "file": str}
@@ -78,24 +78,24 @@ class PictureRecord:
         wrong = [name for name, kind in kinds.items() if not isinstance(values[name], kind)]
         if wrong or not re.fullmatch(r"[0-9a-f]{64}", values["sha256"]):
             raise InputError(f"{options.quote(value)} is not a record of an image: {(wrong or ['sha256'])[0]} is wrong")
-        if values["file"] != picture_file(values["model"], values["seed"], values["number"]):
+        if values["file"] != image_file(values["model"], values["seed"], values["number"]):
             raise InputError(f"{options.quote(value)} is not a record of an image: its file has another place")
         return cls(prompt, **values)
 
 
-def picture_file(model: str, seed: int, number: int) -> str:
+def image_file(model: str, seed: int, number: int) -> str:
     """Path of an image within its run's folder, with ``/``."""
-    return f"{PICTURES}/{model}/{seed}/{number:05d}.png"
+    return f"{IMAGES}/{model}/{seed}/{number:05d}.png"
 
 
-def png_bytes(picture: np.ndarray) -> bytes:
+def png_bytes(image: np.ndarray) -> bytes:
     """An image, uint8 ``[height, width, 3]``, as a PNG file. The same bytes for the same pixels and library."""
     buffer = io.BytesIO()
-    PIL.Image.fromarray(picture, "RGB").save(buffer, "PNG")
+    PIL.Image.fromarray(image, "RGB").save(buffer, "PNG")
     return buffer.getvalue()
 
 
-class PictureStore:
+class ImageStore:
     """Writes the images of one process and their records into an open `winobench.runs.records.RunFolder`."""
 
     def __init__(self, folder: str | os.PathLike, process: int = 0):
@@ -104,9 +104,9 @@ class PictureStore:
         self._part: int | None = None
         self._path: pathlib.Path | None = None
 
-    def __enter__(self) -> PictureStore:
+    def __enter__(self) -> ImageStore:
         with files.writing(self._folder):
-            folder = self._folder / DRAWN
+            folder = self._folder / GENERATED
             # After all of earlier calls, whichever process has written them.
             call = max((int(number) for _, number, _ in _parts(folder)), default=-1) + 1
             self._path = folder / f"part-{self._process}-{call:05d}.jsonl"
@@ -121,19 +121,19 @@ class PictureStore:
             with contextlib.suppress(OSError):
                 self._path.unlink()
 
-    def add(self, pictures: Sequence[np.ndarray], records: Sequence[Mapping[str, Any]]) -> list[PictureRecord]:
+    def add(self, images: Sequence[np.ndarray], records: Sequence[Mapping[str, Any]]) -> list[ImageRecord]:
         """Writes images, uint8 ``[height, width, 3]`` each, then their records. All are on disk when this returns."""
         written = []
         with files.writing(self._folder):
-            for picture, fields in zip(pictures, records, strict=True):
-                content = png_bytes(picture)
-                file = picture_file(fields["model"], fields["seed"], fields["number"])
+            for image, fields in zip(images, records, strict=True):
+                content = png_bytes(image)
+                file = image_file(fields["model"], fields["seed"], fields["number"])
                 path = self._folder / file
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with files.atomic_path(path) as temporary:
                     pathlib.Path(temporary).write_bytes(content)
                 sha256 = hashlib.sha256(content).hexdigest()
-                written.append(PictureRecord(**fields, file=file, sha256=sha256, size=len(content)))
+                written.append(ImageRecord(**fields, file=file, sha256=sha256, size=len(content)))
             lines = "".join(json.dumps(record.to_json(), separators=(",", ":")) + "\n" for record in written)
             content = lines.encode("ascii")
             while content:
@@ -146,16 +146,16 @@ def write_prompts(folder: str | os.PathLike, prompts: Iterable[Prompt]) -> None:
     """Writes the prompts of a run, whole or not at all."""
     lines = "".join(json.dumps(prompt.to_json(), ensure_ascii=False) + "\n" for prompt in prompts)
     with files.writing(folder):
-        files.write_text(pathlib.Path(folder) / DRAWN / PROMPTS, lines)
+        files.write_text(pathlib.Path(folder) / GENERATED / PROMPTS, lines)
 
 
-def read_records(folder: str | os.PathLike) -> dict[Place, PictureRecord]:
+def read_records(folder: str | os.PathLike) -> dict[Place, ImageRecord]:
     """The last record of each image, whether or not the image is there. Unreadable ones give a warning."""
-    records: dict[Place, PictureRecord] = {}
-    for _, _, path in _parts(pathlib.Path(folder) / DRAWN):
+    records: dict[Place, ImageRecord] = {}
+    for _, _, path in _parts(pathlib.Path(folder) / GENERATED):
         for number, line in _lines(path):
             try:
-                record = PictureRecord.from_json(json_files.parse(line))
+                record = ImageRecord.from_json(json_files.parse(line))
             except InputError as error:
                 if line.endswith(b"\n"):
                     logging.warning("line %d of %s is left aside: %s", number, path, error)
@@ -164,7 +164,7 @@ def read_records(folder: str | os.PathLike) -> dict[Place, PictureRecord]:
     return records
 
 
-def is_whole(folder: str | os.PathLike, record: PictureRecord) -> bool:
+def is_whole(folder: str | os.PathLike, record: ImageRecord) -> bool:
     """Whether an image is there, with the content of its record. Raises InputError where it may not be read."""
     path = pathlib.Path(folder) / record.file
     try:

@@ -18,7 +18,7 @@ from winobench.base import files, json_files
 from winobench.base.errors import InputError
 from winobench.prompts.prompt_files import Prompt, digest, read_json_prompts
 from winobench.runs import image_records
-from winobench.runs.image_records import DRAWN, PictureRecord, Place
+from winobench.runs.image_records import GENERATED, ImageRecord, Place
 
 KIND = "pictures"
 """``kind`` in the ``config.json`` of such runs."""
@@ -31,7 +31,7 @@ _ADVICE = "give the command again that generated it, which generates what is mis
 
 
 @dataclasses.dataclass(frozen=True)
-class DrawnModel:
+class GeneratingModel:
     """A model of a run. Fingerprint and settings are empty where it has not generated anything yet."""
 
     label: str  # differs from the other models' labels, and is the name of its folder
@@ -42,7 +42,7 @@ class DrawnModel:
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Pictures:
+class Images:
     """A run of images. Printing it gives counts, models and the folder.
 
     Every model has an image of each prompt and seed, unless the run was read with ``complete=False``.
@@ -57,10 +57,10 @@ class Pictures:
     """
 
     folder: pathlib.Path
-    models: tuple[DrawnModel, ...]
+    models: tuple[GeneratingModel, ...]
     prompts: tuple[Prompt, ...]
     seeds: tuple[int, ...]
-    records: tuple[PictureRecord, ...]
+    records: tuple[ImageRecord, ...]
     config: Mapping[str, Any]
 
     def __repr__(self) -> str:
@@ -72,7 +72,7 @@ class Pictures:
         )
 
     @functools.cached_property
-    def by_place(self) -> Mapping[Place, PictureRecord]:
+    def by_place(self) -> Mapping[Place, ImageRecord]:
         """(model's label, seed, number) -> record."""
         return {record.place: record for record in self.records}
 
@@ -81,7 +81,7 @@ class Pictures:
         """The prompts' categories, in the order in which they first occur. Without the empty one."""
         return tuple(dict.fromkeys(prompt.category for prompt in self.prompts if prompt.category))
 
-    def model(self, label: str) -> DrawnModel:
+    def model(self, label: str) -> GeneratingModel:
         """The model of a label.
 
         Raises:
@@ -93,7 +93,7 @@ class Pictures:
         known = ", ".join(model.label for model in self.models)
         raise InputError(f"{self.folder} has no images of the model {label!r}: name one of {known}")
 
-    def record(self, model: str, seed: int, number: int) -> PictureRecord:
+    def record(self, model: str, seed: int, number: int) -> ImageRecord:
         """The record of an image.
 
         Args:
@@ -109,11 +109,11 @@ class Pictures:
             raise InputError(f"{self.folder} has no image of {model!r} with seed {seed} and number {number}")
         return found
 
-    def path(self, record: PictureRecord) -> pathlib.Path:
+    def path(self, record: ImageRecord) -> pathlib.Path:
         """The PNG file of an image."""
         return self.folder / record.file
 
-    def image(self, record: PictureRecord) -> np.ndarray:
+    def image(self, record: ImageRecord) -> np.ndarray:
         """An image, uint8 ``[height, width, 3]``.
 
         Raises:
@@ -126,11 +126,11 @@ class Pictures:
             return np.asarray(image.convert("RGB"))
 
 
-def read_pictures(folder: str | os.PathLike[str], *, complete: bool = True) -> Pictures:
-    """Reads a run of images. The images themselves are read when they are requested (`Pictures.image`).
+def read_images(folder: str | os.PathLike[str], *, complete: bool = True) -> Images:
+    """Reads a run of images. The images themselves are read when they are requested (`Images.image`).
 
     Args:
-      folder: the run's, as ``winobench draw --config=pictures`` has made it.
+      folder: the run's, as ``winobench generate --config=images`` has made it.
       complete: whether every image must be there. Otherwise those that are there make the run.
 
     Raises:
@@ -139,15 +139,15 @@ def read_pictures(folder: str | os.PathLike[str], *, complete: bool = True) -> P
     """
     folder = pathlib.Path(files.user_path(folder))
     config = _read_config(folder)
-    prompts = tuple(read_json_prompts(folder / DRAWN / image_records.PROMPTS, _ADVICE))
+    prompts = tuple(read_json_prompts(folder / GENERATED / image_records.PROMPTS, _ADVICE))
     identity = config["identity"]
     if digest(prompts) != identity["prompts"]["sha256"]:
         raise InputError(
-            f"{folder / DRAWN / image_records.PROMPTS} has changed since the images were generated: {_ADVICE}"
+            f"{folder / GENERATED / image_records.PROMPTS} has changed since the images were generated: {_ADVICE}"
         )
     drawn = {label: config["drawn"].get(label, {}) for label in identity["models"]}
     models = tuple(
-        DrawnModel(label, entry["name"], of.get("fingerprint"), entry.get("lora"), of.get("settings", {}))
+        GeneratingModel(label, entry["name"], of.get("fingerprint"), entry.get("lora"), of.get("settings", {}))
         for (label, entry), of in zip(identity["models"].items(), drawn.values(), strict=True)
     )
     seeds = tuple(identity["seeds"])
@@ -159,14 +159,14 @@ def read_pictures(folder: str | os.PathLike[str], *, complete: bool = True) -> P
         if fits and _has_size(folder, record):
             records.append(record)
         else:
-            lost.append(image_records.picture_file(model.label, seed, number))
+            lost.append(image_records.image_file(model.label, seed, number))
     if lost and complete:
         was = "has lost" if config.get("status") == "finished" else f"({config.get('status')}) lacks"
         raise InputError(
             f"the run {folder} {was} {len(lost):,} of its {len(lost) + len(records):,} images, such as {lost[0]}:"
             f" {_ADVICE}"
         )
-    return Pictures(folder, models, prompts, seeds, tuple(records), config)
+    return Images(folder, models, prompts, seeds, tuple(records), config)
 
 
 def config_path(folder: pathlib.Path, launcher: str) -> pathlib.Path:
@@ -182,10 +182,10 @@ def config_path(folder: pathlib.Path, launcher: str) -> pathlib.Path:
 
 
 def _read_config(folder: pathlib.Path) -> dict[str, Any]:
-    path = config_path(folder, "winobench draw")
+    path = config_path(folder, "winobench generate")
     config = json_files.read_object(path)
     if config.get("kind") != KIND:
-        raise InputError(f"{folder} is a run without images: name one of winobench draw")
+        raise InputError(f"{folder} is a run without images: name one of winobench generate")
     if config.get("layout") != LAYOUT:
         raise InputError(
             f"{folder} was written by another version of winobench (layout {config.get('layout')}, this one reads"
@@ -212,7 +212,7 @@ def _is_described(config: Mapping[str, Any]) -> bool:
         return False
 
 
-def _has_size(folder: pathlib.Path, record: PictureRecord) -> bool:
+def _has_size(folder: pathlib.Path, record: ImageRecord) -> bool:
     try:
         return (folder / record.file).stat().st_size == record.size
     except OSError:

@@ -21,7 +21,7 @@ from winobench.base.errors import InputError
 from winobench.metrics import Interval
 
 if TYPE_CHECKING:
-    from winobench.runs.image_runs import Pictures
+    from winobench.runs.image_runs import Images
 
 FOLDER, RESULTS, SCORES = "judged", "results.json", "scores.jsonl"
 VERDICT = "verdict"
@@ -69,7 +69,7 @@ class Judgement:
         return self.judge if self.is_published else f"{self.judge} (published: {self.published_judge})"
 
 
-def images_of(run: Pictures) -> str:
+def images_of(run: Images) -> str:
     """SHA-256 of the digests of all images of a run, in their order."""
     return files.digest([record.sha256 for record in run.records])
 
@@ -111,7 +111,7 @@ def rows_of(judgement: Judgement) -> Iterator[dict[str, Any]]:
                 yield {"model": model, "metric": metric, "group": group, **entry}
 
 
-def read_all(run: Pictures) -> list[Judgement]:
+def read_all(run: Images) -> list[Judgement]:
     """The finished judgements of a run, by their folders' names. A warning names a judgement of other images."""
     current, images = [], images_of(run)
     for path in sorted((run.folder / FOLDER).glob(f"*/{RESULTS}")):

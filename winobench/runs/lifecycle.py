@@ -7,6 +7,7 @@ import datetime
 import glob
 import os
 import pathlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -21,6 +22,9 @@ from winobench.runs.settings import Recording
 
 # What readers raise for files that are not a finished run's. The run itself reports it.
 _OF_ANOTHER_RUN = (OSError, ValueError, LookupError, TypeError, parquet_files.DamagedError)
+
+# Of folders of generated images, which were called pictures until 0.2.0.
+_OLDER_NAME = re.compile(r"^()images(-)|(-)images(-)$")
 
 FINISHED = "finished"
 """``status`` in the ``config.json`` of a run that has all its numbers."""
@@ -66,6 +70,8 @@ def folder_for(
     """The run's folder; ``runs/<name>-<digest of the identity>`` where none is named."""
     if workdir is None:
         workdir = pathlib.Path("runs") / f"{name}-{records.digest(identity)[:8]}"
+        before = workdir.with_name(_OLDER_NAME.sub(r"\1pictures\2", workdir.name))
+        workdir = before if before.is_dir() and not workdir.exists() else workdir
     return records.RunFolder(workdir, kind)
 
 

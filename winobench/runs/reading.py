@@ -261,7 +261,7 @@ def _read_config(path: pathlib.Path, config_path: pathlib.Path) -> dict[str, Any
     config = _read_json(image_runs.config_path(path, "winobench eval"))
     if config.get("kind") == image_runs.KIND:
         raise InputError(
-            f"{path} holds generated images: open {path / 'pictures.html'}, or add it to a report with --drawn={path}.",
+            f"{path} holds generated images: open {path / 'pictures.html'}, or add it to a report (--images={path})",
             code="not-a-run",
         )
     schema = config.get("schema")

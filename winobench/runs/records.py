@@ -28,7 +28,7 @@ from winobench.base import files as whole_files
 from winobench.base import json_files, parquet_files
 from winobench.base.errors import InputError
 from winobench.base.files import digest as digest  # records are named by it, and so their users find it here
-from winobench.runs.image_records import DRAWN, PICTURES
+from winobench.runs.image_records import GENERATED, IMAGES
 
 SCHEMA_VERSION = 2
 """Raised when a folder's layout or columns change."""
@@ -38,7 +38,7 @@ DAMAGED = ".damaged"
 """End of the name of a part that is set aside."""
 
 ERRORS, RESPONSES = "errors", "responses"
-"""Kinds of records that grow, and their folders. Another kind is ``DRAWN``."""
+"""Kinds of records that grow, and their folders. Another kind is ``GENERATED``."""
 
 INSTANCE = "instance"
 """In the identity of a scorer without ``fingerprint()``: a name that no other scorer has."""
@@ -47,7 +47,7 @@ REPEATING = ("groups.list.element", "images.list.element", "terms.list.element",
 """Columns of the tables of examples whose values repeat."""
 
 _EXAMPLES, _GALLERY = "examples", "gallery"
-_FOLDERS = {ERRORS: (ERRORS, _EXAMPLES, _GALLERY), RESPONSES: (RESPONSES, _EXAMPLES), DRAWN: (DRAWN, PICTURES)}
+_FOLDERS = {ERRORS: (ERRORS, _EXAMPLES, _GALLERY), RESPONSES: (RESPONSES, _EXAMPLES), GENERATED: (GENERATED, IMAGES)}
 _SECONDS_OF_A_LOOK = 0.05
 _REPORT = "report"  # what winobench report makes of the run, in the run's own folder
 
@@ -119,7 +119,7 @@ class RunFolder:
             self._take()
             if not overwrite:
                 self.check(identity)  # again: another process may have been here before this one took the folder
-            for depth in ("", "*/", f"{PICTURES}/*/*/"):
+            for depth in ("", "*/", f"{IMAGES}/*/*/"):
                 for leftover in self.path.glob(f"{depth}*{_TEMPORARY}"):
                     leftover.unlink()
             self._replaces = overwrite and self.config_path.exists()
@@ -203,7 +203,7 @@ class RunFolder:
         for name in dict.fromkeys(name for names in _FOLDERS.values() for name in names):
             for pattern in ("*.parquet", "*.jsonl", f"*{DAMAGED}"):
                 yield from (self.path / name).glob(pattern)
-        yield from (self.path / PICTURES).glob("*/*/*.png")
+        yield from (self.path / IMAGES).glob("*/*/*.png")
         if self.results_path.exists():
             yield self.results_path
 
@@ -224,7 +224,7 @@ class RunFolder:
 
     def _take(self) -> None:
         # Runs with images and of texts both have a folder of examples.
-        self._lock = os.open(self.records_path if self._kind == DRAWN else self.examples_path, os.O_RDONLY)
+        self._lock = os.open(self.records_path if self._kind == GENERATED else self.examples_path, os.O_RDONLY)
         is_ours = whole_files.lock(self._lock)
         if not is_ours:  # a viewer may be looking whether it is taken
             time.sleep(_SECONDS_OF_A_LOOK)

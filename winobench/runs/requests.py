@@ -81,7 +81,7 @@ class Similarity:
 
 
 @dataclasses.dataclass(frozen=True)
-class Picture:
+class InputImage:
     """An image of a request. It is the same one wherever its file lies."""
 
     path: str
@@ -89,10 +89,10 @@ class Picture:
 
 
 @dataclasses.dataclass(frozen=True)
-class PictureText:
+class ImageText:
     """Asks for a text about an image. The empty question asks for a caption."""
 
-    picture: Picture
+    image: InputImage
     question: str = ""
     max_tokens: int = 30
     temperature: float = 0.0
@@ -102,10 +102,10 @@ class PictureText:
 
 
 @dataclasses.dataclass(frozen=True)
-class PictureOptions:
+class ImageOptions:
     """Asks how likely each of at least two answers to a question about an image is."""
 
-    picture: Picture
+    image: InputImage
     question: str
     options: tuple[str, ...]
 
@@ -113,14 +113,14 @@ class PictureOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class PictureStarts:
+class ImageStarts:
     """Asks how likely it is that an answer to a question about an image starts like one of some spellings.
 
     Only the first token of each counts. The score is the log of the sum of their probabilities. Spellings of which a
     tokenizer makes the same tokens count once.
     """
 
-    picture: Picture
+    image: InputImage
     question: str
     starts: tuple[str, ...]
 
@@ -128,16 +128,16 @@ class PictureStarts:
 
 
 @dataclasses.dataclass(frozen=True)
-class PictureMatch:
+class ImageMatch:
     """Asks how well each of some texts fits an image."""
 
-    picture: Picture
+    image: InputImage
     texts: tuple[str, ...]
 
     kind = "picture_match"
 
 
-Request = Generation | Options | Entailment | Similarity | PictureText | PictureOptions | PictureStarts | PictureMatch
+Request = Generation | Options | Entailment | Similarity | ImageText | ImageOptions | ImageStarts | ImageMatch
 
 
 def check_request(request: Request) -> None:
@@ -149,13 +149,13 @@ def check_request(request: Request) -> None:
             read = [request.premise, *request.hypotheses]
         case Similarity():
             read = [request.text, *request.others]
-        case PictureText():
+        case ImageText():
             read = [request.question]
-        case PictureOptions():
+        case ImageOptions():
             read = [request.question, *request.options]
-        case PictureStarts():
+        case ImageStarts():
             read = [request.question, *request.starts]
-        case PictureMatch():
+        case ImageMatch():
             read = list(request.texts)
         case _:
             raise InputError(
@@ -168,7 +168,7 @@ def check_request(request: Request) -> None:
 class Response:
     """An answer, read. An incomplete one chooses nothing, and the same command asks for it again."""
 
-    text: str | None = None  # of a `Generation` or a `PictureText`
+    text: str | None = None  # of a `Generation` or a `ImageText`
     scores: tuple[float, ...] | None = None  # of other kinds, one a candidate, higher = better
     num_tokens: tuple[int, ...] | None = None  # of each candidate of `Options`, for scores per token
     input_tokens: int | None = None

@@ -30,6 +30,7 @@ from winobench.runs.records import digest
 from winobench.runs.requests import Raw, Request
 
 _LARGEST_LINE = json_files.LARGEST
+_FIELDS = {"image": "picture"}  # fields whose names in files are older
 _NAME = re.compile(r"part-(\d+)-(\d+)\.jsonl")
 # The beginning of a line as ``_line`` writes it: enough to tell whose it is without reading the rest.
 _BEGINNING = re.compile(rb'\{"key":"([0-9a-f]{64})","(request|rejected)":')
@@ -37,7 +38,8 @@ _BEGINNING = re.compile(rb'\{"key":"([0-9a-f]{64})","(request|rejected)":')
 
 def request_json(request: Request) -> dict[str, Any]:
     """A request as JSON values, with its kind."""
-    return json_files.as_json({"kind": request.kind, **dataclasses.asdict(request)})
+    fields = {_FIELDS.get(name, name): value for name, value in dataclasses.asdict(request).items()}
+    return json_files.as_json({"kind": request.kind, **fields})
 
 
 def key(fingerprint: Mapping[str, Any], request: Request) -> str:

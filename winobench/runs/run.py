@@ -19,7 +19,7 @@ from winobench.runs.columns import columns, read_table
 from winobench.runs.error_store import Batch, ErrorStore, read_error_stores, read_race_store
 from winobench.runs.examples import Examples
 
-_PICTURE_COLUMNS = columns(image=pa.string(), jpeg=pa.binary())
+_IMAGE_COLUMNS = columns(image=pa.string(), jpeg=pa.binary())
 
 BIAS_METRIC = "effect_size"
 """The metric of bias tasks, whose rows are effect sizes and not proportions."""
@@ -177,12 +177,12 @@ class Run:
         store = read_race_store(self.path / "errors", record.timesteps.tolist())
         return None if store is None else store.raced_batches(record.examples, len(record.timesteps))
 
-    def pictures(self, task: str) -> dict[str, bytes]:
+    def images(self, task: str) -> dict[str, bytes]:
         """SHA-256 of an image -> a small JPEG of it, for the examples that the run kept images of."""
         path = self.path / "gallery" / f"{task}.parquet"
         if task not in list(self.tasks) or not path.is_file():
             return {}
-        table = read_table(path, _PICTURE_COLUMNS)
+        table = read_table(path, _IMAGE_COLUMNS)
         return dict(zip(table["image"].to_pylist(), table["jpeg"].to_pylist(), strict=True))
 
 

@@ -19,11 +19,11 @@ from winobench import metrics
 from winobench.base import files, json_files, options, registry
 from winobench.base.errors import InputError
 from winobench.runs import judgements
-from winobench.runs.image_records import PictureRecord
+from winobench.runs.image_records import ImageRecord
 from winobench.runs.judgements import Judgement
 
 if TYPE_CHECKING:
-    from winobench.runs.image_runs import Pictures
+    from winobench.runs.image_runs import Images
 
 EARLIER = "verdicts.jsonl"
 VERIFIER, GENEVAL_DETECTOR = "CLEVR verifier", "GenEval detector"
@@ -52,7 +52,7 @@ def folder_of(folder: str | os.PathLike[str], judge: str) -> pathlib.Path:
     return pathlib.Path(folder) / judgements.FOLDER / f"{_RUBRICS[judge][0]}-{registry.model_label(judge)}"
 
 
-def write_verdicts(run: Pictures, verdicts: Iterable[Verdict]) -> Judgement:
+def write_verdicts(run: Images, verdicts: Iterable[Verdict]) -> Judgement:
     """Writes the verdicts of one judge on images of a run, and their results."""
     by_file = {verdict.file: verdict for verdict in verdicts}
     judged = judgement_of(run, by_file)
@@ -71,7 +71,7 @@ def write_verdicts(run: Pictures, verdicts: Iterable[Verdict]) -> Judgement:
     return judged
 
 
-def judgement_of(run: Pictures, verdicts: Mapping[str, Verdict]) -> Judgement:
+def judgement_of(run: Images, verdicts: Mapping[str, Verdict]) -> Judgement:
     """The results of verdicts on a run's images, those of earlier versions included."""
     judge = judge_of(verdicts) or VERIFIER
     rubric, source = _RUBRICS.get(judge, ("verdicts", ""))
@@ -141,13 +141,13 @@ def judge_of(verdicts: Mapping[str, Verdict]) -> str | None:
     return next((verdict.judge for verdict in verdicts.values()), None)
 
 
-def verdict_on(record: PictureRecord, verdicts: Mapping[str, Verdict]) -> bool | None:
+def verdict_on(record: ImageRecord, verdicts: Mapping[str, Verdict]) -> bool | None:
     """Whether an image is correct; None where nobody has judged it as it is now."""
     verdict = verdicts.get(record.file)
     return verdict.correct if verdict is not None and verdict.sha256 == record.sha256 else None
 
 
-def generation_accuracy(run: Pictures, verdicts: Mapping[str, Verdict]) -> dict[str, dict[str, dict[str, Any]]]:
+def generation_accuracy(run: Images, verdicts: Mapping[str, Verdict]) -> dict[str, dict[str, dict[str, Any]]]:
     """Label -> category, or ``all`` for their mean -> "value", "low", "high" (95%, clustered by prompt text), "n".
 
     Verdicts on images that were generated again do not count.

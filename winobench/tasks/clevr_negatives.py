@@ -76,7 +76,7 @@ class ClevrNegatives:
     @functools.cached_property
     def images(self) -> Sequence[np.ndarray]:
         """The images, uint8 [image_size, image_size, 3], rendered when they are requested, best in their order."""
-        return _Pictures(self)
+        return _Images(self)
 
     def verify(self) -> None:
         """Nothing is stored that could be damaged."""
@@ -112,7 +112,7 @@ class ClevrNegatives:
         return np.asarray(drawn, np.int32)
 
 
-class _Pictures(Sequence):
+class _Images(Sequence):
     """The images of a set by number. Those of a few chunks of scenes are kept, for readers in order."""
 
     def __init__(self, source: ClevrNegatives):
@@ -137,7 +137,7 @@ class _Pictures(Sequence):
         """uint8 [scenes, variants, size, size, 3]."""
         part = slice(chunk * self._scenes_a_chunk, (chunk + 1) * self._scenes_a_chunk)
         size = self._source.image_size
-        pictures = [renderer.render(self._source.variant(name, part), size) for name in VARIANTS]
-        stacked = np.stack(pictures, axis=1)
+        images = [renderer.render(self._source.variant(name, part), size) for name in VARIANTS]
+        stacked = np.stack(images, axis=1)
         stacked.setflags(write=False)
         return stacked

@@ -1,6 +1,6 @@
 """Self-Bench on scenes of our own grammar: does a scorer find the text from which an image was generated?
 
-Images are from runs of ``winobench draw --config=pictures --config.prompts=clevr``;
+Images are from runs of ``winobench generate --config=images --config.prompts=clevr``;
 ``--config.tasks=clevr_selfbench:FOLDER`` names one, and several such words set generators next to each other. A task is
 a category of prompts. The candidates are the texts of the same form with other values, or with the values exchanged.
 Groups are the ones in `winobench.tasks.selfbench`, where an image is correct by the verifier's verdict
@@ -44,7 +44,7 @@ def make(folders: Sequence[str]) -> list[Task]:
 
 
 def _of_run(folder: pathlib.Path) -> list[Drawn]:
-    run = image_runs.read_pictures(folder)
+    run = image_runs.read_images(folder)
     verdicts = read_verdicts(run.folder)
     images = [
         of_record(run, record, verdicts, record.prompt.category, candidates(record.prompt), 0)

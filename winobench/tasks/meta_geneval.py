@@ -37,13 +37,13 @@ PROMPTS = (
 )
 """Numbers of the prompts among GenEval's 553, from 0 on."""
 
-NUM_PICTURES = 4  # of a prompt and a place
+NUM_IMAGES = 4  # of a prompt and a place
 NUM_ANSWERS = 5  # of an image
 FULLY = 4  # the answer that an image fully captures the meaning of its caption
 
 _REPOSITORY = "https://github.com/djghosh13/geneval"
 _RAW = "https://raw.githubusercontent.com/djghosh13/geneval/af4902f24d3ca90ebbb446dd9891a59e0f82725f/annotations"
-_PICTURES = "https://huggingface.co/datasets/djghosh/aigen-images/resolve/main/images"
+_IMAGES = "https://huggingface.co/datasets/djghosh/aigen-images/resolve/main/images"
 _QUALITY = "Answer.task-quality"
 _COLUMNS = ("Input.index", "Input.prompt_id", "Input.image_id", "Input.caption", "Answer.task-objects", _QUALITY)
 _INDEX = re.compile(r"[0-9]+_[0-9]+")
@@ -100,9 +100,9 @@ def _downloads() -> Iterator[Download]:
         file = f"annotations_{name}.csv"
         yield Download(file, f"{_RAW}/{file}", sha256=digest, note="MIT licence")
         for prompt in PROMPTS:
-            for picture in range(NUM_PICTURES):
-                path = f"{name}/{prompt:05d}/samples/{picture:05d}.png"
-                yield Download(f"images/{path}", f"{_PICTURES}/{path}")
+            for image in range(NUM_IMAGES):
+                path = f"{name}/{prompt:05d}/samples/{image:05d}.png"
+                yield Download(f"images/{path}", f"{_IMAGES}/{path}")
 
 
 TASKS = (
@@ -110,7 +110,7 @@ TASKS = (
         name="meta_geneval",
         description="GenEval's study with people: whether the scorer tells images that fit their prompt from others.",
         metric="yes_no_agreement",
-        shape=(NUM_PICTURES, 1),
+        shape=(NUM_IMAGES, 1),
         skills=("people",),
         prompt_of=lambda id: id.partition("/")[2],  # its number, without the source of the images
         paper="Ghosh et al. 2023",

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from winobench.runs.requests import Picture, Request, Response
+from winobench.runs.requests import InputImage, Request, Response
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +20,7 @@ class TextQuestion:
       answer: index of the right option.
       groups: sub-tasks that the question also counts for, e.g. ``("traditional", "GPT4")``.
       pair: questions of the same pair are right only together; None for a question without a partner.
-      pictures: of the text that the task calls `TextTask.pictured`, where a protocol needs them.
+      pictures: of the text that the task calls `TextTask.illustrated`, where a protocol needs them.
       captions: a text about each of the images, where a protocol needs them.
     """
 
@@ -30,7 +30,7 @@ class TextQuestion:
     answer: int
     groups: tuple[str, ...] = ()
     pair: str | None = None
-    pictures: tuple[Picture, ...] = ()
+    images: tuple[InputImage, ...] = ()
     captions: tuple[str, ...] = ()
 
 
@@ -65,7 +65,7 @@ class Protocol:
     kind: str
     requests: Callable[[TextQuestion], Sequence[Request]]
     read: Callable[[TextQuestion, Sequence[Response | None]], Answer]
-    needs: Literal["", "pictures", "captions"] = ""
+    needs: Literal["", "images", "captions"] = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +98,7 @@ class TextTask:
     data_fingerprint: Callable[[str | None, int | None], str]
     metrics: Callable[[Sequence[TextQuestion], Sequence[Answer]], Mapping[str, Mapping[str, Any]]]
     count: Callable[[str | None], int | None] = lambda data_dir: None
-    pictured: str | None = None
+    illustrated: str | None = None
     paper: str | None = None
     licence: str | None = None
     url: str | None = None

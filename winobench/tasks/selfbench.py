@@ -1,6 +1,6 @@
 """Self-Bench: does a scorer find the text from which an image was generated? (Jeong et al. 2025, arXiv:2505.17955)
 
-Images are from runs of ``winobench draw --config=pictures --config.prompts=geneval:FILE``, or from Self-Bench in its
+Images are from runs of ``winobench generate --config=images --config.prompts=geneval:FILE``, or from Self-Bench in its
 published layout: ``<guidance>/<model>/<prompt>/samples/0000<0 to 3>.png`` with ``metadata.jsonl`` next to ``samples``,
 and ``filter/SD-<version>-CFG=<guidance>.json`` with rows of ``sample_path`` and ``labels`` (or ``human_label``). Groups
 are the generators, and their images that a run's `winobench.runs.verdicts` or the filter file call correct: all labels
@@ -50,7 +50,7 @@ class Drawn:
 
     id: str
     path: pathlib.Path
-    drawer: str  # label of the model
+    generator: str  # label of the model
     tag: str  # the skill, a key of `winobench.prompts.geneval.SKILLS`, or the category
     texts: tuple[str, ...]
     target: int  # the text from which it was generated
@@ -59,7 +59,7 @@ class Drawn:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        return (self.drawer, f"{self.drawer}, correct") if self.correct else (self.drawer,)
+        return (self.generator, f"{self.generator}, correct") if self.correct else (self.generator,)
 
 
 def make(sources: Sequence[str]) -> list[Task]:
@@ -77,25 +77,23 @@ def make(sources: Sequence[str]) -> list[Task]:
 
 def read_folders(sources: Sequence[str], read: Callable[[pathlib.Path], Iterable[Drawn]]) -> dict[str, list[Drawn]]:
     """The images of all folders by their tags. Each generator may be in one of them alone."""
-    drawers: set[str] = set()
+    generators: set[str] = set()
     by_tag: dict[str, list[Drawn]] = {}
     for source in sources:
         folder = pathlib.Path(user_path(source))
         images = list(read(folder))
-        if both := drawers & {image.drawer for image in images}:
+        if both := generators & {image.generator for image in images}:
             raise InputError(
                 f"{folder} has images of {min(both)!r}, as a folder before it: name each generator once",
                 code="named-twice",
             )
         for image in images:
-            drawers.add(image.drawer)
+            generators.add(image.generator)
             by_tag.setdefault(image.tag, []).append(image)
     return by_tag
 
 
-def of_record(
-    run: image_runs.Pictures, record: Any, verdicts: Any, tag: str, texts: Iterable[str], target: int
-) -> Drawn:
+def of_record(run: image_runs.Images, record: Any, verdicts: Any, tag: str, texts: Iterable[str], target: int) -> Drawn:
     """An image of a run."""
     name, correct = f"{record.model}/{record.seed}/{record.number}", verdict_on(record, verdicts)
     return Drawn(name, run.path(record), record.model, tag, tuple(texts), target, correct, record.sha256)
@@ -136,14 +134,14 @@ def _limited(images: Sequence[Drawn], limit: int | None) -> list[Drawn]:
     counts: collections.Counter[str] = collections.Counter()
     limited = []
     for image in images:
-        counts[image.drawer] += 1
-        if limit is None or counts[image.drawer] <= limit:
+        counts[image.generator] += 1
+        if limit is None or counts[image.generator] <= limit:
             limited.append(image)
     return limited
 
 
 def _of_run(folder: pathlib.Path) -> Iterator[Drawn]:
-    run, verdicts = image_runs.read_pictures(folder), read_verdicts(folder)
+    run, verdicts = image_runs.read_images(folder), read_verdicts(folder)
     for record in run.records:
         content = record.prompt.content
         if _is_geneval(content):
@@ -185,22 +183,22 @@ def _as_published(folder: pathlib.Path) -> Iterator[Drawn]:
     by_model: dict[pathlib.Path, list[pathlib.Path]] = {}
     for samples in folders_of_samples:
         by_model.setdefault(samples.parent.parent, []).append(samples)
-    drawers: dict[str, pathlib.Path] = {}
+    generators: dict[str, pathlib.Path] = {}
     for folder_of_model, of_model in by_model.items():
-        drawer = _VERSIONS.get(folder_of_model.name, folder_of_model.name)
-        if drawer in drawers:
+        generator = _VERSIONS.get(folder_of_model.name, folder_of_model.name)
+        if generator in generators:
             raise InputError(
-                f"{drawers[drawer]} and {folder_of_model} both have images of {drawer!r}: name the folder of one"
-                f" guidance scale, such as {folder_of_model.parent}",
+                f"{generators[generator]} and {folder_of_model} both have images of {generator!r}: name the folder of"
+                f" one guidance scale, such as {folder_of_model.parent}",
                 code="named-twice",
             )
-        drawers[drawer] = folder_of_model
-        yield from _of_drawer(drawer, folder_of_model, of_model)
+        generators[generator] = folder_of_model
+        yield from _of_generator(generator, folder_of_model, of_model)
 
 
-def _of_drawer(drawer: str, folder: pathlib.Path, folders_of_samples: Sequence[pathlib.Path]) -> Iterator[Drawn]:
+def _of_generator(generator: str, folder: pathlib.Path, folders_of_samples: Sequence[pathlib.Path]) -> Iterator[Drawn]:
     """The images in a model's folders of samples. Warns where not all of them have a verdict."""
-    labels, verdicts = _verdicts(folder, drawer)
+    labels, verdicts = _verdicts(folder, generator)
     left, unknown, count = set(verdicts), 0, 0
     for samples in folders_of_samples:
         tag, texts, target = _read_record(samples.parent / "metadata.jsonl")
@@ -210,7 +208,7 @@ def _of_drawer(drawer: str, folder: pathlib.Path, folders_of_samples: Sequence[p
             left.discard(name)
             unknown, count = unknown + (correct is None), count + 1
             content = image_files.image_hash(path)
-            yield Drawn(f"{folder.name}/{name}", path, drawer, tag, texts, target, correct, content)
+            yield Drawn(f"{folder.name}/{name}", path, generator, tag, texts, target, correct, content)
     problems = []
     if labels is not None and unknown:
         problems.append(f"{labels} does not judge {unknown:,} of the {count:,} images in {folder}")
@@ -232,7 +230,7 @@ def _read_record(path: pathlib.Path) -> tuple[str, tuple[str, ...], int]:
     return (tag, *_question(tag, include, prompt, row.where))
 
 
-def _verdicts(folder_of_model: pathlib.Path, drawer: str) -> tuple[pathlib.Path | None, Mapping[str, bool | None]]:
+def _verdicts(folder_of_model: pathlib.Path, generator: str) -> tuple[pathlib.Path | None, Mapping[str, bool | None]]:
     """The filter file of a model's folder, and <prompt>/samples/<file> -> whether it is correct, None without a label.
 
     Warns where the file is missing, and has no verdicts then.
@@ -240,19 +238,19 @@ def _verdicts(folder_of_model: pathlib.Path, drawer: str) -> tuple[pathlib.Path 
     guidance = folder_of_model.parent.name
     scale = f"{float(guidance):g}" if guidance.replace(".", "", 1).isdigit() else guidance
     root = folder_of_model.parent.parent
-    name = f"SD-{drawer}-CFG={scale}.json"
+    name = f"SD-{generator}-CFG={scale}.json"
     # Next to the guidance scales, as the README has it, or one folder higher, as the code reads it.
     paths = [folder / "filter" / name for folder in (root, root.parent)]
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
         warnings.warn(
-            f"the filter file {paths[0]} is missing, so that results have no rows '{drawer}, correct': put it there to"
-            f" tell which images of {folder_of_model} are correct",
+            f"the filter file {paths[0]} is missing, so that results have no rows '{generator}, correct': put it there,"
+            f" so that it tells which images of {folder_of_model} are correct",
             stacklevel=2,
         )
         return None, {}
     # One good label of Stable Diffusion 3's images is enough, as Self-Bench counts them.
-    enough = any if drawer == "3-m" else all
+    enough = any if generator == "3-m" else all
     verdicts: dict[str, bool | None] = {}
     for row in read_json(path).rows():
         labels = _labels(row)

@@ -256,7 +256,7 @@ def _position_bias(judged: Sequence[Asked]) -> dict[str, dict[str, Any]]:
     both = [
         (question, answer.choices)
         for question, answer in judged
-        if len(answer.choices) == 2 and not question.pictures  # two images are not two orders
+        if len(answer.choices) == 2 and not question.images  # two images are not two orders
     ]
     # Of the options as they are listed in the second order, the first one is option 1 of the question.
     first = [

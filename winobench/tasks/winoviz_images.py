@@ -3,7 +3,7 @@
 The paper generates five images of each premise. The option that most images are for is the answer
 (`winobench.tasks.votes.majority`).
 
-- ``picture_match``: which hypothesis an image matches better, with CLIP by the cosine. Any other scorer of images
+- ``image_match``: which hypothesis an image matches better, with CLIP by the cosine. Any other scorer of images
   and texts, such as a diffusion model by its denoising errors, is ours.
 - ``captions``: a language model answers the question with a caption of the image before it. Each caption has its own
   question, as "majority voting" is reported for all three ways.
@@ -21,17 +21,17 @@ from winobench.runs.requests import (
     FAILED,
     UNPARSABLE,
     Generation,
+    ImageMatch,
+    ImageOptions,
+    ImageText,
     Options,
-    PictureMatch,
-    PictureOptions,
-    PictureText,
     Request,
     Response,
 )
 from winobench.tasks.option_answers import read_choice
 from winobench.tasks.questions import Answer, Protocol, TextQuestion
 from winobench.tasks.votes import best, majority
-from winobench.tasks.winoviz_prompts import asked_of_picture, captioned, prompts
+from winobench.tasks.winoviz_prompts import asked_of_image, captioned, prompts
 
 _ANSWER_TOKENS = 128
 
@@ -59,19 +59,19 @@ _PROTOCOLS = {
     "vqa": (
         "each image of the premise is asked which option is true. Majority (appendix A.3, the prompt is ours)",
         "picture_text",
-        lambda asked, image: PictureText(image, asked_of_picture(asked.options), max_tokens=_ANSWER_TOKENS),
+        lambda asked, image: ImageText(image, asked_of_image(asked.options), max_tokens=_ANSWER_TOKENS),
         _said,
     ),
     "vqa_options": (
         "the same; 'Option 1' and 'Option 2' are scored",
         "picture_options",
-        lambda asked, image: PictureOptions(image, asked_of_picture(asked.options), _numbers()),
+        lambda asked, image: ImageOptions(image, asked_of_image(asked.options), _numbers()),
         _scored,
     ),
     "picture_match": (
         "which hypothesis each image of the premise matches better. Majority (appendix A.3)",
         "picture_match",
-        lambda asked, image: PictureMatch(image, asked.options),
+        lambda asked, image: ImageMatch(image, asked.options),
         _scored,
     ),
     "captions": (
@@ -91,7 +91,7 @@ _PROTOCOLS = {
 
 def _protocol(name: str) -> Protocol:
     description, kind, request, read = _PROTOCOLS[name]
-    needs = "captions" if name.startswith("captions") else "pictures"
+    needs = "captions" if name.startswith("captions") else "images"
 
     def requests(question: TextQuestion) -> Sequence[Request]:
         return [request(question, content) for content in getattr(question, needs)]

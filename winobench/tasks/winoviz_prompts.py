@@ -44,6 +44,6 @@ def captioned(caption: str, premise: str, options: Sequence[str]) -> Turn:
     return Turn("user", prompts()["instruction"]["text"] + "\n\n" + question)
 
 
-def asked_of_picture(options: Sequence[str]) -> str:
+def asked_of_image(options: Sequence[str]) -> str:
     """The two options as a question about an image, which takes the sentence's place."""
     return prompts()["picture_question"]["text"].format(option_1=options[0], option_2=options[1])

@@ -22,8 +22,8 @@ from winobench.base.texts import checked_texts
 from winobench.checkpoints import sources
 from winobench.checkpoints.sources import Source
 from winobench.diffusion import folders, pure_functions
-from winobench.diffusion.drawing import Run, check_finite
 from winobench.diffusion.folders import Description
+from winobench.diffusion.generation import Run, check_finite
 from winobench.diffusion.pure_functions import Decoded, Denoising, ImageEncoding, Tree
 from winobench.diffusion.pure_functions import TextEncoding as PureTextEncoding
 from winobench.diffusion.schedules import Schedule
@@ -331,12 +331,12 @@ class TorchPipeline(TorchParts):
                 code="unsupported-option",
             )
 
-    def drawing_identity(self, guidance_scale: float, sampler: str | None, image_size: int) -> dict[str, Any]:
+    def generation_identity(self, guidance_scale: float, sampler: str | None, image_size: int) -> dict[str, Any]:
         """See `Pipeline`. Has the scheduler and its options instead of a sampler."""
-        from winobench.torch_pipelines import drawing
+        from winobench.torch_pipelines import generation
 
         self._follow()
-        drawing.check(self)
+        generation.check(self)
         self.check_sampler(sampler, self.schedule)
         scheduler = self.diffusers.scheduler
         config = {
@@ -349,13 +349,13 @@ class TorchPipeline(TorchParts):
     def _run(
         self, run: Run, texts: Sequence[str], noise: jax.Array, keys: jax.Array
     ) -> tuple[np.ndarray, Decoded | None]:
-        from winobench.torch_pipelines import drawing
+        from winobench.torch_pipelines import generation
 
-        return drawing.draw(self, run, texts, noise, keys)
+        return generation.draw(self, run, texts, noise, keys)
 
     def decode_latents(self, latents: Any, *, batch_size: int = 8) -> np.ndarray:
         """See `Pipeline`."""
-        from winobench.torch_pipelines import drawing
+        from winobench.torch_pipelines import generation
 
         self._follow()
         latents = np.asarray(latents)
@@ -367,7 +367,7 @@ class TorchPipeline(TorchParts):
             )
         batch_size = options.BATCH_SIZE.check("batch_size", batch_size)
         mesh = parallel.make_mesh(jax.local_devices()[:1])
-        decoded = drawing.decode(self, latents.astype(np.float32), batch_size, mesh)
+        decoded = generation.decode(self, latents.astype(np.float32), batch_size, mesh)
         names = [f"latents[{row}]" for row in range(len(latents))]
         check_finite(decoded.finite, "the image of", names, [self.vae])
         return decoded.images

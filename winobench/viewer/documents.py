@@ -24,7 +24,7 @@ from winobench.report.sections import differences, what_was_run
 from winobench.report.sections.shared import ReportData
 from winobench.runs import image_records
 from winobench.runs.examples import TERM_COLUMNS, terms_of
-from winobench.runs.image_runs import read_pictures
+from winobench.runs.image_runs import read_images
 from winobench.runs.judgements import VERDICT, read_all, rows_of
 from winobench.runs.labels import task_label
 from winobench.runs.private_paths import without_paths
@@ -88,9 +88,9 @@ def pair_document(
     }
 
 
-def drawn_document(path: str | os.PathLike, slug: str) -> dict[str, Any]:
+def images_document(path: str | os.PathLike, slug: str) -> dict[str, Any]:
     """A run of generated images. Of one that has not finished, the images that are there."""
-    run = read_pictures(path, complete=False)
+    run = read_images(path, complete=False)
     written = read_verdicts(run.folder)
     # Without verdicts on images that were generated again.
     verdicts = {

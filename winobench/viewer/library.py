@@ -57,7 +57,7 @@ MOST_RUNS = 6
 _FOLDERS = {
     IMAGES: (records.ERRORS, "examples", "gallery"),
     TEXT: (records.RESPONSES, "examples", "gallery"),
-    GENERATED: (image_records.DRAWN, image_records.PICTURES),
+    GENERATED: (image_records.GENERATED, image_records.IMAGES),
 }
 _UNITS = {IMAGES: "errors", TEXT: "responses", GENERATED: "images"}
 _MOST_LETTERS, _MOST_LETTERS_OF_REASONS, _MOST_TASKS = 60, 500, 500
@@ -396,7 +396,7 @@ def _newest(root: str, kind: str) -> str:
 
 def _is_locked(root: str, kind: str) -> bool:
     """Whether a process writes into a run's folder."""
-    return files.is_locked(os.path.join(root, image_records.DRAWN if kind == GENERATED else "examples"))
+    return files.is_locked(os.path.join(root, image_records.GENERATED if kind == GENERATED else "examples"))
 
 
 def _text(value: Any, most: int = 200) -> str:

@@ -27,7 +27,7 @@ def pair(paths: Sequence[str], slugs: Sequence[str], labels: Sequence[str], repr
 
 
 def drawn(paths: Sequence[str], slugs: Sequence[str], labels: Sequence[str], reproduce: str | None) -> dict[str, Any]:
-    return documents.drawn_document(paths[0], slugs[0])
+    return documents.images_document(paths[0], slugs[0])
 
 
 def export(

@@ -13,7 +13,7 @@ from tests.tasks.published_layouts import (
     CAPTIONS,
     COCO,
     items_of,
-    picture,
+    make_image,
     write_image,
     write_json,
     write_pair_table,
@@ -117,11 +117,11 @@ def write_cola_single(folder: pathlib.Path, source: str) -> pathlib.Path:
 def write_countbench(folder: pathlib.Path) -> pathlib.Path:
     """Three rows that count, one without a picture and one without its number."""
     rows = [
-        (picture(0), "Three cups on a table", 3),
-        (picture(1), "set of ten icons", 10),
+        (make_image(0), "Three cups on a table", 3),
+        (make_image(1), "set of ten icons", 10),
         (None, "two dogs", 2),
-        (picture(3), "a few birds", 4),
-        (picture(4), "TWO BOOKS, two pens", 2),
+        (make_image(3), "a few birds", 4),
+        (make_image(4), "TWO BOOKS, two pens", 2),
     ]
     rows = [dict(zip(("image", "text", "number"), row, strict=True)) for row in rows]
     write_table(folder / "data" / "train-00000-of-00001-cf54c241ba947306.parquet", rows)
@@ -458,7 +458,7 @@ def write_naturalbench(folder: pathlib.Path) -> pathlib.Path:
     for number in range(3):
         answers = ("A", "B") if number == 1 else ("Yes", "No")
         options = " Option: A: red; B: blue;" if number == 1 else ""
-        row = {f"Image_{side}": picture(number, side) for side in (0, 1)}
+        row = {f"Image_{side}": make_image(number, side) for side in (0, 1)}
         row |= {f"Question_{side}": f"Is cup {number} {color}?{options}" for side, color in enumerate(("red", "blue"))}
         row |= {"Index": number, "Question_Type": "multiple_choice" if number == 1 else "yes_no"}
         for image in (0, 1):

@@ -72,11 +72,11 @@ def test_pictures_of_tables_are_unpacked_once(tmp_path):
     assert items[1].images[1].path == tmp_path / "unpacked" / "row-00003-1.png"
     for number, item in enumerate(items):
         for side, image in enumerate(item.images):
-            assert image.path.read_bytes() == published_layouts.picture(number, side)["bytes"]
+            assert image.path.read_bytes() == published_layouts.make_image(number, side)["bytes"]
     times = [image.path.stat().st_mtime_ns for item in items for image in item.images]
     items[0].images[0].path.write_bytes(b"torn")
     assert read("vismin_relation", tmp_path) == items
-    assert items[0].images[0].path.read_bytes() == published_layouts.picture(0, 0)["bytes"]
+    assert items[0].images[0].path.read_bytes() == published_layouts.make_image(0, 0)["bytes"]
     assert [image.path.stat().st_mtime_ns for item in items for image in item.images][1:] == times[1:]
     shutil.rmtree(tmp_path / "unpacked")
     (tmp_path / "unpacked").write_text("in the way")

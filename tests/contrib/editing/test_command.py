@@ -19,7 +19,7 @@ def test_help_teaches_by_examples():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--config=pictures"], "winobench draw"),
+        (["--config=images"], "winobench generate"),
         (["--config.model=a,b"], "a,b"),
         (["--config.strengths=0.5,2"], "--config.strengths"),
     ],

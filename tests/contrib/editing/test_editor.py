@@ -33,8 +33,8 @@ class Pipeline(fakes.Pipeline):
 
     def decode_latents(self, latents, *, batch_size=8):
         del batch_size
-        pictures = np.clip(np.asarray(latents) * 127.5 + 127.5, 0, 255).astype(np.uint8)
-        return np.repeat(np.repeat(pictures, 4, axis=1), 4, axis=2)
+        images = np.clip(np.asarray(latents) * 127.5 + 127.5, 0, 255).astype(np.uint8)
+        return np.repeat(np.repeat(images, 4, axis=1), 4, axis=2)
 
 
 def editor(folder, devices=1, **options):
@@ -144,13 +144,13 @@ def test_wrong_options_are_named(tmp_path):
 
 def test_half_a_line_is_no_edit(tmp_path):
     edit, other = (Edit(one * 64, "a cat", 1.0, 3.0, 2.0, *edit_files(one * 64, "a cat")) for one in "ab")
-    picture = np.zeros((4, 4, 3), np.uint8)
-    EditWriter(tmp_path).add(edit, picture, picture)
+    image = np.zeros((4, 4, 3), np.uint8)
+    EditWriter(tmp_path).add(edit, image, image)
     path = tmp_path / "edits" / "part-0.jsonl"
     with path.open("ab") as file:
         file.write(b'{"image": "b')
     assert read_edits(tmp_path) == {("a" * 64, "a cat"): edit}
-    EditWriter(tmp_path).add(other, picture, picture)
+    EditWriter(tmp_path).add(other, image, image)
     assert set(read_edits(tmp_path)) == {("a" * 64, "a cat"), ("b" * 64, "a cat")}
     # A line that names files elsewhere is none of ours.
     with path.open("a") as file:

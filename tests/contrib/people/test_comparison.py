@@ -114,8 +114,8 @@ def test_a_rater_sees_nothing_that_tells_which_is_which(run, compared):
                 status, content, headers = ask_for_all(server, "GET", f"/pictures/{item['id']}-{place}")
                 assert status == 200
                 told += [content.decode("latin-1"), str(headers)]
-                with PIL.Image.open(io.BytesIO(content)) as picture:
-                    assert picture.info == {}
+                with PIL.Image.open(io.BytesIO(content)) as image:
+                    assert image.info == {}
     for text in told:
         for secret in ("plainmodel", "tunedmodel", "fake", "clevr-run", "00000.png", compared._seed):
             assert secret not in text
@@ -147,8 +147,8 @@ def test_what_is_shown_left_is_what_a_click_on_the_left_means(compared):
                 _, content, _ = ask_for_all(server, "GET", f"/pictures/{code}-{place}")
                 record = pair.records[int((place == LEFT) == swapped)]
                 expected = fakes.colour(record.model, record.seed, record.number, record.prompt.text)
-                with PIL.Image.open(io.BytesIO(content)) as picture:
-                    assert np.asarray(picture)[0, 0].tolist() == expected
+                with PIL.Image.open(io.BytesIO(content)) as image:
+                    assert np.asarray(image)[0, 0].tolist() == expected
             click(server, code, LEFT)
         assert len(labels.labels) == 6
     outcomes = compared.outcomes()["anna"]

@@ -11,7 +11,7 @@ from tests.launch.test_another_api import mistral  # noqa: F401 - a fixture that
     [
         (["gdbench", "--config.model=clip-vit-b32, openai:gpt-4o"], "cuda,api"),
         (["gdbench", "--config.model=mistral:large,openai:gpt-4o,anthropic:claude-x"], "cuda,mistral,api"),
-        (["winoviz:pictures", "--config.captioner=openai:gpt-4o"], "cuda,api"),
+        (["winoviz:images", "--config.captioner=openai:gpt-4o"], "cuda,api"),
     ],
 )
 def test_jobs_install_the_clients_of_all_models(words, extras):

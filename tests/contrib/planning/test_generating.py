@@ -120,7 +120,7 @@ def planned(monkeypatch):
     def make(*overrides, room=16.9e9, **options):
         accelerator = dataclasses.replace(ACCELERATORS["v5e"], memory=int(room))
         target = Target("v5e:2x4", accelerator, tuple(map(Device, range(8))))
-        config = configuration.load("pictures:paper", overrides)
+        config = configuration.load("images:paper", overrides)
         return plans.make_plan(config, target, say=lambda _: None, **options), asked
 
     return make

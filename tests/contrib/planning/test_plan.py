@@ -70,7 +70,7 @@ def test_a_language_model_on_a_tpu(launched, tmp_path, cache, here, monkeypatch)
         (["--config=winoviz", "--config.model=flan-t5-small", "--config.protocol=toe", V5E], ["toe", "zero_shot"]),
         (["--config=hardneg", "--devices=1,4", V5E], ["--devices", "--accelerator"]),
         (["--config=nli", V5E], ["gdbench", "hardneg"]),
-        (["--config=pictures", "--config.model=clevr-tiny,clip-rn50", V5E], ["clip-rn50"]),
+        (["--config=images", "--config.model=clevr-tiny,clip-rn50", V5E], ["clip-rn50"]),
     ],
 )
 def test_bad_input_is_one_sentence(words, named, cache, here):

@@ -40,8 +40,8 @@ def test_records_are_images_with_their_objects(monkeypatch):
     truth = [objects for some in scenes for objects in clevr_objects.of_scenes(some)]
     drawn = np.concatenate([renderer.render(some) for some in scenes])
     drawn[8:] = 255 - drawn[8:]
-    for record, objects, picture in zip(records, truth, drawn, strict=True):
-        np.testing.assert_array_equal(pictures.decode_png(record["image"]), picture)
+    for record, objects, image in zip(records, truth, drawn, strict=True):
+        np.testing.assert_array_equal(pictures.decode_png(record["image"]), image)
         assert record["present"].sum() == len(objects)
         assert record["places"].shape == record["attributes"].shape == (5, 4)
         for one, place, numbers in zip(objects, record["places"], record["attributes"], strict=False):

@@ -16,8 +16,8 @@ from winobench.runs.run import Run, TaskRun
 
 def test_the_gallery_shows_the_surest_first(run_folders):
     run = reading.read_run(run_folders[0])
-    found, lines = gallery.task_gallery(run, "retrieval", run.pictures("retrieval"), 2, 0)
-    assert not found.lacks_pictures
+    found, lines = gallery.task_gallery(run, "retrieval", run.images("retrieval"), 2, 0)
+    assert not found.lacks_images
     kinds = dict(found.kinds)
     assert list(kinds) == ["Surely wrong", "Surely right", "At random"]
     examples = run.tasks["retrieval"].examples
@@ -37,7 +37,7 @@ def test_the_gallery_shows_the_surest_first(run_folders):
     assert shares == sorted(shares, reverse=True)
     assert (shares[0], shares[-1]) == (1, 0)
     assert card.query_text == examples.texts[worst][0]
-    assert all(one.picture.startswith("data:image/jpeg;base64,") for one in card.candidates)
+    assert all(one.image.startswith("data:image/jpeg;base64,") for one in card.candidates)
     assert kinds["Surely right"][0].id == examples.ids[int(np.argmax(margins))]
     ids = [each.id for _, some in found.kinds for each in some]
     assert len(ids) == len(set(ids)) == 6
@@ -52,14 +52,14 @@ def card_of(scores, texts, target):
     task = TaskRun("words", {}, "accuracy", ("accuracy",), 1.0, {}, examples, 1, None, True)
     run = Run(pathlib.Path(), "one", {}, {}, {"words": task}, {}, [])
     found, _ = gallery.task_gallery(run, "words", {}, 1, 0)
-    assert found.lacks_pictures
+    assert found.lacks_images
     (card,) = found.kinds[0][1]
     return card
 
 
 def test_many_candidates_are_cut_but_never_the_right_one():
     card = card_of(-np.arange(37.0)[None], tuple(map(str, range(37))), 30)
-    assert (len(card.candidates), card.hidden, card.query_picture) == (10, 27, None)
+    assert (len(card.candidates), card.hidden, card.query_image) == (10, 27, None)
     assert [one.text for one in card.candidates if one.is_right] == ["30"]
     assert card.verdict == "wrong by 30.0"
 
@@ -71,10 +71,10 @@ def test_a_tie_is_said_to_be_one():
 
 
 def test_damaged_pictures_are_left_out():
-    assert cards.picture_address(b"no picture", 100) is None
+    assert cards.image_address(b"no picture", 100) is None
     buffer = io.BytesIO()
     Image.new("RGB", (300, 150), "red").save(buffer, "JPEG")
-    assert cards.picture_address(buffer.getvalue()[:200], 400) is None
-    address = cards.picture_address(buffer.getvalue(), 100)
+    assert cards.image_address(buffer.getvalue()[:200], 400) is None
+    address = cards.image_address(buffer.getvalue(), 100)
     with Image.open(io.BytesIO(base64.b64decode(address.split(",")[1]))) as image:
         assert image.size == (100, 50)

@@ -41,44 +41,44 @@ _MODELS = {
 
 def read(folder: pathlib.Path) -> Iterator[Item]:
     """Prompts with DSG's answers."""
-    pictures = _pictures(folder / "tifa160.json")
+    images = _images(folder / "tifa160.json")
     columns = ("model_type", "source_id", "answer")
     answers: dict[str, list[int]] = collections.defaultdict(list)
     for row in read_table(folder / "dsg_tifa160_anns.csv", columns, delimiter=",").rows():
         model = row["model_type"].one_of(_MODELS)
         name = f"{row['source_id'].text()}_{_MODELS[model]}"
-        if name not in pictures:
+        if name not in images:
             raise row.wrong(f"is of {options.quote(name)}, which tifa160.json does not have", "unknown-name")
         answers[name].append(answer(row["answer"], 1, 5))
-    yield from _items(folder, pictures, answers)
+    yield from _items(folder, images, answers)
 
 
 def read_authors(folder: pathlib.Path) -> Iterator[Item]:
     """Prompts with the answers of TIFA's authors."""
-    pictures = _pictures(folder / "human_annotations.json")
-    answers = {name: [answer(score, 1, 5) for score in row["human_scores"].rows()] for name, row in pictures.items()}
-    yield from _items(folder, pictures, answers)
+    images = _images(folder / "human_annotations.json")
+    answers = {name: [answer(score, 1, 5) for score in row["human_scores"].rows()] for name, row in images.items()}
+    yield from _items(folder, images, answers)
 
 
-def _pictures(path: pathlib.Path) -> dict[str, Entry]:
+def _images(path: pathlib.Path) -> dict[str, Entry]:
     """The rows of a file, which name their prompt."""
-    pictures = dict(read_json(path).items())
-    for row in pictures.values():
+    images = dict(read_json(path).items())
+    for row in images.values():
         row["text_id"].text()
-    return pictures
+    return images
 
 
-def _items(folder: pathlib.Path, pictures: Mapping[str, Entry], answers: Mapping[str, Sequence[int]]) -> Iterator[Item]:
+def _items(folder: pathlib.Path, entries: Mapping[str, Entry], answers: Mapping[str, Sequence[int]]) -> Iterator[Item]:
     prompts: dict[str, list[str]] = {}
-    for name, row in pictures.items():
+    for name, row in entries.items():
         if not answers.get(name):
             raise row.wrong("has no answer by people", "missing-answer")
         prompts.setdefault(row["text_id"].text(), []).append(name)
     for prompt, names in prompts.items():
-        (text, *_) = texts = [pictures[name]["text"].text() for name in names]
+        (text, *_) = texts = [entries[name]["text"].text() for name in names]
         if other := next((name for name, other_text in zip(names, texts, strict=True) if other_text != text), None):
-            raise pictures[other]["text"].wrong(f"is not that of {names[0]}, of the same prompt", "contradicting-rows")
-        images = tuple(ImageFile(folder / "tifa160" / pictures[name]["image_path"].text()) for name in names)
+            raise entries[other]["text"].wrong(f"is not that of {names[0]}, of the same prompt", "contradicting-rows")
+        images = tuple(ImageFile(folder / "tifa160" / entries[name]["image_path"].text()) for name in names)
         ratings = tuple(float(statistics.mean(answers[name])) for name in names)
         yield Item(prompt, images, (text,), None, (prompt.partition("_")[0],), ratings)
 

@@ -50,8 +50,8 @@ def read(folder: pathlib.Path, file: str, images: str) -> Iterator[Item]:
     """An image, the caption and the foil, of rows that annotators found valid."""
     for key, row in read_json(folder / f"{file}.json").items():
         if row["mturk"]["caption"].integer() >= _FEWEST_VOTES:
-            picture = ImageFile(folder / "images" / images / row["image_file"].text())
-            yield Item(key, (picture,), (row["caption"].text(), row["foil"].text()))
+            image = ImageFile(folder / "images" / images / row["image_file"].text())
+            yield Item(key, (image,), (row["caption"].text(), row["foil"].text()))
 
 
 TASKS = tuple(

@@ -93,7 +93,7 @@ class EditDistance(HasSnapshots):
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything that can change a distance, as JSON values; ``model`` is the pipeline's fingerprint."""
-        drawn = self.pipeline.drawing_identity(self._guidance_scale, self._sampler, self.image_size)
+        drawn = self.pipeline.generation_identity(self._guidance_scale, self._sampler, self.image_size)
         size = {name: drawn[name] for name in ("conditioned_size",) if name in drawn}
         of_method = {
             "optimize": {"learning_rate": self._learning_rate, "timesteps": self._timesteps, **size},
@@ -156,8 +156,8 @@ class EditDistance(HasSnapshots):
         moved = self._optimized(latents, conditions) if self._method == "optimize" else self._denoised(latents, texts)
         distances = jnp.sqrt(jnp.sum(jnp.square(moved - latents), axis=(1, 2, 3)))
         errors = [self._mean_errors(some, conditions) for some in (latents, moved)]
-        pictures = self.pipeline.decode_latents(moved[:count], batch_size=self._batch_size)
-        return pictures, *(np.asarray(values)[:count] for values in (distances, *errors))
+        after = self.pipeline.decode_latents(moved[:count], batch_size=self._batch_size)
+        return after, *(np.asarray(values)[:count] for values in (distances, *errors))
 
     def _optimized(self, latents: jax.Array, conditions: Any) -> jax.Array:
         timesteps = optimization.step_timesteps(self._schedule, self._timesteps, self._num_steps, self._seed)

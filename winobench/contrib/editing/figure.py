@@ -72,7 +72,7 @@ def _drawn(folder: pathlib.Path, rows: Sequence[tuple[str, list[tuple[Edit, str,
             for number, file in enumerate((edit.before, edit.after)):
                 at = [(left + number * (_INCHES + 0.04)) / width, (top - _CAPTION - _INCHES) / height]
                 axes = figure.add_axes((*at, _INCHES / width, _INCHES / height))
-                axes.imshow(_picture(folder / file))
+                axes.imshow(_image(folder / file))
                 axes.set(xticks=[], yticks=[])
                 for spine in axes.spines.values():
                     spine.set(color=_RIGHT if is_right else "#b0b6c0", linewidth=2 if is_right else 0.5)
@@ -84,9 +84,9 @@ def _drawn(folder: pathlib.Path, rows: Sequence[tuple[str, list[tuple[Edit, str,
     return figure
 
 
-def _picture(path: pathlib.Path) -> np.ndarray:
+def _image(path: pathlib.Path) -> np.ndarray:
     try:
-        with PIL.Image.open(path) as picture:
-            return np.asarray(picture.convert("RGB"))
+        with PIL.Image.open(path) as image:
+            return np.asarray(image.convert("RGB"))
     except OSError:
         raise InputError(f"{path} is lost or damaged: give the run's command again with --overwrite") from None

@@ -29,8 +29,8 @@ from winobench.base import files, json_files
 from winobench.base.errors import InputError
 from winobench.contrib.people import judging, preference
 from winobench.metrics import agreement
-from winobench.runs.image_records import PictureRecord, is_whole
-from winobench.runs.image_runs import read_pictures
+from winobench.runs.image_records import ImageRecord, is_whole
+from winobench.runs.image_runs import read_images
 from winobench.web import Server
 
 CHOICES = LEFT, RIGHT, EQUAL = "left", "right", "equal"
@@ -62,7 +62,7 @@ class Side:
 class Pair:
     """Two images of one prompt and seed, of the first and of the second side."""
 
-    records: tuple[PictureRecord, PictureRecord]
+    records: tuple[ImageRecord, ImageRecord]
     paths: tuple[pathlib.Path, pathlib.Path]
 
     @property
@@ -88,7 +88,7 @@ def _sides(word: str) -> list[Side]:
     if ":" in word and not os.path.isdir(path):
         folder, _, model = word.rpartition(":")
         path = pathlib.Path(files.user_path(folder))
-    run = read_pictures(path)
+    run = read_images(path)
     models = [run.model(model)] if model else run.models
     return [Side(path.resolve(), one.label) for one in models]
 
@@ -112,8 +112,8 @@ def make_pairs(first: Side, second: Side) -> list[Pair]:
     return pairs
 
 
-def _records(side: Side) -> dict[tuple[str, str, int], PictureRecord]:
-    found = [record for record in read_pictures(side.run).records if record.model == side.model]
+def _records(side: Side) -> dict[tuple[str, str, int], ImageRecord]:
+    found = [record for record in read_images(side.run).records if record.model == side.model]
     return {(record.prompt.id, record.prompt.text, record.seed): record for record in found}
 
 
@@ -164,11 +164,11 @@ class Comparison:
             for position in (LEFT, RIGHT)
         }
 
-        def picture(name: str) -> bytes | None:
+        def image(name: str) -> bytes | None:
             return pixels_alone(paths[name]) if name in paths else None
 
         with judging.Labels(self.folder / LABELS, rater, CHOICES) as labels:
-            page = judging.Page(page_html(rater), items, labels, picture)
+            page = judging.Page(page_html(rater), items, labels, image)
             with judging.serve(page, port) as server:
                 yield server, labels
 
@@ -286,8 +286,8 @@ def page_html(rater: str) -> str:
 
 def pixels_alone(path: pathlib.Path) -> bytes:
     """An image's pixels as a PNG file without anything else that the file may say, such as who generated it."""
-    with PIL.Image.open(path) as picture:
-        alone = PIL.Image.fromarray(np.asarray(picture.convert("RGB")))
+    with PIL.Image.open(path) as image:
+        alone = PIL.Image.fromarray(np.asarray(image.convert("RGB")))
     buffer = io.BytesIO()
     alone.save(buffer, "PNG")
     return buffer.getvalue()
@@ -299,6 +299,6 @@ def _outcome(label: str, second_is_left: bool) -> int:
     return preference.SECOND if (label == LEFT) == second_is_left else preference.FIRST
 
 
-def _described(side: Side, records: Iterable[PictureRecord]) -> dict[str, Any]:
+def _described(side: Side, records: Iterable[ImageRecord]) -> dict[str, Any]:
     """A side by its content, as the folder may be moved."""
     return {"model": side.model, "pictures": files.digest([record.sha256 for record in records])}

@@ -21,15 +21,15 @@ from winobench.contrib.planning.programs import TEXT, Compiled, Program, placed,
 from winobench.contrib.planning.topologies import Target
 from winobench.diffusion import pure_functions, samplers
 from winobench.diffusion.pipeline import Pipeline
-from winobench.diffusion.pure_functions import LatentDrawing, PictureDecoding, Rows, Shared
+from winobench.diffusion.pure_functions import ImageDecoding, LatentGeneration, Rows, Shared
 from winobench.generation import loading
 from winobench.prompts import named_sets
 
 if TYPE_CHECKING:
-    from configs.pictures import Settings
+    from configs.images import Settings
 
 # The noun of the programs that make images. Files have this word.
-IMAGE = "picture"
+IMAGE = "image"
 # Sizes of the published sets, whose files need not be available for a plan.
 _PUBLISHED = {"geneval": 553, "partiprompts": 1_632, "drawbench": 104}
 
@@ -105,8 +105,8 @@ class Fit:
         content |= {"encodings": generator.encodings, "loop": loop, "decoder": decoder, "texts": texts}
         content |= {"staged": generator.staged, "total": self.total}
         if self.batch:
-            content["seconds_per_picture"] = self.seconds / self.batch
-            content["pictures_per_second"] = self.batch / self.seconds
+            content["seconds_per_image"] = self.seconds / self.batch
+            content["images_per_second"] = self.batch / self.seconds
         return content
 
 
@@ -125,7 +125,7 @@ def make_plan(job: Job) -> Plan:
     if has_room:
         of = f"{prompts:,} prompts, {source}, with {len(config.seeds)} seeds"
         notes.append(f"{images:,} images a model: {of}; {job.storage}; writing the files is not in the time")
-    content = {"pictures": images, "drawers": [fitted.as_json() for fitted in fits]}
+    content = {"images": images, "generators": [fitted.as_json() for fitted in fits]}
     about = "TFLOP, GB moved and seconds of an image, images/s of a device"
     duration = functools.partial(_duration, fits, images, job) if has_room else None
     return job.plan(about, [fitted.load() for fitted in fits], duration, notes, content)
@@ -173,14 +173,14 @@ def _count(config: Settings) -> tuple[int, str]:
 
 
 def _duration(fits: Sequence[Fit], images: int, job: Job, devices: int) -> Duration:
-    parts = dict.fromkeys(("texts", "drawing", "decoding", "loading", "compiling"), 0.0)
+    parts = dict.fromkeys(("texts", "generation", "decoding", "loading", "compiling"), 0.0)
     for fitted in fits:
         loop, decoder, *_ = fitted.programs
         together = min(devices, fitted.generator.sharing)
         of_a_process = math.ceil(images / math.ceil(devices / together))
         batches = fitted.loras * math.ceil(of_a_process / (fitted.batch * together))
         parts["texts"] += batches * fitted.encoding_seconds(together)
-        parts["drawing"] += batches * loop.seconds
+        parts["generation"] += batches * loop.seconds
         parts["decoding"] += batches * decoder.seconds
         parts["loading"] += fitted.loras * sum(fitted.generator.weights.values()) / job.assumed.storage_rate
         parts["compiling"] += sum(program.compile_seconds for program in fitted.programs)
@@ -237,9 +237,9 @@ def make_generator(
         whole = parallel.replicated(mesh)
         steps = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=whole), plan)
         shared = Shared(_placed(params, mesh), steps, rows_like(empty, 1, whole), scale)
-        return functools.partial(_lower, LatentDrawing(chosen, function), mesh, shared, row)
+        return functools.partial(_lower, LatentGeneration(chosen, function), mesh, shared, row)
 
-    decode = PictureDecoding(image_function.family, image_function.structure)
+    decode = ImageDecoding(image_function.family, image_function.structure)
     lower_loop = loop(pipeline)
     lower_decoder = functools.partial(_lower, decode, mesh, _placed(image_params, mesh), latents)
     lower_texts = functools.partial(_lower_texts, text_function, text_params, ids, mesh)

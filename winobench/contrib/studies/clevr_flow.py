@@ -47,7 +47,7 @@ class ClevrFlow(embedded.Recipe):
         own = settings.captions_per_scene // 2
         chunk = 8 * renderer.chunk_size(settings.image_size)
         for start in range(0, settings.num_hard_scenes, chunk):
-            pictures, captions = questions.training_scenes(
+            images, captions = questions.training_scenes(
                 min(chunk, settings.num_hard_scenes - start),
                 seed=config.seed,
                 start=start,
@@ -55,7 +55,7 @@ class ClevrFlow(embedded.Recipe):
                 weights=dict.fromkeys(questions.GROUPS, 1.0),
                 num_simple=settings.captions_per_scene - own,
             )
-            yield pictures, [[first] * own + simple for first, *simple in captions]
+            yield images, [[first] * own + simple for first, *simple in captions]
 
     def networks(self, config: Settings, vocab_size: int) -> dict[str, tuple[type[Network], Any]]:
         settings, encoders = config.denoiser, {}

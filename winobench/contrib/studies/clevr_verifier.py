@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from configs.clevr_verifier import Settings
 
 NAME = "clevr_verifier"  # of the exported folder
-DRAWERS = ("clevr-tiny", "clevr-flow")  # the models whose autoencoders reconstruct images
+GENERATORS = ("clevr-tiny", "clevr-flow")  # the models whose autoencoders reconstruct images
 MAX_OBJECTS = 5  # of a training scene
 _BATCH = 64
 _MOST_BLUR = 0.8  # share of an image's neighbours in it
@@ -108,7 +108,7 @@ def sample(kind: str, count: int, *, seed: int, split: str, start: int = 0) -> c
 def make_scenes(config: Settings, workdir: pathlib.Path) -> None:
     about = embedded.about_stage(config, "data")
     if not array_records.is_complete(workdir / "scenes", about):
-        records = scene_records(config, [reconstructor(name) for name in DRAWERS])
+        records = scene_records(config, [reconstructor(name) for name in GENERATORS])
         array_records.write_shards(workdir / "scenes", records, num_shards=config.data.num_shards, about=about)
 
 
@@ -121,17 +121,17 @@ def scene_records(config: Settings, reconstructors: Sequence[Reconstruct]) -> It
     for number, start in enumerate(range(0, config.data.num_scenes, chunk)):
         count = min(chunk, config.data.num_scenes - start)
         scenes = sample(("free", "random")[number % 2], count, seed=config.seed, split="train", start=start)
-        pictures = renderer.render(scenes, size)
+        images = renderer.render(scenes, size)
         if number // 2 % 2:
             generator = np.random.default_rng((config.seed, start))
             levels = config.data.latent_noise * generator.random(count)
-            pictures = reconstructors[number // 4 % len(reconstructors)](pictures, levels, generator)
+            images = reconstructors[number // 4 % len(reconstructors)](images, levels, generator)
         places = objects.measures(scenes).astype(np.float32)
         attributes = np.stack([getattr(scenes, name) for name in objects.ATTRIBUTES], axis=-1).astype(np.int32)
         present = np.arange(MAX_OBJECTS) < np.asarray(scenes.num_objects)[:, None]
         for n in range(count):
             yield {
-                "image": encode_png(pictures[n]),
+                "image": encode_png(images[n]),
                 "places": places[n],
                 "attributes": attributes[n],
                 "present": present[n],
@@ -155,13 +155,13 @@ def reconstructor(model: str) -> Reconstruct:
 
     shape = (vae.config.sample_size // vae.config.downsampling,) * 2 + (vae.config.latent_channels,)
 
-    def reconstruct(pictures: np.ndarray, levels: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        noise = generator.standard_normal((len(pictures), *shape), np.float32) * levels[:, None, None, None]
+    def reconstruct(originals: np.ndarray, levels: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        noise = generator.standard_normal((len(originals), *shape), np.float32) * levels[:, None, None, None]
         done = []
-        for first in range(0, len(pictures), _BATCH):
-            at = np.minimum(np.arange(first, first + _BATCH), len(pictures) - 1)
-            done.append(np.asarray(both_ways(pictures[at], noise[at].astype(np.float32))))
-        return np.concatenate(done)[: len(pictures)]
+        for first in range(0, len(originals), _BATCH):
+            at = np.minimum(np.arange(first, first + _BATCH), len(originals) - 1)
+            done.append(np.asarray(both_ways(originals[at], noise[at].astype(np.float32))))
+        return np.concatenate(done)[: len(originals)]
 
     return reconstruct
 
@@ -239,10 +239,10 @@ def accuracy(network: ClevrVerifier, count: int, seed: int = 0) -> dict[str, dic
     for group in ("two", "crowd", "hard"):
         scenes = held_out(group, count, seed)
         truth = objects.of_scenes(scenes)
-        pictures = renderer.render(scenes, network.config.sample_size)
-        measured[f"{group}, rendered"] = measure(network.objects(pictures), truth)
-        for model in DRAWERS:
-            drawn = reconstructor(model)(pictures, np.zeros(len(pictures)), np.random.default_rng(seed))
+        images = renderer.render(scenes, network.config.sample_size)
+        measured[f"{group}, rendered"] = measure(network.objects(images), truth)
+        for model in GENERATORS:
+            drawn = reconstructor(model)(images, np.zeros(len(images)), np.random.default_rng(seed))
             measured[f"{group}, by the autoencoder of {model}"] = measure(network.objects(drawn), truth)
     return measured
 
@@ -257,7 +257,7 @@ def measure(
     ``nothing_else``.
     """
     rows: dict[str, list[bool]] = {name: [] for name in ("found", *objects.ATTRIBUTES, "all_right")}
-    pictures: dict[str, list[bool]] = {"exact": [], "nothing_else": []}
+    images: dict[str, list[bool]] = {"exact": [], "nothing_else": []}
     numbers = []
     for number, (listed_objects, true_objects) in enumerate(zip(listed, truth, strict=True)):
         pairs = {true: listed_objects[at] for at, true in objects.match(listed_objects, true_objects)}
@@ -269,8 +269,8 @@ def measure(
             for name, value in {"found": other is not None, **same, "all_right": right[-1]}.items():
                 rows[name].append(value)
             numbers.append(number)
-        pictures["nothing_else"].append(len(listed_objects) == len(pairs))
-        pictures["exact"].append(all(right) and len(listed_objects) == len(true_objects))
+        images["nothing_else"].append(len(listed_objects) == len(pairs))
+        images["exact"].append(all(right) and len(listed_objects) == len(true_objects))
     results = {name: metrics.clustered(values, numbers) for name, values in rows.items()}
-    results |= {name: metrics.wilson(sum(values), len(values)) for name, values in pictures.items()}
+    results |= {name: metrics.wilson(sum(values), len(values)) for name, values in images.items()}
     return {name: interval._asdict() for name, interval in results.items()}

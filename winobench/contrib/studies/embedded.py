@@ -28,7 +28,7 @@ from flax import nnx
 from winobench.base import memory, options, random_numbers, registry, trackers
 from winobench.base.errors import InputError
 from winobench.checkpoints import tokenizer_files
-from winobench.contrib.studies.images import decode_png, encode_png, save_pictures
+from winobench.contrib.studies.images import decode_png, encode_png, save_images
 from winobench.data import array_records
 from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.schedules import Schedule
@@ -196,7 +196,7 @@ class Recipe(abc.ABC):
 
         def show(state: loop.TrainState) -> None:
             sheet = np.concatenate([shown / np.float32(127.5) - 1, np.asarray(reconstruct(state.ema, shown))])
-            save_pictures(sheet, folder / f"step-{int(state.step):06d}.png")
+            save_images(sheet, folder / f"step-{int(state.step):06d}.png")
 
         batches = shuffled(source, _only_image, settings, config.seed)
         return train_stage(step, state, batches, settings, folder, log=log, on_checkpoint=show).ema
@@ -271,7 +271,7 @@ class Recipe(abc.ABC):
         def show(state: loop.TrainState) -> None:
             pipeline = self.bundle(config, workdir, state.ema)
             generated = pipeline.generate(self.SHOWN, num_steps=25, guidance_scale=3.0, seed=0)
-            save_pictures(generated / np.float32(127.5) - 1, folder / f"step-{int(state.step):06d}.png")
+            save_images(generated / np.float32(127.5) - 1, folder / f"step-{int(state.step):06d}.png")
 
         batches = shuffled(source, transform, settings, config.seed)
         how = {"on_checkpoint": show, "max_seconds": max_seconds, "log": log}

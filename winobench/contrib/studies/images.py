@@ -23,7 +23,7 @@ def decode_png(data: np.ndarray) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(data.tobytes())).convert("RGB"))
 
 
-def save_pictures(images: np.ndarray, path: pathlib.Path, columns: int = 8) -> None:
+def save_images(images: np.ndarray, path: pathlib.Path, columns: int = 8) -> None:
     """Saves images [count, height, width, 3] in [-1, 1] as one image, row by row."""
     from PIL import Image
 

@@ -64,7 +64,7 @@ def bias_section(report_data: ReportData) -> Section | None:
             section.panels.append(_forest_panel(report_data, task, pairs))
     section.records = {"bias.csv": rows} | ({"bias_groups.csv": group_rows} if group_rows else {})
     if section.panels:
-        section.pictures = {"bias.png": (section.panels, section.legend, 2)}
+        section.images = {"bias.png": (section.panels, section.legend, 2)}
     return section
 
 

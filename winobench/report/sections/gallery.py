@@ -25,7 +25,7 @@ class Gallery:
     task: str
     run: str
     kinds: Sequence[tuple[str, Sequence[Card]]]
-    lacks_pictures: bool
+    lacks_images: bool
 
 
 def galleries(report_data: ReportData, examples: int) -> tuple[list[Gallery], Section | None]:
@@ -37,24 +37,22 @@ def galleries(report_data: ReportData, examples: int) -> tuple[list[Gallery], Se
     for task in report_data.charted:
         if not report_data.has_answers(task):  # nothing is right or wrong
             continue
-        pictures = report_data.pictures(task)
+        images = report_data.images(task)
         for run in report_data.runs[:MOST_CHARTED_RUNS]:
             record = run.tasks.get(task)
             if record is not None and record.examples is not None and record.metric is not None:
-                task_examples, of_it = task_gallery(run, task, pictures, count, report_data.seed)
+                task_examples, of_it = task_gallery(run, task, images, count, report_data.seed)
                 shown.append(task_examples)
                 lines += of_it
     return shown, Section("gallery", "", [], records={"gallery.csv": lines}) if lines else None
 
 
-def task_gallery(
-    run: Run, task: str, pictures: Mapping[str, bytes], count: int, seed: int
-) -> tuple[Gallery, list[dict]]:
+def task_gallery(run: Run, task: str, images: Mapping[str, bytes], count: int, seed: int) -> tuple[Gallery, list[dict]]:
     """Chooses examples and makes their cards."""
     record = run.tasks[task]
     examples = record.examples
     by_row = margins(examples.targets, examples.scores)
-    shown = [row for row in range(len(examples.ids)) if all(image in pictures for image in examples.images[row])]
+    shown = [row for row in range(len(examples.ids)) if all(image in images for image in examples.images[row])]
     rows = np.array(shown or range(len(examples.ids)))
     order = rows[np.argsort(by_row[rows], kind="stable")]
     wrong = [int(row) for row in order if not examples.correct[row]][:count]
@@ -63,7 +61,7 @@ def task_gallery(
     named = {"Surely wrong": wrong, "Surely right": right, "At random": rest}
     edits = _edits(run, record, [row for members in named.values() for row in members])
     kinds = [
-        (heading, [make_card(record, row, float(by_row[row]), pictures, edits) for row in members])
+        (heading, [make_card(record, row, float(by_row[row]), images, edits) for row in members])
         for heading, members in named.items()
         if members
     ]

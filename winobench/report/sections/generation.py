@@ -21,7 +21,7 @@ from winobench.report.figures import Panel
 from winobench.report.sections.shared import ReportData, Section
 from winobench.report.wording import above_chance, number, percent, readable
 from winobench.runs import judgements
-from winobench.runs.image_runs import Pictures
+from winobench.runs.image_runs import Images
 from winobench.runs.judgements import Judgement
 from winobench.runs.run import Run
 from winobench.runs.run_tables import few_mark
@@ -63,7 +63,7 @@ def generation_section(report_data: ReportData) -> Section | None:
     ]
     title = "Does it generate what it understands?"
     columns = ["model and skill", *names]
-    return _section(report_data, "generation", title, texts, points, [panel], columns, ("judged", "drawn"))
+    return _section(report_data, "generation", title, texts, points, [panel], columns, ("judged", "generated"))
 
 
 def understanding_section(report_data: ReportData) -> Section | None:
@@ -95,9 +95,9 @@ def understanding_section(report_data: ReportData) -> Section | None:
     return _section(report_data, "understanding", title, texts, points, panels, columns, ("matching", "generation"))
 
 
-def _models(report_data: ReportData) -> Iterator[tuple[int, Run, Pictures, str]]:
+def _models(report_data: ReportData) -> Iterator[tuple[int, Run, Images, str]]:
     """Number and run of a model that matched, the images that the same weights generated, and its label there."""
-    for images in report_data.drawn:
+    for images in report_data.image_runs:
         for run_number, run in enumerate(report_data.runs):
             weights = run.config["identity"].get("scorer", {}).get("model")
             for model in images.models:
@@ -113,7 +113,7 @@ def _verified_points(report_data: ReportData) -> Iterator[_Point]:
             if (matching := matched.get(f"{skill}/accuracy")) is not None:
                 entry = {name: matching[name] for name in NUMBER_COLUMNS}
                 judge = judge_of(verdicts)
-                yield _Point(run_number, skill, entry, generation, "", judge, {"drawn_judge": judge})
+                yield _Point(run_number, skill, entry, generation, "", judge, {"generation_judge": judge})
 
 
 def _judged_points(report_data: ReportData) -> Iterator[_Point]:
@@ -218,7 +218,7 @@ def _section(
         panels=panels,
         tables=[Table(columns, rows)],
         records={f"{name}.csv": records},
-        pictures={f"{name}.png": (panels, marks, 1)},
+        images={f"{name}.png": (panels, marks, 1)},
     )
 
 

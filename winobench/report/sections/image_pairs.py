@@ -12,7 +12,7 @@ import numpy as np
 from winobench.data import images as image_files
 from winobench.report import analysis, figures
 from winobench.report.analysis import ImagePair
-from winobench.report.cards import SIDE_FEW, Candidate, Card, picture_address
+from winobench.report.cards import SIDE_FEW, Candidate, Card, image_address
 from winobench.report.figures import NO_MARGINS, Margins, Mark, Panel
 from winobench.report.sections.shared import (
     MOST_CHARTED_RUNS,
@@ -39,7 +39,7 @@ _IMAGES, _NAMES = ("right image", "wrong image"), (("right", "wrong"), ("the tex
 
 def image_pair_section(report_data: ReportData) -> Section | None:
     """Figure 3 of the paper, for an example of each task in which images compete."""
-    folds, rows, pictures = [], [], {}
+    folds, rows, files = [], [], {}
     for number, run in enumerate(report_data.runs[:MOST_CHARTED_RUNS]):
         panels: list[Panel] = []
         for task in report_data.charted:
@@ -53,7 +53,7 @@ def image_pair_section(report_data: ReportData) -> Section | None:
             rows += _rows(run, task, pair)
         if panels:
             name = "image_pairs.png" if len(report_data.runs) == 1 else f"image_pairs-{number + 1}.png"
-            pictures[name] = (panels[: 3 * SHOWN_PANELS], _LEGEND, 3)
+            files[name] = (panels[: 3 * SHOWN_PANELS], _LEGEND, 3)
     if not rows:
         return None
     return Section(
@@ -69,7 +69,7 @@ def image_pair_section(report_data: ReportData) -> Section | None:
         legend=_LEGEND,
         folds=folds,
         records={"image_pairs.csv": rows},
-        pictures=pictures,
+        images=files,
     )
 
 
@@ -81,7 +81,7 @@ def _pair(report_data: ReportData, run: Run, record: TaskRun | None) -> ImagePai
     batches = run.batches(record.name)
     if batches is None or batches[0].own.shape[-1] != len(record.timesteps):
         return None
-    kept = report_data.pictures(record.name)
+    kept = report_data.images(record.name)
     shown = {row for row, names in enumerate(record.examples.images) if all(name in kept for name in names)}
     return analysis.image_pair(batches, record.timesteps, record.examples.targets, shown)
 
@@ -112,13 +112,13 @@ def _image_panel(images: Sequence[bytes | None]) -> list[Panel]:
         except image_files.ImageProblem:
             return []
     named = list(zip(_IMAGES, pixels, strict=True))
-    draw = functools.partial(figures.picture_row, pictures=named)
+    draw = functools.partial(figures.image_row, images=named)
     return [Panel("The images", draw, 2.9, 1.7, "The right and the wrong image", NO_MARGINS)]
 
 
 def _images(report_data: ReportData, run: Run, task: str, pair: ImagePair) -> list[bytes | None]:
     """The right and the wrong image as the run kept them."""
-    kept, names = report_data.pictures(task), run.tasks[task].examples.images[pair.row]
+    kept, names = report_data.images(task), run.tasks[task].examples.images[pair.row]
     return [kept.get(names[place]) for place in pair.images]
 
 
@@ -127,7 +127,7 @@ def _card(run: Run, task: str, pair: ImagePair, images: Sequence[bytes | None]) 
     examples = run.tasks[task].examples
     candidates = [
         Candidate(
-            picture=None if jpeg is None else picture_address(jpeg, SIDE_FEW),
+            image=None if jpeg is None else image_address(jpeg, SIDE_FEW),
             text=None,
             number=candidate + 1,
             score=f"error {error:.4g}, less no text {error - empty:.3g}".replace("-", MINUS),

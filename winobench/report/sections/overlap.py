@@ -56,7 +56,7 @@ def overlap_section(report_data: ReportData) -> Section | None:
         records={"overlap.csv": _records(everything)},
     )
     if panels:
-        section.pictures["overlap.png"] = ([panel for _, panel in panels], legend, 3)
+        section.images["overlap.png"] = ([panel for _, panel in panels], legend, 3)
     if few:
         section.notes.append(
             f"No figures, as two runs have answered fewer than {FEWEST_EXAMPLES} examples of them: {listed(few)}."
@@ -68,7 +68,7 @@ def overlap_section(report_data: ReportData) -> Section | None:
         is_open = len(sets) <= SHOWN_PANELS // 2
         section.folds.append(Details("Examples that exactly these runs have right", panels=sets, is_open=is_open))
         section.records["right_sets.csv"] = _set_records(report_data, answers)
-        section.pictures["right_sets.png"] = (sets, report_data.dots, 3)
+        section.images["right_sets.png"] = (sets, report_data.dots, 3)
     section.folds.append(Details("The numbers", tables=[_table(everything)]))
     return section
 

@@ -59,7 +59,7 @@ def people_section(report_data: ReportData) -> Section | None:
         section.panels.append(_panel(report_data, task, shown))
     section.folds = sub_task_folds(columns, parts)
     section.records = {"people.csv": rows}
-    section.pictures = {"people.png": (section.panels, section.legend, 2)}
+    section.images = {"people.png": (section.panels, section.legend, 2)}
     return section
 
 

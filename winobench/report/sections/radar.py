@@ -76,7 +76,7 @@ def radar_section(report_data: ReportData) -> Section | None:
         legend=everyone,
         panels=[panel],
         records={"radar.csv": rows},
-        pictures={"radar.png": ([panel], everyone, 1)},
+        images={"radar.png": ([panel], everyone, 1)},
     )
 
 

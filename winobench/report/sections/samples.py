@@ -59,7 +59,7 @@ def sample_section(report_data: ReportData) -> Section | None:
                 row for task, task_curves in curves.items() for row in _records(report_data, task, task_curves)
             ]
         },
-        pictures={"samples.png": ([panel for _, panel in panels], report_data.legend, 3)},
+        images={"samples.png": ([panel for _, panel in panels], report_data.legend, 3)},
     )
     if few:
         section.notes.append(without_curve(report_data, few))

@@ -18,7 +18,7 @@ from winobench.report.cells import Table, TableRow
 from winobench.report.figures import Mark, Panel
 from winobench.report.panels import to_png
 from winobench.report.wording import listed
-from winobench.runs.image_runs import Pictures
+from winobench.runs.image_runs import Images
 from winobench.runs.labels import task_label
 from winobench.runs.run import Run, TaskRun
 
@@ -45,14 +45,14 @@ class Vote:
 
 
 @dataclasses.dataclass(frozen=True)
-class PicturedQuestion:
+class IllustratedQuestion:
     """A question, its images, and the runs' answers."""
 
     id: str
     text: str  # the images' subject
     options: Sequence[str]
     right: int  # place of the right option
-    pictures: Sequence[tuple[str | None, Sequence[Vote]]]  # `data:` address, or None where the run has kept none
+    images: Sequence[tuple[str | None, Sequence[Vote]]]  # `data:` address, or None where the run has kept none
     answers: Sequence[Vote]  # each run's answer in the end
     is_correct: bool  # whether all of them are right
 
@@ -65,7 +65,7 @@ class Details:
     names: str = ""
     tables: Sequence[Table] = ()
     panels: Sequence[Panel] = ()
-    questions: Sequence[PicturedQuestion] = ()
+    questions: Sequence[IllustratedQuestion] = ()
     cards: Sequence[Card] = ()
     is_open: bool = False
 
@@ -84,7 +84,7 @@ class Section:
     notes: list[str] = dataclasses.field(default_factory=list)  # sentences below
     # CSV file -> its rows, all with the same keys. PNG file -> (panels, legend, columns).
     records: dict[str, list[dict[str, Any]]] = dataclasses.field(default_factory=dict)
-    pictures: dict[str, tuple[list[Panel], list[Mark], int]] = dataclasses.field(default_factory=dict)
+    images: dict[str, tuple[list[Panel], list[Mark], int]] = dataclasses.field(default_factory=dict)
 
     def write_tables(self, folder: pathlib.Path, format: str, labels: Sequence[str]) -> list[str]:
         """Writes the section's tables into one Markdown or LaTeX file, if it has any, and returns the file's name."""
@@ -106,14 +106,14 @@ class Section:
             with (folder / name).open("w", newline="", encoding="utf-8") as file:
                 file.write(csv_cells.write_rows(list(rows[0]), rows))
         drawn = {}
-        for name, (panels, legend, columns) in self.pictures.items():
+        for name, (panels, legend, columns) in self.images.items():
             drawn |= to_png(panels, folder / name, legend=legend, columns=columns)
         return drawn
 
     @property
     def files(self) -> list[str]:
         """The names of the files that the section writes."""
-        return [*self.records, *self.pictures]
+        return [*self.records, *self.images]
 
 
 @dataclasses.dataclass
@@ -126,7 +126,7 @@ class ReportData:
     ratings: Sequence[Rating] | None = None  # people's answers to the questions of WSC+
     examples: int = 0  # in a task's gallery
     fit_timesteps: bool = False  # learn weights of timesteps
-    drawn: Sequence[Pictures] = ()  # runs of images, with a verifier's answers
+    image_runs: Sequence[Images] = ()  # runs of images, with a verifier's answers
 
     @property
     def marks(self) -> list[Mark]:
@@ -165,12 +165,12 @@ class ReportData:
     def entries(self, task: str, name: str) -> list[Mapping[str, Any] | None]:
         return [record.results.get(name) if record else None for record in self.records(task)]
 
-    def pictures(self, task: str) -> dict[str, bytes]:
+    def images(self, task: str) -> dict[str, bytes]:
         """The kept images of a task, of all runs."""
         kept: dict[str, bytes] = {}
         for run in self.runs:
             if task in run.tasks:
-                kept.update(run.pictures(task))
+                kept.update(run.images(task))
         return kept
 
     def csv_rows(

@@ -87,5 +87,5 @@ def skill_section(report_data: ReportData) -> Section | None:
         description = "Radar chart: how far each run is above chance, skill by skill"
         section.legend = report_data.marks
         section.panels = [radar_panel("Skills", [readable(mean.skill) for mean in means], series, description)]
-        section.pictures = {"skills.png": (section.panels, report_data.marks, 1)}
+        section.images = {"skills.png": (section.panels, report_data.marks, 1)}
     return section

@@ -33,7 +33,7 @@ _LEGEND = [_RIGHT, _WRONG, _GAP]
 
 def timestep_section(report_data: ReportData) -> Section | None:
     """Error against timestep for right and wrong candidates (Figure 3)."""
-    shown, folds, notes, rows, pictures = [], [], [], [], {}
+    shown, folds, notes, rows, images = [], [], [], [], {}
     few: dict[str, list[str]] = {}
     for number, run in enumerate(report_data.runs):
         sampled = [
@@ -52,7 +52,7 @@ def timestep_section(report_data: ReportData) -> Section | None:
         panels = [(task, panel) for task, profile in drawn for panel in _timestep_panels(task, profile)]
         if panels:
             name = "timesteps.png" if len(report_data.runs) == 1 else f"timesteps-{number + 1}.png"
-            pictures[name] = ([panel for _, panel in panels], _LEGEND, 4)
+            images[name] = ([panel for _, panel in panels], _LEGEND, 4)
             first, more = collapsed(panels)
             if len(report_data.runs) == 1:
                 shown, folds = first, more
@@ -79,7 +79,7 @@ def timestep_section(report_data: ReportData) -> Section | None:
         folds=folds,
         notes=notes,
         records={"timesteps.csv": rows},
-        pictures=pictures,
+        images=images,
     )
 
 

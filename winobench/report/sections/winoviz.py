@@ -104,7 +104,7 @@ def winoviz_section(report_data: ReportData) -> Section | None:
     section.panels = panels
     section.legend = marks if panels else []
     if panels:
-        section.pictures["winoviz.png"] = (panels, marks, 2)
+        section.images["winoviz.png"] = (panels, marks, 2)
     section.records["winoviz.csv"] = list(_records(report_data, sets))
     return section
 

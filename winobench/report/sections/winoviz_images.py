@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from winobench.report.cards import picture_address
+from winobench.report.cards import image_address
 from winobench.report.sections.questions import text_of
-from winobench.report.sections.shared import Details, PicturedQuestion, ReportData, Section, Vote, most_first
+from winobench.report.sections.shared import Details, IllustratedQuestion, ReportData, Section, Vote, most_first
 from winobench.report.wording import DASH
 from winobench.runs.examples import Questions
 from winobench.runs.labels import shortened, task_label
@@ -19,7 +19,7 @@ _LETTERS = 160
 _Answered = tuple[int, Questions, int]  # number of a run, its questions, and the row of one of them
 
 
-def pictured_section(report_data: ReportData) -> Section | None:
+def illustrated_section(report_data: ReportData) -> Section | None:
     """Some questions with their images, captions and votes, and a row an image and run in a CSV file."""
     section = Section(
         "pictured",
@@ -39,9 +39,9 @@ def pictured_section(report_data: ReportData) -> Section | None:
         lines += [line for rows in questions.values() for line in _lines(report_data, task, rows)]
         if not report_data.examples:
             continue
-        pictures = report_data.pictures(task)
-        shown = _chosen(list(questions.values()), pictures, report_data)
-        cards = [_card(rows, pictures) for rows in shown]
+        images = report_data.images(task)
+        shown = _chosen(list(questions.values()), images, report_data)
+        cards = [_card(rows, images) for rows in shown]
         title = f"{task_label(task)} ({len(cards)} of {len(questions):,} questions)"
         section.folds.append(Details(title, questions=cards, is_open=not section.folds))
     if not lines:
@@ -56,43 +56,41 @@ def _asked(report_data: ReportData, task: str) -> dict[tuple, list[_Answered]]:
     for number, record in enumerate(report_data.records(task)):
         questions = None if record is None else record.examples
         if isinstance(questions, Questions):
-            for row, pictures in enumerate(questions.pictures):
-                if pictures:
+            for row, images in enumerate(questions.images):
+                if images:
                     by_key.setdefault(questions.key(row), []).append((number, questions, row))
     return by_key
 
 
 def _chosen(
-    questions: Sequence[list[_Answered]], pictures: Mapping[str, bytes], report_data: ReportData
+    questions: Sequence[list[_Answered]], images: Mapping[str, bytes], report_data: ReportData
 ) -> list[list[_Answered]]:
-    kept = [
-        rows for rows in questions if any(sha in pictures for _, record, row in rows for sha in record.pictures[row])
-    ]
+    kept = [rows for rows in questions if any(sha in images for _, record, row in rows for sha in record.images[row])]
     kept = kept or list(questions)
     wrong = np.array([sum(not record.correct[row] for _, record, row in rows) for rows in kept])
     return [kept[index] for index in most_first(wrong, report_data.seed)[: report_data.examples]]
 
 
-def _card(rows: Sequence[_Answered], pictures: Mapping[str, bytes]) -> PicturedQuestion:
+def _card(rows: Sequence[_Answered], images: Mapping[str, bytes]) -> IllustratedQuestion:
     _, first, row = rows[0]
-    seen = list(dict.fromkeys(sha for _, questions, row in rows for sha in questions.pictures[row]))
+    seen = list(dict.fromkeys(sha for _, questions, row in rows for sha in questions.images[row]))
     votes: dict[str, list[Vote]] = {sha: [] for sha in seen}
     for number, questions, question in rows:
-        for index, sha in enumerate(questions.pictures[question]):
+        for index, sha in enumerate(questions.images[question]):
             votes[sha].append(_vote(number, questions, question, index))
     answers = []
     for number, questions, question in rows:
         choice = questions.choices[question]
         count = sum(order == choice for order in questions.orders[question])
-        support = "" if choice is None else f"with {count} of {len(questions.pictures[question])} images"
+        support = "" if choice is None else f"with {count} of {len(questions.images[question])} images"
         text = "no answer" if choice is None else questions.options[question][choice]
         answers.append(Vote(number, text, bool(questions.correct[question]), support))
-    return PicturedQuestion(
+    return IllustratedQuestion(
         id=first.ids[row],
         text=text_of(first.named[row]),
         options=first.options[row],
         right=first.targets[row],
-        pictures=[(picture_address(pictures[sha], _SIDE) if sha in pictures else None, votes[sha]) for sha in seen],
+        images=[(image_address(images[sha], _SIDE) if sha in images else None, votes[sha]) for sha in seen],
         answers=answers,
         is_correct=all(answer.is_right for answer in answers),
     )
@@ -116,7 +114,7 @@ def _said(questions: Questions, row: int, index: int) -> str:
 
 def _lines(report_data: ReportData, task: str, rows: Sequence[_Answered]) -> Iterator[dict[str, Any]]:
     for number, questions, row in rows:
-        for index, sha in enumerate(questions.pictures[row]):
+        for index, sha in enumerate(questions.images[row]):
             choice = _choice(questions, row, index)
             captions, responses = questions.captions[row], questions.responses[row]
             yield {

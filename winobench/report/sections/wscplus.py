@@ -117,8 +117,8 @@ def wscplus_section(report_data: ReportData) -> Section | None:
     if report_data.ratings is not None:
         table, section.records["wscplus_raters.csv"] = _raters(report_data, tasks, report_data.ratings)
         section.tables.append(table)
-    section.pictures["wscplus.png"] = (section.panels, section.legend, 2)
-    section.pictures["wscplus_questions.png"] = (asked_panels, PRONOUN_MARKS, 2)
+    section.images["wscplus.png"] = (section.panels, section.legend, 2)
+    section.images["wscplus_questions.png"] = (asked_panels, PRONOUN_MARKS, 2)
     section.panels = [*section.panels, *asked_panels]
     section.legend = [*section.legend, *PRONOUN_MARKS]
     section.records["wscplus.csv"] = rows

@@ -22,9 +22,9 @@ from winobench.runs.requests import (
     FILTERED,
     FINISHED,
     Generation,
-    PictureOptions,
-    PictureStarts,
-    PictureText,
+    ImageOptions,
+    ImageStarts,
+    ImageText,
     Response,
 )
 
@@ -157,11 +157,11 @@ class Api(abc.ABC):
 
     @classmethod
     def tells_likelihoods(cls, model: str) -> bool:
-        """Whether answers come with log-probabilities. Only then ``body`` gets `PictureOptions` and `PictureStarts`."""
+        """Whether answers come with log-probabilities. Only then ``body`` gets `ImageOptions` and `ImageStarts`."""
         return False
 
     @abc.abstractmethod
-    def body(self, request: Generation | PictureText | PictureOptions | PictureStarts) -> dict[str, Any]:
+    def body(self, request: Generation | ImageText | ImageOptions | ImageStarts) -> dict[str, Any]:
         """The fields of a request. An image's file is read."""
 
     def adapted(self, body: dict[str, Any], room: int = 0) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from winobench.base import answer_texts
 from winobench.base.errors import InputError
-from winobench.runs.requests import PictureOptions
+from winobench.runs.requests import ImageOptions
 
 CAPTION = "Describe this image in one short sentence."
 """The question for a request without one."""
@@ -25,7 +25,7 @@ Place = tuple[str, Sequence[tuple[str, float]]]
 """A token of an answer, and the likeliest ones in its place with their log-probabilities."""
 
 
-def put(request: PictureOptions) -> tuple[str, tuple[str, ...]]:
+def put(request: ImageOptions) -> tuple[str, tuple[str, ...]]:
     """The question as it is sent, and the mark of each option in an answer.
 
     It is sent as it is where one of its sentences has all options behind "answer" or "output", or where it asks for the

@@ -17,7 +17,7 @@ from PIL import Image
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 from winobench.data import images
-from winobench.runs.requests import Picture
+from winobench.runs.requests import InputImage
 
 _MEDIA_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
 # Modes in which 8-bit gray levels, palette colours and RGB come. All readers agree on them.
@@ -37,7 +37,7 @@ class Limits:
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def encode(image: Picture, limits: Limits) -> tuple[str, str]:
+def encode(image: InputImage, limits: Limits) -> tuple[str, str]:
     """An image's media type, and its bytes in base64."""
     content = _content(image)
     try:
@@ -53,7 +53,7 @@ def encode(image: Picture, limits: Limits) -> tuple[str, str]:
     return _MEDIA_TYPES[kind], base64.b64encode(content).decode("ascii")
 
 
-def _content(image: Picture) -> bytes:
+def _content(image: InputImage) -> bytes:
     try:
         with images.regular_file(user_path(image.path)) as file:
             content = file.read()

@@ -22,9 +22,9 @@ from winobench.runs.requests import (
     CUT_OFF,
     EMPTY,
     FINISHED,
-    PictureOptions,
-    PictureStarts,
-    PictureText,
+    ImageOptions,
+    ImageStarts,
+    ImageText,
     Raw,
     Request,
     Response,
@@ -40,7 +40,7 @@ class HostedModel:
 
     Options about an image are judged by the log-probabilities of the answer's first token where the API reports them.
     Otherwise the question is sent several times at temperature 1, and shares of votes count (`choices`). Only
-    log-probabilities tell how an answer starts (`winobench.runs.requests.PictureStarts`).
+    log-probabilities tell how an answer starts (`winobench.runs.requests.ImageStarts`).
     """
 
     kinds = frozenset({"generation", "picture_text", "picture_options"})
@@ -64,7 +64,7 @@ class HostedModel:
         }
         self._logprobs = api.tells_likelihoods(self.model) if logprobs is None else bool(logprobs)
         if self._logprobs:
-            self.kinds = HostedModel.kinds | {PictureStarts.kind}
+            self.kinds = HostedModel.kinds | {ImageStarts.kind}
         key = settings.read_key(api, needed=self._is_own)
         self._secret = settings.secret(key)
         self._server = api(key, self.base_url, self.model, self._settings.timeout, self._fields)
@@ -88,11 +88,11 @@ class HostedModel:
 
     def parts(self, request: Request) -> tuple[Request, ...]:
         """The requests that make up one: its votes, each of which can be sent and kept alone. Otherwise itself."""
-        if not isinstance(request, PictureOptions) or self._logprobs:
+        if not isinstance(request, ImageOptions) or self._logprobs:
             return (request,)
         question, _ = choices.put(request)
         return tuple(
-            PictureText(request.picture, question, max_tokens=_VOTE_TOKENS, temperature=1.0, sample=number)
+            ImageText(request.image, question, max_tokens=_VOTE_TOKENS, temperature=1.0, sample=number)
             for number in range(self._settings.votes)
         )
 
@@ -188,7 +188,7 @@ class HostedModel:
                     code="kind-not-answered",
                 )
             check_request(request)
-            bodies.append(request if getattr(request, "picture", None) else self._server.body(request))
+            bodies.append(request if getattr(request, "image", None) else self._server.body(request))
         return bodies
 
     def read(self, request: Request, raw: Raw) -> Response:
@@ -208,9 +208,9 @@ class HostedModel:
             raise ValueError(f"the server states: {self._blank(one_line(error.message))}")
         response = self._server.parse(content)
         # The first tokens are enough, so that the limit is one token.
-        if isinstance(request, PictureOptions | PictureStarts) and response.ending in (FINISHED, CUT_OFF, EMPTY):
+        if isinstance(request, ImageOptions | ImageStarts) and response.ending in (FINISHED, CUT_OFF, EMPTY):
             tokens = self._server.likely_tokens(content)
-            if isinstance(request, PictureStarts):
+            if isinstance(request, ImageStarts):
                 score, unlisted = choices.from_starts(tokens, request.starts)
                 scores = (score,)
             else:

@@ -32,8 +32,8 @@ def test_figures_of_a_file(tmp_path, capsys):
     assert (first["pronoun"], first["questions"], first["share"], first["wsc285"]) == ("it", "24", "1.0", "88")
     assert sum(int(row["wsc285"]) for row in (first, *others)) == 285
     for name in ("pronouns", "types_by_model"):
-        with Image.open(tmp_path / "figures" / f"{name}.png") as picture:
-            assert picture.width > 600
+        with Image.open(tmp_path / "figures" / f"{name}.png") as image:
+            assert image.width > 600
 
 
 def test_counts_of_the_published_file_are_those_of_tables_2_and_5(reference_data, tmp_path, capsys):

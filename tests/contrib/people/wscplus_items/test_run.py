@@ -150,8 +150,8 @@ def test_judging_filtering_and_drawing(tmp_path):
     for name in results["files"]:
         assert (tmp_path / name).is_file()
     for name in ("validity_by_model", "validity_by_prompt"):
-        with Image.open(tmp_path / f"{name}.png") as picture:
-            assert picture.width > 600
+        with Image.open(tmp_path / f"{name}.png") as image:
+            assert image.width > 600
     with (tmp_path / "validity_by_prompt.csv").open(newline="") as file:
         table = {(row["template"], row["query"]): row for row in csv.DictReader(file)}
     assert list(table) == [("cot", "wdq"), ("cot", "wiq"), ("toe", "wdq"), ("toe", "wiq")]
@@ -195,8 +195,8 @@ def test_batches_types_and_repeats_are_drawn(tmp_path, monkeypatch):
     results = run.finish(tmp_path)
     for name in ("batch", "type", "repeat"):
         assert {f"validity_by_{name}.png", f"validity_by_{name}.csv"} <= set(results["files"])
-        with Image.open(tmp_path / f"validity_by_{name}.png") as picture:
-            assert picture.width > 600
+        with Image.open(tmp_path / f"validity_by_{name}.png") as image:
+            assert image.width > 600
     # Six pairs, of which one is invalid, and a malformed one of each size, whose text nobody compares.
     batches = {row["batch"]: row for row in table_of(tmp_path / "validity_by_batch.csv")}
     assert list(batches) == ["1", "3"]

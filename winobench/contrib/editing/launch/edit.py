@@ -51,10 +51,12 @@ def main(config: Settings) -> None:
     parallel.one_device_per_core()
     tasks = choice.choose_tasks(config.tasks, config.data_dir)
     names = ("dtype", "variant", "revision", "allow_pickle", "lora_scale", "embeddings")
-    (drawer,) = loading.make_drawers([config.model], [config.lora], **{name: getattr(config, name) for name in names})
-    pipeline, runs = drawer.load(), []
+    (generator,) = loading.make_generators(
+        [config.model], [config.lora], **{name: getattr(config, name) for name in names}
+    )
+    pipeline, runs = generator.load(), []
     for strength in config.strengths if config.method == "denoise" else (None,):
-        folder = _folder(config, drawer.label, strength)
+        folder = _folder(config, generator.label, strength)
         if strength is not None:
             print(f"strength {strength:g}", flush=True)
         results = evaluate.evaluate(
@@ -64,7 +66,7 @@ def main(config: Settings) -> None:
             data_dir=config.data_dir,
             limit=config.limit,
             overwrite=_OVERWRITE.value,
-            model=drawer.name,
+            model=generator.name,
             config=configuration.plain(config),
         )
         table.print_results(results)

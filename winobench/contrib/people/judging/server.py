@@ -33,7 +33,7 @@ class Page:
     html: str
     items: Sequence[dict[str, Any]]  # in the order in which they are shown, each with its id
     labels: Labels  # open
-    picture: Callable[[str], bytes | None] = lambda name: None  # name -> a PNG file's content, for pictures/<name>
+    image: Callable[[str], bytes | None] = lambda name: None  # name -> a PNG file's content, for pictures/<name>
 
 
 @contextlib.contextmanager
@@ -43,7 +43,7 @@ def serve(page: Page, port: int | None = None) -> Iterator[web.Server]:
     routes = [
         Route("/", shown.html),
         Route("/items", shown.items),
-        Route("/pictures/{name:path}", shown.picture),
+        Route("/pictures/{name:path}", shown.image),
         Route("/label", shown.label, methods=["POST"]),
     ]
     with web.serve(routes, port) as server:
@@ -72,11 +72,11 @@ class _Shown:
         labels = self._page.labels
         return web.json_answer({"person": labels.name, "items": self._page.items, "labels": dict(labels.labels)})
 
-    def picture(self, request: Request) -> Response:
-        picture = self._page.picture(request.path_params["name"])
-        if picture is None:
+    def image(self, request: Request) -> Response:
+        image = self._page.image(request.path_params["name"])
+        if image is None:
             return web.json_answer({"error": "the page does not exist"}, 404)
-        return Response(picture, media_type="image/png")
+        return Response(image, media_type="image/png")
 
     async def label(self, request: Request) -> Response:
         try:

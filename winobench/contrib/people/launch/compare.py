@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 USAGE = """
 Has people compare the images of two models without knowing which is which, on a page of this computer (DiffusionITM,
-Appendix B, docs/howto/generate_images.md). The words are two runs of winobench draw, RUN:MODEL, or one run of two
+Appendix B, docs/howto/generate_images.md). The words are two runs of winobench generate, RUN:MODEL, or one run of two
 models:
 
   winobench compare RUN_A RUN_B --rater=anna                  serves anna's page at the printed address

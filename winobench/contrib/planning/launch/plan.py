@@ -23,7 +23,7 @@ what each kind of kernel took on an H100, relative to its peak rates. "at most" 
   winobench plan --config=gdbench --config.model=sd15 --accelerator=l4 --price=0.7 --devices=1,8,64
   winobench plan --config=wscplus --config.model=llama2-13b --config.dtype=bfloat16 --accelerator=h100:2,v5e:2x4
   winobench plan --config=hardneg:paper --accelerator=h100,v5e:2x2            fine-tuning: the training step
-  winobench plan --config=pictures:paper --config.model=sd21-base,sdxl --config.dtype=bfloat16 \\
+  winobench plan --config=images:paper --config.model=sd21-base,sdxl --config.dtype=bfloat16 \\
       --accelerator=h100:1,v5e:2x2                                generating: text encoders, the sampler's loop, decoder
   winobench plan --config=gdbench:full --config.model=llava-1.5-7b --config.dtype=bfloat16 \\
       --accelerator=h100,v5e:2x2                                     VQAScore: images encoded, pairs scored

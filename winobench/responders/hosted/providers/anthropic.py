@@ -9,7 +9,7 @@ from typing import Any
 from winobench.base.errors import InputError
 from winobench.responders.hosted import bodies, choices, images
 from winobench.responders.hosted.api import Api, body_text, count, ended, join
-from winobench.runs.requests import INTERRUPTED, Generation, PictureText, Response, Turn
+from winobench.runs.requests import INTERRUPTED, Generation, ImageText, Response, Turn
 
 IMAGES = images.Limits(("JPEG", "PNG", "GIF", "WEBP"), 3_750_000, 8000)
 """https://platform.claude.com/docs/en/build-with-claude/vision (seen 2026-11-25): JPEG, PNG, GIF and WebP; 8000 x 8000
@@ -24,10 +24,10 @@ class Anthropic(Api, provider="anthropic"):
     key_variable, url_variable = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
     package, client = "anthropic", "AsyncAnthropic"
 
-    def body(self, request: Generation | PictureText) -> dict[str, Any]:
+    def body(self, request: Generation | ImageText) -> dict[str, Any]:
         system = ""
-        if isinstance(request, PictureText):
-            media_type, content = images.encode(request.picture, IMAGES)
+        if isinstance(request, ImageText):
+            media_type, content = images.encode(request.image, IMAGES)
             # The guide says that images before texts are understood best.
             blocks = [
                 {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": content}},

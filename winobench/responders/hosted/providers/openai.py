@@ -20,7 +20,7 @@ from winobench.responders.hosted.api import (
     refuses,
     speaks_of_logprobs,
 )
-from winobench.runs.requests import Generation, PictureOptions, PictureStarts, PictureText, Response
+from winobench.runs.requests import Generation, ImageOptions, ImageStarts, ImageText, Response
 
 # The most that the API reports (its reference of chat completions, "top_logprobs"). Where a server refuses it without a
 # smaller number, the others are tried.
@@ -62,23 +62,23 @@ class OpenAI(Api, provider="openai"):
     def tells_likelihoods(cls, model: str) -> bool:
         return _THINKING.match(model) is None
 
-    def body(self, request: Generation | PictureText | PictureOptions | PictureStarts) -> dict[str, Any]:
+    def body(self, request: Generation | ImageText | ImageOptions | ImageStarts) -> dict[str, Any]:
         settings = self._settings
-        if isinstance(request, PictureStarts):
+        if isinstance(request, ImageStarts):
             # A token may be a digit of 10.
             length = max(len(start.strip()) if start.strip().isdigit() else 1 for start in request.starts)
-            sent = PictureText(request.picture, request.question, max_tokens=length, temperature=1.0)
+            sent = ImageText(request.image, request.question, max_tokens=length, temperature=1.0)
             return {**self.body(sent), "logprobs": True, "top_logprobs": self.most_likely}
-        if isinstance(request, PictureOptions):
+        if isinstance(request, ImageOptions):
             question, marks = choices.put(request)
             begins = choices.beginning(marks)
             # Servers differ in whether the temperature is in the log-probabilities: at 1 it makes no difference. What
             # all answers begin with must be written first, though, as it is likeliest. A letter is a token at most.
             length, temperature = (1 + len(begins), 0.0) if begins else (1, 1.0)
-            sent = PictureText(request.picture, question, max_tokens=length, temperature=temperature)
+            sent = ImageText(request.image, question, max_tokens=length, temperature=temperature)
             return {**self.body(sent), "logprobs": True, "top_logprobs": self.most_likely}
-        if isinstance(request, PictureText):
-            media_type, content = images.encode(request.picture, IMAGES)
+        if isinstance(request, ImageText):
+            media_type, content = images.encode(request.image, IMAGES)
             # In the order of the guide's examples.
             parts = [
                 {"type": "text", "text": request.question or choices.CAPTION},

@@ -39,7 +39,7 @@ The machines of a TPU slice, and a cluster of Kubernetes:
     --config=gdbench:table1 --config.model=sd21-base
 
 The config and its --config.* fields are checked here and passed on. `winobench eval --config=NAME --help` lists
-them. The config's kind chooses the launcher: winobench eval, winobench draw or winobench train.
+them. The config's kind chooses the launcher: winobench eval, winobench generate or winobench train.
 
 The run's folder: all processes of a run write into one folder, so it must be one that they all see. --store names what
 is mounted as /mnt/winobench on each machine: a bucket or a volume. The run's folder and the prepared data

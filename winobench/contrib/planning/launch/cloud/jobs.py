@@ -32,7 +32,7 @@ from . import accelerators, planned
 from .storage import MOUNT, check_store, is_url
 
 TARGETS = ("skypilot", "slurm")
-SHARED = ("eval", "draw", "train")  # launchers whose work several processes can share
+SHARED = ("eval", "generate", "train")  # launchers whose work several processes can share
 
 _REMOVED = {"gke": "--infra=kubernetes", "tpu_vm": "--infra=gcp --accelerator=v5litepod-8"}
 _TEMPLATES = {"skypilot": "skypilot.yaml", "slurm": "slurm.sh"}
@@ -269,8 +269,8 @@ def _check_accelerator(request: Request, accelerator: accelerators.Gpus | accele
 
 
 def _check_log(request: Request, launcher: str) -> None:
-    """Refuses unknown trackers, and trackers of winobench draw. Only the machines need their packages."""
-    if request.log and launcher == "draw":
+    """Refuses unknown trackers, and trackers of winobench generate. Only the machines need their packages."""
+    if request.log and launcher == "generate":
         raise InputError("--log is for winobench eval and train: leave it out.", code="option-of-others")
     if request.log:
         options.words(*trackers.NAMES).check("--log", request.log)
@@ -295,10 +295,9 @@ _LATER = (("backend", "auto"), ("embeddings", None), ("float8", False))
 
 
 def _job_name(launcher: str, spec: str, config: Any) -> str:
-    """A name that is the same for the same run, also for jobs from before launch.draw."""
-    was = "generate" if launcher == "draw" else launcher
+    """A name that is the same for the same run."""
     told = {name: value for name, value in configuration.plain(config).items() if (name, value) not in _LATER}
-    settings = json.dumps([was, spec, told], sort_keys=True, default=str)
+    settings = json.dumps([launcher, spec, told], sort_keys=True, default=str)
     digest = hashlib.sha256(settings.encode()).hexdigest()[:8]
     label = spec.removesuffix(".py")
     short = re.sub(r"[^a-z0-9]+", "-", label.rsplit("/", 1)[-1].lower()).strip("-")

@@ -83,21 +83,21 @@ def _planned(path: str, plans: list[Any], kind: str, devices: int) -> Planned:
 
 
 def _has_programs(plan: dict[str, Any]) -> bool:
-    if "drawers" in plan:
-        return bool(plan["drawers"])
+    if "generators" in plan:
+        return bool(plan["generators"])
     return bool(plan["step"] if "accumulate" in plan else plan["programs"] and plan["programs"][0])
 
 
 def _batch_size(plan: dict[str, Any]) -> int | None:
-    if "drawers" in plan:
-        return min(drawer["batch"] for drawer in plan["drawers"])
+    if "generators" in plan:
+        return min(generator["batch"] for generator in plan["generators"])
     return plan["programs"][0]["items"] if plan.get("per_second") == "passes/s" else None
 
 
 def _weights(plan: dict[str, Any]) -> int:
     """Bytes of a copy of the model, or of the largest of several."""
-    if "drawers" in plan:
-        return max(sum(drawer["weights"].values()) for drawer in plan["drawers"])
+    if "generators" in plan:
+        return max(sum(generator["weights"].values()) for generator in plan["generators"])
     return plan["state"] if "accumulate" in plan else sum(plan["weights"].values())
 
 

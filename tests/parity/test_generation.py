@@ -8,7 +8,7 @@ import torch
 from tests.conftest import TINY_IMAGE_SIZE
 from winobench.diffusion import families, flow_schedule
 
-# What is quick of this, tests/parity/test_samplers.py and tests/diffusion/test_drawing.py have.
+# What is quick of this, tests/parity/test_samplers.py and tests/diffusion/test_generation.py have.
 pytestmark = pytest.mark.slow
 
 TEXTS = ["a red cube", "a photo of the blue ball"]

@@ -1,8 +1,8 @@
 """Drawing pictures beside torch diffusers: the same model, sampler, steps and noise, on one machine in the same run.
 
-    python -m benchmarks.pictures                       clevr-tiny, 32 pictures of 25 steps with guidance, on the CPU
-    python -m benchmarks.pictures --model=FOLDER --device=gpu --batch_size=8 --steps=50
-    python -m benchmarks.pictures --output=FILE         writes the figures as JSON, too
+    python -m benchmarks.images                       clevr-tiny, 32 pictures of 25 steps with guidance, on the CPU
+    python -m benchmarks.images --model=FOLDER --device=gpu --batch_size=8 --steps=50
+    python -m benchmarks.images --output=FILE         writes the figures as JSON, too
 
 Both draw the pictures in batches of one size, from texts to uint8: text encoder, DDIM with classifier-free guidance as
 one batch of both halves, decoder. Before anything is timed, latents from the same noise must agree. Rounds alternate;
@@ -37,7 +37,7 @@ _GUIDANCE = 3.0
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measures and prints."""
-    parser = common.argument_parser("benchmarks.pictures", __doc__, ("model",), "of the model: its own")
+    parser = common.argument_parser("benchmarks.images", __doc__, ("model",), "of the model: its own")
     parser.add_argument("--model", default="clevr-tiny", help="name or folder of a Stable Diffusion 1 or 2")
     parser.add_argument("--pictures", type=int, default=32, help="drawn in a round by each")
     parser.add_argument("--batch_size", type=int, default=8, help="pictures at once")
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     figures = measure(
         options.model,
         device,
-        pictures=options.pictures,
+        images=options.images,
         batch_size=options.batch_size,
         steps=options.steps,
         rounds=options.rounds,
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     result_files.write(figures, options.output)
 
 
-def measure(model: str, device: str, *, pictures: int, batch_size: int, steps: int, rounds: int) -> dict[str, Any]:
+def measure(model: str, device: str, *, images: int, batch_size: int, steps: int, rounds: int) -> dict[str, Any]:
     """Pictures per second of both.
 
     Args:
@@ -83,7 +83,7 @@ def measure(model: str, device: str, *, pictures: int, batch_size: int, steps: i
     theirs.scheduler = diffusers.DDIMScheduler.from_config(theirs.scheduler.config, clip_sample=False)
     theirs = theirs.to(device, torch.float32)
     theirs.set_progress_bar_config(disable=True)
-    texts = [prompt.text for prompt in grammar.make_prompts(pictures)]
+    texts = [prompt.text for prompt in grammar.make_prompts(images)]
     settings = {"batch_size": batch_size, "steps": steps}
     difference = _difference(ours, theirs, texts[:batch_size], steps)
     if not difference <= TOLERANCE:
@@ -104,17 +104,17 @@ def measure(model: str, device: str, *, pictures: int, batch_size: int, steps: i
             start = time.perf_counter()
             call()
             seconds[name].append(time.perf_counter() - start)
-            common.log(f"round {number + 1}, {name}: {pictures / seconds[name][-1]:.2f} pictures/s")
+            common.log(f"round {number + 1}, {name}: {images / seconds[name][-1]:.2f} pictures/s")
     return {
         "model": model,
-        "pictures": pictures,
+        "images": images,
         **settings,
         "guidance_scale": _GUIDANCE,
         "difference": difference,
         "first_call_seconds": first,
         "devices": jax.local_device_count(),
         "torch_threads": torch.get_num_threads(),
-        "pictures_per_second": {name: pictures / statistics.median(times) for name, times in seconds.items()},
+        "images_per_second": {name: images / statistics.median(times) for name, times in seconds.items()},
         "seconds": seconds,
     }
 
@@ -153,7 +153,7 @@ def _difference(ours: Any, theirs: Any, texts: list[str], steps: int) -> float:
 
 def table(figures: dict[str, Any]) -> str:
     """The figures for people, in Markdown."""
-    rates = figures["pictures_per_second"]
+    rates = figures["images_per_second"]
     lines = ["| | pictures/s | |", "| --- | ---: | ---: |"]
     lines += [f"| {name} | {rate:.2f} | {rate / rates['torch diffusers']:.2f}x |" for name, rate in rates.items()]
     return "\n".join(

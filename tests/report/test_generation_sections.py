@@ -13,7 +13,7 @@ from tests.rubrics.test_geneval2 import ROWS, write
 from winobench import report
 from winobench.evaluation import evaluate
 from winobench.generation import judged
-from winobench.generation.generate import draw_pictures
+from winobench.generation.generate import generate_images
 from winobench.prompts import grammar
 from winobench.prompts.named_sets import read_prompts
 from winobench.rubrics import RUBRICS
@@ -52,8 +52,8 @@ def scenes():
 
 @pytest.fixture
 def drawn(tmp_path):
-    drawers = [fakes.drawer(fakes.FakePipeline(name)) for name in ("one", "two")]
-    run = draw_pictures(drawers, grammar.make_prompts(42), tmp_path / "drawn", progress=False)
+    generators = [fakes.generator(fakes.FakePipeline(name)) for name in ("one", "two")]
+    run = generate_images(generators, grammar.make_prompts(42), tmp_path / "drawn", progress=False)
     write_verdicts(run, [Verdict(r.file, r.sha256, r.number % (2 if r.model == "one" else 3) > 0) for r in run.records])
     return run
 
@@ -81,9 +81,9 @@ def test_a_model_that_judges_and_draws_is_a_point_for_each_skill(tmp_path, drawn
 def test_a_model_that_matches_and_is_judged_is_a_point_for_each_skill(tmp_path):
     """Soft-TIFA's skills against the tasks of the same skills, by hand."""
     prompts = read_prompts(write(tmp_path / "data.jsonl", [row | {"prompt": f"{i}"} for i, row in enumerate(ROWS * 3)]))
-    drawers = [fakes.drawer(fakes.FakePipeline(name)) for name in ("one", "two")]
-    drawn = draw_pictures(drawers, prompts, tmp_path / "drawn", progress=False)
-    found = judged.judge_pictures(drawn, fakes.ImageJudge(), name="a judge", progress=False)
+    generators = [fakes.generator(fakes.FakePipeline(name)) for name in ("one", "two")]
+    drawn = generate_images(generators, prompts, tmp_path / "drawn", progress=False)
+    found = judged.judge_images(drawn, fakes.ImageJudge(), name="a judge", progress=False)
     for name in ("one", "two", "three"):
         evaluate.evaluate(Judge(name), [scenes()], tmp_path / name, progress=False, model=name)
     folders = [tmp_path / name for name in ("one", "two", "three")]
@@ -124,7 +124,7 @@ def test_scorers_and_drawers(tmp_path, drawn):
     page = report.write_report([tmp_path / "one", tmp_path / "two"], tmp_path / "report")
     assert "Whose images are understood" in page.read_text()
     rows = csv_rows(tmp_path / "report" / "drawers.csv")
-    drawers = [f"{drawer}{kept}" for drawer in ("one", "two") for kept in ("", ", correct")]
-    assert {(row["scorer"], row["drawer"]) for row in rows} == set(itertools.product(("one", "two"), drawers))
+    generators = [f"{generator}{kept}" for generator in ("one", "two") for kept in ("", ", correct")]
+    assert {(row["scorer"], row["drawer"]) for row in rows} == set(itertools.product(("one", "two"), generators))
     whole = [row for row in rows if row["drawer"] == "one" and row["task"] == "clevr_selfbench_spatial"]
     assert [int(row["n"]) for row in whole] == [6, 6]

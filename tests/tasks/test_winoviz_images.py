@@ -2,13 +2,13 @@
 
 import pytest
 
-from winobench.runs.requests import ANSWERED, FAILED, UNPARSABLE, Picture, Response
+from winobench.runs.requests import ANSWERED, FAILED, UNPARSABLE, InputImage, Response
 from winobench.tasks import get_text_task, votes, winoviz_images
 from winobench.tasks.questions import Answer, TextQuestion
 
-PICTURES = tuple(Picture(f"{number}.png", f"{number}" * 64) for number in range(5))
+IMAGES = tuple(InputImage(f"{number}.png", f"{number}" * 64) for number in range(5))
 OPTIONS, CAPTIONS = ("The tomato was green.", "The tomato was red."), tuple(f"a {{tomato}} {n}" for n in range(5))
-QUESTION = TextQuestion("t#2", {"premise": "The tomato burst."}, OPTIONS, 1, (), "t", PICTURES, CAPTIONS)
+QUESTION = TextQuestion("t#2", {"premise": "The tomato burst."}, OPTIONS, 1, (), "t", IMAGES, CAPTIONS)
 
 
 def vote(choice, scores=None, tie=False):
@@ -48,9 +48,9 @@ def test_votes_with_scores():
 def test_what_is_asked_of_each_picture():
     protocols = winoviz_images.PROTOCOLS
     assert [(one.name, one.kind, one.needs) for one in protocols.values()] == [
-        ("vqa", "picture_text", "pictures"),
-        ("vqa_options", "picture_options", "pictures"),
-        ("picture_match", "picture_match", "pictures"),
+        ("vqa", "picture_text", "images"),
+        ("vqa_options", "picture_options", "images"),
+        ("picture_match", "picture_match", "images"),
         ("captions", "generation", "captions"),
         ("captions_options", "options", "captions"),
     ]
@@ -59,8 +59,8 @@ def test_what_is_asked_of_each_picture():
         assert len(set(requests)) == 5
         assert {request.kind for request in requests} == {protocol.kind}
         for number, request in enumerate(requests):
-            if protocol.needs == "pictures":
-                assert request.picture == PICTURES[number]
+            if protocol.needs == "images":
+                assert request.image == IMAGES[number]
             else:
                 assert f"Context: a {{tomato}} {number}\nSentence: The tomato burst." in request.turns[0].text
             if protocol.name.startswith("vqa"):
@@ -84,7 +84,7 @@ def test_answers_are_read_as_without_pictures():
 
 def test_two_pictures_are_not_two_orders():
     task = get_text_task("winoviz_mini_single")
-    assert task.pictured == "premise"
-    asked = [TextQuestion("a#1", {"premise": "p"}, ("x", "y"), 0, ("color",), "a", PICTURES[:2])]
+    assert task.illustrated == "premise"
+    asked = [TextQuestion("a#1", {"premise": "p"}, ("x", "y"), 0, ("color",), "a", IMAGES[:2])]
     rows = task.metrics(asked, [Answer(ANSWERED, 0, (0, 1))])
     assert not [name for name in rows if name.startswith("position_bias")]

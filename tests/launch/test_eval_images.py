@@ -10,17 +10,17 @@ import pytest
 
 from launch import configuration, text
 from tests import tiny_language_models
-from tests.evaluation.picture_fakes import Seer
+from tests.evaluation.image_fakes import Seer
 from tests.expectations import names, raises
 from tests.generation import fakes
 from tests.tiny_vision_language import write_vision_language
 from winobench import report
 from winobench.base import registry
 from winobench.base.errors import InputError
-from winobench.generation import loading as drawers
+from winobench.generation import loading as generators
 from winobench.responders import loading
 from winobench.runs import schema
-from winobench.runs.requests import PictureText
+from winobench.runs.requests import ImageText
 from winobench.runs.responses import num_recorded
 from winobench.runs.settings import Recording
 from winobench.scorers import loading as scorers
@@ -30,7 +30,7 @@ SEES = ("picture_text", "picture_options", "picture_match")
 READS = ("generation", "options")
 
 
-def run(workdir, spec="winoviz:pictures", **fields):
+def run(workdir, spec="winoviz:images", **fields):
     fields = {"tasks": TASK, "limit": 2, "pictures_per_premise": 3} | fields
     overrides = [(name.replace("__", "."), str(value)) for name, value in fields.items()]
     config = configuration.load(spec, overrides, "eval")
@@ -56,7 +56,7 @@ def cast(monkeypatch, tmp_path):
         "flan-t5-base": Seer(*READS, name="base"),
         "flan-t5-xxl": Seer(*READS, name="xxl"),
     }
-    monkeypatch.setattr(drawers, "make_drawers", lambda names, **_: [fakes.drawer(pipeline)])
+    monkeypatch.setattr(generators, "make_generators", lambda names, **_: [fakes.generator(pipeline)])
     monkeypatch.setattr(loading, "load_responder", lambda model, *_, **how: models[registry.resolve(model).name])
     for name, model in models.items():
         monkeypatch.setitem(loading.ANSWERS, name, model.kinds)
@@ -79,7 +79,7 @@ def test_each_model_is_asked_by_its_first_protocol_about_pictures(cast, tmp_path
     assert len(cast.pipeline.drawn) == len(set(cast.pipeline.drawn)) == 4 * 3
     captioner = cast.models["blip2-flan-t5-xl"]
     assert len(captioner.asked) == 12
-    assert set(map(type, captioner.asked)) == {PictureText}
+    assert set(map(type, captioner.asked)) == {ImageText}
     asked = {name: len(model.asked) for name, model in cast.models.items()}
     assert asked == dict.fromkeys(asked, 12)
     for folder in folders:
@@ -131,7 +131,7 @@ def test_a_kill_at_any_stage_loses_no_picture_no_caption_and_no_answer(cast, tmp
 def test_failed_captions_are_told_and_asked_for_again(cast, tmp_path, capsys, trouble):
     captioner = cast.models["blip2-flan-t5-xl"]
     run("first", model="clip-vit-l14", limit=1)
-    first = cast.models["clip-vit-l14"].asked[0].picture
+    first = cast.models["clip-vit-l14"].asked[0].image
     setattr(captioner, trouble, (first.sha256,))
     fields = {"model": "flan-t5-xxl", "limit": 1, "pictures": "first-pictures"}
     with pytest.raises(SystemExit):
@@ -174,8 +174,8 @@ def test_the_page_shows_pictures_captions_and_votes(cast, tmp_path):
     [
         ({"model": "flan-t5-xxl", "protocol": "vqa"}, "kind-not-answered", ("'vqa'", "picture_text", "captions")),
         ({"model": "flan-t5-xxl", "captioner": "none"}, "no-captioner", ("'captions'", "--config.captioner")),
-        ({"drawer": "clip-vit-l14"}, "wrong-kind-of-model", ("--config.drawer", "clip-vit-l14")),
-        ({"drawer": "none", "protocol": "vqa"}, "no-pictures", ("'vqa'", "--config.pictures", "--config.drawer")),
+        ({"drawer": "clip-vit-l14"}, "wrong-kind-of-model", ("--config.generator", "clip-vit-l14")),
+        ({"drawer": "none", "protocol": "vqa"}, "no-pictures", ("'vqa'", "--config.images", "--config.generator")),
         ({"pictures": "nowhere"}, "no-such-folder", ("nowhere",)),
         ({"protocol": "vqua"}, "unknown-name", ("'vqua'", "vqa")),
     ],
@@ -192,9 +192,9 @@ def test_a_picture_that_is_gone_is_named(cast, tmp_path):
     run("run", model="clip-vit-l14", limit=1)
     (tmp_path / "run-pictures" / "pictures" / "sd15" / "1" / "00000.png").unlink()
     with raises("no-picture", "run-pictures/pictures/sd15/1/00000.png", "--workdir=run-pictures"):
-        run("other", model="clip-vit-l14", limit=1, pictures="run-pictures")
-    with raises("no-picture", "winobench draw --config=pictures"):
-        run("other", model="clip-vit-l14", limit=2, pictures="run-pictures")
+        run("other", model="clip-vit-l14", limit=1, images="run-pictures")
+    with raises("no-picture", "winobench generate --config=images"):
+        run("other", model="clip-vit-l14", limit=2, images="run-pictures")
     run("run", model="clip-vit-l14", limit=1)  # which draws it again
     assert len(cast.pipeline.drawn) == 7
     assert results_of("run")["asked"] == 0

@@ -1,4 +1,4 @@
-"""winobench draw from the command line to the page: with small pipelines, and ours."""
+"""winobench generate from the command line to the page: with small pipelines, and ours."""
 
 import functools
 import json
@@ -20,7 +20,7 @@ PROMPTS = ["a red cube", "a blue ball & <b>a dog</b>", "two cats"]
 SETTINGS = ("--config.num_steps=2", "--config.batch_size=2", "--config.guidance_scale=3")
 
 
-launch = functools.partial(launching.launch, "launch.draw")
+launch = functools.partial(launching.launch, "launch.generate")
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_from_prompts_to_the_page(drawn, tiny_pipeline):
     label = winobench.base.registry.model_label(str(tiny_pipeline))
     assert re.fullmatch(rf"pictures-{label}-{label}\+bolder-[0-9a-f]{{8}}", folder.name)
     assert f"12 images are in runs/{folder.name}: 3 prompts, 2 seeds, by {label}, {label} + bolder" in out
-    run = winobench.read_pictures(folder)
+    run = winobench.read_images(folder)
     plain, adapted = run.models
     assert (plain.lora, adapted.lora["name"], adapted.lora["scale"]) == (None, "bolder", 1.0)
     assert plain.fingerprint != adapted.fingerprint
@@ -83,7 +83,7 @@ def test_from_prompts_to_the_page(drawn, tiny_pipeline):
     lost.unlink()
     status, out, err = launch(*words, cwd=cwd)
     assert (status, "1 image is lost or damaged and generated again, such as pictures/" in err) == (0, True), err
-    again = winobench.read_pictures(folder)
+    again = winobench.read_images(folder)
     assert np.abs(image.astype(int) - again.image(again.record(adapted.label, 7, 2))).max() <= 1
     assert {path for path in before if path.stat().st_mtime_ns != before[path]} == {lost}
 
@@ -91,9 +91,9 @@ def test_from_prompts_to_the_page(drawn, tiny_pipeline):
 @pytest.mark.slow
 def test_a_killed_run_goes_on(tiny_pipeline, tmp_path):
     words = [f"--config.model={tiny_pipeline}", "--config.prompts=clevr:40", *SETTINGS, "--workdir=run"]
-    process = launching.start("launch.draw", *words, cwd=tmp_path)
+    process = launching.start("launch.generate", *words, cwd=tmp_path)
     launching.kill(process, lambda: len(list(tmp_path.glob("run/pictures/*/*/*.png"))) >= 5)
-    partial = winobench.read_pictures(tmp_path / "run", complete=False)
+    partial = winobench.read_images(tmp_path / "run", complete=False)
     assert 0 < len(partial.records) < 40
     before = {record.file: (tmp_path / "run" / record.file).stat().st_mtime_ns for record in partial.records}
     # Everything that lies there under a picture's name is a whole picture.
@@ -102,7 +102,7 @@ def test_a_killed_run_goes_on(tiny_pipeline, tmp_path):
             assert image.convert("RGB").size == (32, 32)
     status, out, err = launch(*words, cwd=tmp_path)
     assert status == 0, err
-    run = winobench.read_pictures(tmp_path / "run")
+    run = winobench.read_images(tmp_path / "run")
     assert len(run.records) == 40
     assert all((tmp_path / "run" / file).stat().st_mtime_ns == time for file, time in before.items())
     assert not list(tmp_path.rglob("*.tmp"))
@@ -114,14 +114,14 @@ def test_a_killed_run_goes_on(tiny_pipeline, tmp_path):
 def test_two_processes_share_a_run(drawn, words, tmp_path):
     (tmp_path / "prompts.txt").write_text("\n".join(PROMPTS))
     both = [*words, "--workdir=two", f"--processes={launching.free_address()}"]
-    start = functools.partial(launching.start, "launch.draw", cwd=tmp_path)
+    start = functools.partial(launching.start, "launch.generate", cwd=tmp_path)
     printed = launching.finish([start(*both[:-1], f"{both[-1]},2,{number}") for number in range(2)])
     assert [bool(out) for out, _ in printed] == [True, False]
-    two = winobench.read_pictures(tmp_path / "two")
+    two = winobench.read_images(tmp_path / "two")
     parts = [len(path.read_text().splitlines()) for path in sorted(tmp_path.glob("two/drawn/part-*"))]
     assert parts == [3, 3]
     (folder,) = (drawn[0] / "runs").iterdir()
-    one = winobench.read_pictures(folder)
+    one = winobench.read_images(folder)
     plain = [record for record in one.records if record.place[0] == one.models[0].label]
     assert [record.place for record in plain] == [record.place for record in two.records]
     for record in plain:

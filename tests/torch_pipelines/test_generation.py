@@ -16,7 +16,7 @@ from tests.torch_pipelines import comparison
 from tests.torch_pipelines.comparison import difference
 from tests.torch_pipelines.test_families import TOLERANCE
 from tests.torch_pipelines.tiny.pipelines import pix_art_sigma_pipeline, sana_pipeline
-from winobench.diffusion import drawing
+from winobench.diffusion import generation
 from winobench.torch_pipelines.autoencoders import encoder_of
 from winobench.torch_pipelines.families import family_of
 from winobench.torch_pipelines.pipeline import TorchPipeline
@@ -42,7 +42,7 @@ def _of_diffusers(pipe, maker, noise, guidance, texts):
     keywords = {family.guidance: none, family.embedded or family.guidance: guidance}
     if guidance > none and family.guidance == "true_cfg_scale" and family.embedded is None:
         keywords["negative_prompt"] = [""] * len(texts)
-    seeds = np.asarray(jax.random.key_data(drawing._keys(0, None, len(TEXTS))[1]))[: len(texts)]
+    seeds = np.asarray(jax.random.key_data(generation._keys(0, None, len(TEXTS))[1]))[: len(texts)]
     keywords["generator"] = [torch.Generator().manual_seed(int(high) << 32 | int(low)) for high, low in seeds]
     _, decoded, images = comparison.run_of_diffusers(pipe, maker, texts, noise, **keywords)
     vae = getattr(pipe, family.autoencoder)
@@ -98,7 +98,7 @@ def test_an_image_depends_on_its_seed_and_number_alone(scheduler):
     assert difference(draw(TEXTS[1:], seed=[3, 3], numbers=[1, 2], batch_size=1), together[1:]) <= TOLERANCE
     assert difference(draw(TEXTS, seed=3, batch_size=2), together) <= 0
     # Its first noise and that of its steps.
-    noise = np.asarray(drawing._drawn(drawing._keys(3, None, 3)[0], together.shape[1:]))
+    noise = np.asarray(generation._drawn(generation._keys(3, None, 3)[0], together.shape[1:]))
     assert difference(draw(TEXTS, seed=3, batch_size=2, latents=noise), together) <= TOLERANCE
     assert np.abs(draw(TEXTS, seed=4, batch_size=2, latents=noise) - together).max() > 0.1
     assert np.abs(draw(TEXTS, seed=4, batch_size=2) - together).max() > 0.1
@@ -134,9 +134,9 @@ def test_a_run_from_the_command_line(tmp_path, monkeypatch):
     (tmp_path / "prompts.txt").write_text("\n".join(TEXTS[:2]))
     words = ["--config.model=sana", "--config.prompts=prompts.txt", "--config.num_steps=2", "--config.image_size=32"]
     words += ["--config.guidance_scale=3", "--config.batch_size=1"]
-    status, _, err = launching.launch("launch.draw", *words, "--workdir=run", cwd=tmp_path)
+    status, _, err = launching.launch("launch.generate", *words, "--workdir=run", cwd=tmp_path)
     assert status == 0, err
-    run = winobench.read_pictures(tmp_path / "run")
+    run = winobench.read_images(tmp_path / "run")
     settings = run.models[0].settings
     assert settings["sampler"] == "DPMSolverMultistepScheduler"
     assert settings["scheduler"]["flow_shift"] == 3.0
@@ -146,5 +146,5 @@ def test_a_run_from_the_command_line(tmp_path, monkeypatch):
     for record, image in zip(run.records, wanted, strict=True):
         assert np.abs(run.image(record).astype(int) - image).max() <= 1
     with mock.patch.object(TorchPipeline, "from_pretrained", side_effect=AssertionError):  # before it is loaded
-        status, _, err = launching.launch("launch.draw", *words, "--config.sampler=euler", cwd=tmp_path)
+        status, _, err = launching.launch("launch.generate", *words, "--config.sampler=euler", cwd=tmp_path)
     assert (status, "sampler is 'euler', but this pipeline" in err) == (2, True), err

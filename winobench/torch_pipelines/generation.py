@@ -14,7 +14,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from winobench.base.errors import InputError
-from winobench.diffusion.drawing import Run
+from winobench.diffusion.generation import Run
 from winobench.diffusion.pure_functions import Decoded
 from winobench.torch_pipelines import compiled, prediction
 
@@ -37,7 +37,7 @@ def check(pipeline: TorchParts) -> None:
 def draw(
     pipeline: TorchParts, run: Run, texts: Sequence[str], noise: jax.Array, keys: jax.Array
 ) -> tuple[np.ndarray, Decoded | None]:
-    """See `winobench.diffusion.drawing.Drawing`."""
+    """See `winobench.diffusion.generation.ImageGeneration`."""
     check(pipeline)
     if run.image is not None:
         raise InputError(

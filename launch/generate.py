@@ -1,4 +1,4 @@
-"""Generates images of a set of prompts: winobench draw --config=pictures"""
+"""Generates images of a set of prompts: winobench generate --config=images"""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from winobench.runs import verdicts
 from . import configuration, judged_images
 
 if TYPE_CHECKING:
-    from configs.pictures import Settings
-    from winobench.runs.image_runs import Pictures
+    from configs.images import Settings
+    from winobench.runs.image_runs import Images
 
-DEFAULT_CONFIG = "pictures"
+DEFAULT_CONFIG = "images"
 
 USAGE = """
 Generates images of a set of prompts with one or several text-to-image models (docs/howto/generate_images.md):
 
-  winobench draw                                              the embedded model, prompts about its scenes
-  winobench draw --config.prompts=prompts.txt --config.model=sd21-base,sdxl --config.dtype=bfloat16
-  winobench draw --config.prompts=geneval:evaluation_metadata.jsonl --config.seeds=0,1,2,3
-  winobench draw --config=pictures:paper --config.prompts=drawbench:FILE --config.model=sd21-base \\
+  winobench generate                                              the embedded model, prompts about its scenes
+  winobench generate --config.prompts=prompts.txt --config.model=sd21-base,sdxl --config.dtype=bfloat16
+  winobench generate --config.prompts=geneval:evaluation_metadata.jsonl --config.seeds=0,1,2,3
+  winobench generate --config=images:paper --config.prompts=drawbench:FILE --config.model=sd21-base \\
       --config.lora=none,FOLDER                                      a model and its LoRA (DiffusionITM, Appendix B)
 
 Each image is a PNG file with a record, which is on disk as soon as the image is done. The same command resumes an
@@ -66,7 +66,7 @@ def main(config: Settings) -> None:
     parallel.one_device_per_core()
     settings = generate.Settings(config.num_steps, config.guidance_scale, config.sampler, config.image_size)
     names = ("dtype", "variant", "revision", "allow_pickle", "lora_scale", "embeddings", "encoders", "backend")
-    drawers = loading.make_drawers(
+    generators = loading.make_generators(
         _words(config.model),
         [None if lora == "none" else lora for lora in _words(config.lora or "none")],
         settings=settings,
@@ -75,8 +75,8 @@ def main(config: Settings) -> None:
     )
     if _PROCESSES.value:
         parallel.join_processes(_PROCESSES.value, fault_tolerant=True)
-    run = generate.draw_pictures(
-        drawers,
+    run = generate.generate_images(
+        generators,
         prompts,
         _WORKDIR.value,
         seeds=config.seeds,
@@ -93,7 +93,7 @@ def main(config: Settings) -> None:
             judged_images.judge([run], _JUDGE.value, dtype=config.dtype)
 
 
-def _verify(run: Pictures) -> None:
+def _verify(run: Images) -> None:
     """Prints how often images show what their prompts ask for, if the verifier knows the prompts."""
     from winobench.generation import verification
 
@@ -102,7 +102,7 @@ def _verify(run: Pictures) -> None:
         print(f"what the verifier found in each image: {verdicts.folder_of(run.folder, verdicts.VERIFIER)}")
 
 
-def _summary(run: Pictures, page: pathlib.Path) -> str:
+def _summary(run: Images, page: pathlib.Path) -> str:
     seeds = f"{len(run.seeds)} seed{'s' * (len(run.seeds) != 1)}"
     names = ", ".join(model.name for model in run.models)
     return (
@@ -119,4 +119,4 @@ def _words(text: str | None) -> list[str]:
 
 
 if __name__ == "__main__":
-    configuration.start(main, launcher="draw", default=DEFAULT_CONFIG, usage=USAGE)
+    configuration.start(main, launcher="generate", default=DEFAULT_CONFIG, usage=USAGE)

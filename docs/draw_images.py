@@ -1,7 +1,7 @@
 """Makes the strip of docs/howto/generate_images.md from a run of images: a prompt of each category, models and seeds
 next to each other.
 
-python docs/draw_pictures.py RUN    # writes docs/images/pictures.png
+python docs/draw_images.py RUN    # writes docs/images/images.png
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from PIL import Image, ImageDraw, ImageFont
 
 import winobench
 
-PICTURE = pathlib.Path(__file__).resolve().parent / "images" / "pictures.png"
+IMAGE = pathlib.Path(__file__).resolve().parent / "images" / "pictures.png"
 SIDE, GAP, HEADING = 96, 4, 36
 
 
-def draw(run: winobench.Pictures) -> np.ndarray:
+def draw(run: winobench.Images) -> np.ndarray:
     """The first prompt of each category, uint8 [height, width, 3]."""
     numbers = [[prompt.category for prompt in run.prompts].index(category) for category in run.categories]
     columns = [(model.label, seed) for model in run.models for seed in run.seeds]
@@ -30,8 +30,8 @@ def draw(run: winobench.Pictures) -> np.ndarray:
     for row, number in enumerate(numbers):
         top = HEADING + row * (SIDE + GAP)
         for column, (label, seed) in enumerate(columns):
-            picture = Image.fromarray(run.image(run.record(label, seed, number)))
-            page.paste(picture.resize((SIDE, SIDE), Image.Resampling.BICUBIC), (column * (SIDE + GAP), top))
+            image = Image.fromarray(run.image(run.record(label, seed, number)))
+            page.paste(image.resize((SIDE, SIDE), Image.Resampling.BICUBIC), (column * (SIDE + GAP), top))
         prompt = run.prompts[number]
         pen.text((width + 8, top + SIDE // 3), f"{prompt.text}\n", "black", font)
         pen.text((width + 8, top + SIDE // 3 + 18), prompt.category, "#707070", font)
@@ -39,4 +39,4 @@ def draw(run: winobench.Pictures) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    Image.fromarray(draw(winobench.read_pictures(sys.argv[1]))).save(PICTURE, optimize=True)
+    Image.fromarray(draw(winobench.read_images(sys.argv[1]))).save(IMAGE, optimize=True)

@@ -13,16 +13,16 @@ from . import configuration
 
 if TYPE_CHECKING:
     from configs.winoviz import Settings
-    from winobench.runs.requests import Picture
+    from winobench.runs.requests import InputImage
     from winobench.runs.settings import Recording
     from winobench.tasks.questions import TextTask
 
-_SUFFIX = "-pictures"  # of the folder of generated images, behind the name of the run's
+_SUFFIX = "-images"  # of the folder of generated images, behind the name of the run's
 
 
 def find(
     config: Settings, tasks: Sequence[TextTask], workdir: str | None, recording: Recording
-) -> Mapping[str, Sequence[Picture]]:
+) -> Mapping[str, Sequence[InputImage]]:
     """The images of all texts that the tasks ask about, generated first where no run of images is named.
 
     Generated images are next to ``workdir``, and without one in ``runs``, where runs with the same images share them.
@@ -30,50 +30,50 @@ def find(
     from winobench.generation import finding
 
     texts = _texts(config, tasks)
-    source, how = config.pictures, ""
+    source, how = config.images, ""
     if not source:
-        source = _draw(config, texts, workdir, recording)
+        source = _generate(config, texts, workdir, recording)
         how = "the same command"
     elif not str(source).lower().endswith(finding.TABLES):
-        how = shlex.join(["winobench", "draw", "--config=pictures", f"--workdir={source}"]) + " ..."
-    return finding.find_pictures(source, texts, most=config.pictures_per_premise, model=config.drawer, how=how)
+        how = shlex.join(["winobench", "generate", "--config=images", f"--workdir={source}"]) + " ..."
+    return finding.find_images(source, texts, most=config.images_per_premise, model=config.generator, how=how)
 
 
 def _texts(config: Settings, tasks: Sequence[TextTask]) -> list[str]:
     """The texts that need images, each once, in the order of the questions."""
-    blind = [task.name for task in tasks if task.pictured is None]
+    blind = [task.name for task in tasks if task.illustrated is None]
     if blind:
         raise InputError(
             f"task {blind[0]!r} has no protocol about images: leave it out of --config.tasks", code="no-pictures"
         )
     questions = [(task, question) for task in tasks for question in task.load(config.data_dir, config.limit)]
-    return list(dict.fromkeys(question.texts[task.pictured] for task, question in questions))
+    return list(dict.fromkeys(question.texts[task.illustrated] for task, question in questions))
 
 
-def _draw(config: Settings, texts: Sequence[str], workdir: str | None, recording: Recording) -> Any:
+def _generate(config: Settings, texts: Sequence[str], workdir: str | None, recording: Recording) -> Any:
     from winobench import parallel  # late: wrong names are answered at once
     from winobench.generation import finding, generate, loading
     from winobench.prompts.prompt_files import Prompt
 
     parallel.one_device_per_core()
-    drawing = config.drawing
-    settings = generate.Settings(drawing.num_steps, drawing.guidance_scale, drawing.sampler, drawing.image_size)
-    drawers = loading.make_drawers(
-        [config.drawer],
+    how = config.generation
+    settings = generate.Settings(how.num_steps, how.guidance_scale, how.sampler, how.image_size)
+    generators = loading.make_generators(
+        [config.generator],
         settings=settings,
-        dtype=drawing.dtype,
-        variant=drawing.variant,
+        dtype=how.dtype,
+        variant=how.variant,
         allow_pickle=config.allow_pickle,
-        encoders=drawing.encoders,
+        encoders=how.encoders,
     )
-    prompts = list(dict.fromkeys(map(finding.drawn_text, texts)))
-    run = generate.draw_pictures(
-        drawers,
+    prompts = list(dict.fromkeys(map(finding.prompt_text, texts)))
+    run = generate.generate_images(
+        generators,
         [Prompt(str(number), text) for number, text in enumerate(prompts, 1)],
         os.path.normpath(workdir) + _SUFFIX if workdir else None,
-        seeds=tuple(range(config.pictures_per_premise)),
+        seeds=tuple(range(config.images_per_premise)),
         settings=settings,
-        batch_size=drawing.batch_size,
+        batch_size=how.batch_size,
         overwrite=recording.overwrite,
         name=f"{recording.name}{_SUFFIX}",
         config=configuration.plain(config),
@@ -81,12 +81,12 @@ def _draw(config: Settings, texts: Sequence[str], workdir: str | None, recording
     return run.folder
 
 
-def check_drawer(config: Settings) -> None:
+def check_generator(config: Settings) -> None:
     """Refuses a generator that does not generate. Reads small files alone."""
     from winobench.scorers import loading
 
-    if not config.pictures and loading.resolve(config.drawer).kind != "diffusion_itm":
+    if not config.images and loading.resolve(config.generator).kind != "diffusion_itm":
         raise InputError(
-            f"--config.drawer={config.drawer} judges images, but generates none: name a diffusion model",
+            f"--config.generator={config.generator} judges images, but generates none: name a diffusion model",
             code="wrong-kind-of-model",
         )

@@ -19,7 +19,7 @@ from tests.generation import fakes
 from winobench.base.errors import InputError
 from winobench.checkpoints import sources
 from winobench.generation import loading
-from winobench.generation.generate import Generator, Settings, draw_pictures
+from winobench.generation.generate import Generator, Settings, generate_images
 from winobench.runs import provenance
 
 SEEDS = (3, 1)
@@ -37,7 +37,7 @@ def drawn(tmp_path_factory):
 
 @pytest.fixture
 def run(drawn, tmp_path):
-    return winobench.read_pictures(shutil.copytree(drawn, tmp_path / "run"))
+    return winobench.read_images(shutil.copytree(drawn, tmp_path / "run"))
 
 
 def test_what_is_on_disk_is_what_was_drawn(tmp_path):
@@ -70,7 +70,7 @@ def test_what_is_on_disk_is_what_was_drawn(tmp_path):
         "settings": {"num_steps": 50, "guidance_scale": 7.5} | {"sampler": "ddim", "image_size": 8, "dtype": "float32"},
         **{"file": "pictures/first/3/00000.png", "sha256": run.records[0].sha256, "size": run.records[0].size},
     }
-    again = winobench.read_pictures(tmp_path / "run")
+    again = winobench.read_images(tmp_path / "run")
     assert (again.records, again.models, again.prompts) == (run.records, run.models, run.prompts)
 
 
@@ -111,9 +111,9 @@ def test_a_finished_run_loads_nothing_where_nothing_has_changed(tmp_path, monkey
             loaded.append(pipeline)
             return pipeline
 
-        drawer = Generator("fake", "the fake", load, files=lambda: now["files"])
+        generator = Generator("fake", "the fake", load, files=lambda: now["files"])
         how = {"seeds": SEEDS, "progress": False, "config": now.get("config")}
-        return draw_pictures([drawer], fakes.PROMPTS, folder, **how), pipeline
+        return generate_images([generator], fakes.PROMPTS, folder, **how), pipeline
 
     first, _ = again()
     assert len(loaded) == 1
@@ -131,8 +131,8 @@ def test_the_files_of_a_model_are_known(tiny_pipeline, tmp_path, monkeypatch):
     folder = shutil.copytree(tiny_pipeline, tmp_path / "model")
 
     def files(**how):
-        (drawer,) = loading.make_drawers([str(folder)], settings=Settings(num_steps=2), **how)
-        return drawer.files()
+        (generator,) = loading.make_generators([str(folder)], settings=Settings(num_steps=2), **how)
+        return generator.files()
 
     first = files()
     assert first == files() == files(dtype="bfloat16")  # which is part of the run's identity
@@ -167,8 +167,8 @@ def test_a_finished_run_of_a_single_file_and_a_word_loads_nothing(tiny_pipeline,
 
     def again():
         loaded.clear()
-        drawers = loading.make_drawers([f"{tiny_pipeline}+{path}"], embeddings=[str(word)], settings=settings)
-        run = draw_pictures(drawers, fakes.PROMPTS[:1], tmp_path / "run", settings=settings, progress=False)
+        generators = loading.make_generators([f"{tiny_pipeline}+{path}"], embeddings=[str(word)], settings=settings)
+        run = generate_images(generators, fakes.PROMPTS[:1], tmp_path / "run", settings=settings, progress=False)
         return run.records, len(loaded)
 
     first, loads = again()
@@ -189,7 +189,7 @@ def test_a_sampler_that_stands_in_is_said(tmp_path, capsys):
     other = fakes.FakePipeline("other")
     other.schedule.scheduler_class = "PNDMScheduler"
     for number, pipeline in enumerate((fakes.FakePipeline(), other)):
-        draw_pictures([fakes.drawer(pipeline)], fakes.PROMPTS[:1], tmp_path / str(number))
+        generate_images([fakes.generator(pipeline)], fakes.PROMPTS[:1], tmp_path / str(number))
         said = capsys.readouterr().err
         assert ("PNDMScheduler" in said, "ddim" in said) == (pipeline is other, pipeline is other)
 
@@ -202,8 +202,8 @@ def test_only_what_is_missing_is_drawn(tmp_path):
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["status"] == "failed: the device is on fire: wait"
     with pytest.raises(InputError, match=r"lacks \d+ of its \d+ images, such as pictures/fake/"):
-        winobench.read_pictures(tmp_path / "run")
-    partial = winobench.read_pictures(tmp_path / "run", complete=False)
+        winobench.read_images(tmp_path / "run")
+    partial = winobench.read_images(tmp_path / "run", complete=False)
     assert 0 < len(partial.records) <= 2 * at_once
     pipeline, idle = fakes.FakePipeline(), fakes.FakePipeline()
     run = draw(tmp_path / "run", pipeline, prompts=prompts)
@@ -223,7 +223,7 @@ def test_lost_and_damaged_pictures_are_drawn_again_and_said(run, tmp_path, capsy
     run.path(damaged).write_bytes(run.path(damaged).read_bytes()[:-1])
     PIL.Image.new("RGB", (8, 8)).save(run.path(changed))
     with pytest.raises(InputError, match=r"has lost \d of its 6 images, such as pictures/fake/3/00000.png: give the"):
-        winobench.read_pictures(tmp_path / "run")
+        winobench.read_images(tmp_path / "run")
     with pytest.raises(InputError, match="is not the image that was generated"):
         run.image(changed)
     capsys.readouterr()
@@ -245,12 +245,12 @@ def test_a_folder_of_another_run_is_refused(run, tmp_path):
     other, later = fakes.FakePipeline(), fakes.FakePipeline()
     other.fingerprint = "0" * 64
     # Images of an earlier version, which did not do what the folder of the model says.
-    later.drawing_identity = lambda guidance_scale, sampler, image_size: {"zero_empty_text": True}
+    later.generation_identity = lambda guidance_scale, sampler, image_size: {"zero_empty_text": True}
     for pipeline in (other, later):
         with raises("another-run", "'the fake'", "settings"):
             draw(tmp_path / "run", pipeline)
     # What is there stays, and can be read; with overwrite it goes.
-    before = winobench.read_pictures(tmp_path / "run")
+    before = winobench.read_images(tmp_path / "run")
     run = draw(tmp_path / "run", other, prompts=fakes.PROMPTS[:2], overwrite=True)
     assert len(run.records) == 4
     assert len(list((tmp_path / "run").glob("pictures/*/*/*"))) == 4
@@ -271,21 +271,21 @@ def test_arguments_are_checked(tmp_path):
 
 def test_what_is_no_run_of_pictures_is_said_in_one_sentence(run, tmp_path):
     with raises("no-such-folder", "absent"):
-        winobench.read_pictures(tmp_path / "absent")
+        winobench.read_images(tmp_path / "absent")
     with raises("not-a-run", "config.json"):
-        winobench.read_pictures(tmp_path)
+        winobench.read_images(tmp_path)
     for kind, said in (({}, "is a run without images"), ({"kind": "pictures"}, "does not say what was generated")):
         (tmp_path / "config.json").write_text(json.dumps({"schema": 2, "layout": 1, "identity": {}, **kind}))
         with pytest.raises(InputError, match=said):
-            winobench.read_pictures(tmp_path)
+            winobench.read_images(tmp_path)
     with pytest.raises(InputError, match="has no images of the model 'absent': name one of fake"):
         run.model("absent")
     path = run.folder / "drawn" / "prompts.jsonl"
     path.write_text(path.read_text().replace("red", "tan"))
     with pytest.raises(InputError, match="has changed since the images were generated"):
-        winobench.read_pictures(run.folder)
+        winobench.read_images(run.folder)
     config = json.loads((run.folder / "config.json").read_text())
     config["identity"]["models"]["../out"] = config["identity"]["models"]["fake"]
     (run.folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError, match="does not say what was generated"):
-        winobench.read_pictures(run.folder)
+        winobench.read_images(run.folder)

@@ -10,7 +10,7 @@ from tests.expectations import raises
 from tests.live_arrays import LiveArrays
 from winobench import parallel
 from winobench.base import memory
-from winobench.diffusion import drawing, pure_functions
+from winobench.diffusion import generation, pure_functions
 from winobench.diffusion.stable_diffusion import StableDiffusion
 
 TEXTS = ["a red cube", "a blue ball", "", "the cube left of the ball"]
@@ -153,7 +153,7 @@ def test_networks_that_give_nan_are_refused(tiny_pipeline):
         pipeline.generate(TEXTS[:2], **arguments)
     with raises("not-finite", "'b'", "float16", "bfloat16", "float32"):
         half = types.SimpleNamespace(dtype=np.float16)
-        drawing.check_finite([True, False], "the image of", ["'a'", "'b'"], [pipeline.unet, half])
+        generation.check_finite([True, False], "the image of", ["'a'", "'b'"], [pipeline.unet, half])
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from winobench.base import answer_texts
 from winobench.responders.hosted import HostedModel, choices, images
 from winobench.responders.hosted.providers import anthropic
 from winobench.runs import asking, responses
-from winobench.runs.requests import Picture, PictureOptions, PictureStarts, PictureText
+from winobench.runs.requests import ImageOptions, ImageStarts, ImageText, InputImage
 
 YES_OR_NO = 'Does this figure show "a dog"? Please answer yes or no.'
 
@@ -25,17 +25,17 @@ NUMBERED = "Output either Option 1 or Option 2, whichever is true.\nOption 1: a 
 
 
 @pytest.fixture
-def picture(tmp_path):
+def image(tmp_path):
     return written(tmp_path / "red.png", Image.new("RGB", (8, 6), "red"))
 
 
 def written(path, image, **how):
     image.save(path, **how)
-    return Picture(str(path), hashlib.sha256(path.read_bytes()).hexdigest())
+    return InputImage(str(path), hashlib.sha256(path.read_bytes()).hexdigest())
 
 
-def in_base64(picture):
-    return base64.b64encode(pathlib.Path(picture.path).read_bytes()).decode()
+def in_base64(image):
+    return base64.b64encode(pathlib.Path(image.path).read_bytes()).decode()
 
 
 def make(server, api="openai", **options):
@@ -49,7 +49,7 @@ def answers(model, requests):
 
 def test_a_picture_goes_out_with_its_question_where_each_guide_wants_it(server, picture):
     content = in_base64(picture)
-    requests = [PictureText(picture), PictureText(picture, "What colour?", temperature=0.5)]
+    requests = [ImageText(picture), ImageText(picture, "What colour?", temperature=0.5)]
     server.answer = lambda prompt: "red"
     for api in ("openai", "anthropic"):
         model = make(server, api, concurrency=1)
@@ -66,20 +66,23 @@ def test_a_picture_goes_out_with_its_question_where_each_guide_wants_it(server, 
     assert [body["temperature"] for _, _, body in server.calls] == [0.0, 0.5] * 2
 
 
-def test_another_file_than_is_asked_about_ends_the_run(server, picture):
-    for other, code in ((Picture(picture.path, "0" * 64), "file-changed"), (Picture("gone.png", ""), "no-such-file")):
+def test_another_file_than_is_asked_about_ends_the_run(server, image):
+    for other, code in (
+        (InputImage(image.path, "0" * 64), "file-changed"),
+        (InputImage("gone.png", ""), "no-such-file"),
+    ):
         with raises(code):
-            list(make(server).ask([PictureText(other)]))
+            list(make(server).ask([ImageText(other)]))
     assert not server.calls
 
 
-def test_a_text_only_model_ends_the_run(server, picture):
+def test_a_text_only_model_ends_the_run(server, image):
     said = "Invalid content type. image_url is only supported by certain models."
     server.script = [(400, {}, openai_error(said))]
     with raises("wrong-kind-of-model"):
-        list(make(server).ask([PictureText(picture)]))
+        list(make(server).ask([ImageText(image)]))
     server.script = [(400, {}, openai_error("You uploaded an unsupported image."))]
-    assert dict(make(server).ask([PictureText(picture)]))[0]["error"]["kind"] == "blocked"
+    assert dict(make(server).ask([ImageText(image)]))[0]["error"]["kind"] == "blocked"
 
 
 AZURE = "The response was filtered due to the prompt triggering Azure OpenAI's content management policy."
@@ -111,11 +114,11 @@ BLOCKED = {
 
 
 @pytest.mark.parametrize("case", BLOCKED)
-def test_what_a_filter_holds_back_is_one_failed_call(server, picture, case):
+def test_what_a_filter_holds_back_is_one_failed_call(server, image, case):
     status, body = BLOCKED[case]
     server.script = [(status, {}, body)] * 3
     server.answer = lambda _: "Yes"
-    model, requests = make(server, concurrency=1, attempts=3, failures_in_a_row=2), [PictureText(picture, "?")] * 4
+    model, requests = make(server, concurrency=1, attempts=3, failures_in_a_row=2), [ImageText(image, "?")] * 4
     raws = dict(model.ask(requests))
     assert [raws[index]["error"]["kind"] for index in range(3)] == ["blocked"] * 3
     assert [raws[index]["error"]["attempts"] for index in range(3)] == [1] * 3
@@ -123,16 +126,16 @@ def test_what_a_filter_holds_back_is_one_failed_call(server, picture, case):
     assert len(server.calls) == 4
 
 
-def test_a_refusal_of_another_protocol_is_blocked(server, picture):
+def test_a_refusal_of_another_protocol_is_blocked(server, image):
     server.script = ["refusal", (400, {}, anthropic_error("Output blocked by content filtering policy"))]
-    raws = dict(make(server, "anthropic", concurrency=1).ask([PictureText(picture, "?")] * 2))
+    raws = dict(make(server, "anthropic", concurrency=1).ask([ImageText(image, "?")] * 2))
     assert [raws[index]["error"]["kind"] for index in range(2)] == ["blocked"] * 2
     assert len(server.calls) == 2
 
 
-def test_a_blocked_vote_blocks_the_question(server, picture, tmp_path):
+def test_a_blocked_vote_blocks_the_question(server, image, tmp_path):
     model = make(server, votes=3, logprobs=False, concurrency=1)
-    request = PictureOptions(picture, YES_OR_NO, ("yes", "no"))
+    request = ImageOptions(image, YES_OR_NO, ("yes", "no"))
     key = responses.key(model.fingerprint(), request)
     server.script = ["ok", "refusal", "ok"]
     server.answer = lambda _: "Yes"
@@ -150,10 +153,10 @@ def test_a_blocked_vote_blocks_the_question(server, picture, tmp_path):
         (400, "Unsupported parameter: 'temperature' is not supported by the moderation model.", "field-refused"),
     ],
 )
-def test_what_every_call_would_meet_is_not_blocked(server, picture, status, words, code):
+def test_what_every_call_would_meet_is_not_blocked(server, image, status, words, code):
     server.script = [(status, {}, openai_error(words))]
     with raises(code):
-        list(make(server).ask([PictureText(picture, "?")]))
+        list(make(server).ask([ImageText(image, "?")]))
 
 
 def test_files_are_written_anew_only_where_they_must_be(tmp_path):
@@ -187,10 +190,10 @@ def test_files_are_written_anew_only_where_they_must_be(tmp_path):
     assert (opened(plain, photo).format, opened(plain, photo).size) == ("JPEG", (90, 60))
 
 
-def test_log_likelihoods_of_the_first_token(server, picture):
+def test_log_likelihoods_of_the_first_token(server, image):
     probabilities = {"Yes": 0.5, " yes": 0.1, "No": 0.2, "The": 0.05}
     server.answer = lambda _: likely_body("Yes", **probabilities)
-    (response,) = answers(make(server), [PictureOptions(picture, YES_OR_NO, ("yes", "no"))])
+    (response,) = answers(make(server), [ImageOptions(image, YES_OR_NO, ("yes", "no"))])
     np.testing.assert_allclose(np.exp(response.scores), [0.6, 0.2], rtol=1e-12)
     body = server.calls[0][2]
     assert (body["logprobs"], body["top_logprobs"], body["max_tokens"], body["temperature"]) == (True, 20, 1, 1.0)
@@ -207,17 +210,17 @@ def test_log_likelihoods_of_the_first_token(server, picture):
     scores, unlisted = choices.from_likely(tokens, ("green", "yellow"))
     np.testing.assert_allclose([*np.exp(scores), unlisted], [0.6, 0.3, 0.0], atol=1e-12)
     server.answer = lambda _: "Yes"
-    (raw,) = dict(make(server).ask([PictureOptions(picture, YES_OR_NO, ("yes", "no"))])).values()
+    (raw,) = dict(make(server).ask([ImageOptions(image, YES_OR_NO, ("yes", "no"))])).values()
     assert (raw["error"]["kind"], "logprobs=false" in raw["error"]["message"]) == ("unusable", True)
 
 
-def test_log_likelihoods_behind_what_all_options_begin_with(server, picture):
+def test_log_likelihoods_behind_what_all_options_begin_with(server, image):
     likely = [[("Option", 0.9), ("The", 0.1)], [(" ", 0.8), (":", 0.2)], [("2", 0.75), ("1", 0.125), ("3", 0.0625)]]
     places = [[{"token": token, "logprob": math.log(value)} for token, value in place] for place in likely]
     body = likely_body("Option 2", Option=0.9)
     body["choices"][0]["logprobs"]["content"] = [{**place[0], "top_logprobs": place} for place in places]
     server.answer = lambda _: body
-    (response,) = answers(make(server), [PictureOptions(picture, NUMBERED, ("Option 1", "Option 2"))])
+    (response,) = answers(make(server), [ImageOptions(image, NUMBERED, ("Option 1", "Option 2"))])
     np.testing.assert_allclose(np.exp(response.scores), [0.125, 0.75], rtol=1e-12)
     assert [server.calls[0][2][name] for name in ("max_tokens", "temperature")] == [8, 0.0]
     scores, unlisted = choices.from_tokens([("The", [("The", -0.1)])], ("Option 1", "Option 2"))
@@ -248,7 +251,7 @@ FEWER = {
 
 @pytest.mark.parametrize("words", FEWER)
 @pytest.mark.parametrize("status", [400, 422])
-def test_a_server_is_asked_for_as_many_likely_tokens_as_it_gives(server, picture, words, status):
+def test_a_server_is_asked_for_as_many_likely_tokens_as_it_gives(server, image, words, status):
     numbers = []
 
     def reply(body):
@@ -256,7 +259,7 @@ def test_a_server_is_asked_for_as_many_likely_tokens_as_it_gives(server, picture
         return (200, likely_body("Yes", Yes=0.9)) if numbers[-1] <= FEWER[words] else (status, openai_error(words))
 
     server.reply = reply
-    model, request = make(server, concurrency=1), PictureOptions(picture, YES_OR_NO, ("yes", "no"))
+    model, request = make(server, concurrency=1), ImageOptions(image, YES_OR_NO, ("yes", "no"))
     raws = dict(model.ask([request] * 2))
     assert [math.exp(model.read(request, raws[index]).scores[0]) for index in range(2)] == pytest.approx([0.9] * 2)
     assert (numbers[0], numbers[-2:], numbers == sorted(numbers, reverse=True)) == (20, [FEWER[words]] * 2, True)
@@ -271,10 +274,10 @@ def test_a_server_is_asked_for_as_many_likely_tokens_as_it_gives(server, picture
         {"error": {"message": "Invalid request.", "param": "logprobs"}},
     ],
 )
-def test_a_server_without_log_probabilities_ends_the_run_with_the_remedy(server, picture, error):
+def test_a_server_without_log_probabilities_ends_the_run_with_the_remedy(server, image, error):
     server.script = [(400, {}, error)] * 9
     with raises("field-refused", "--config.api.logprobs=false"):
-        list(make(server, concurrency=1).ask([PictureOptions(picture, YES_OR_NO, ("yes", "no"))] * 9))
+        list(make(server, concurrency=1).ask([ImageOptions(image, YES_OR_NO, ("yes", "no"))] * 9))
 
 
 def place(*listed, own=None):
@@ -321,27 +324,27 @@ LOG = {share: math.log(share) for share in (0.9, 0.8, 0.5, 0.3, 0.1)}
         (openai_body("Yes"), None),
     ],
 )  # fmt: skip
-def test_log_probabilities_are_read_rightly_or_refused_with_the_remedy(server, picture, body, expected):
+def test_log_probabilities_are_read_rightly_or_refused_with_the_remedy(server, image, body, expected):
     server.reply = lambda _: (200, body)
-    found = asking_for_likely(make(server), PictureOptions(picture, YES_OR_NO, ("yes", "no")))
+    found = asking_for_likely(make(server), ImageOptions(image, YES_OR_NO, ("yes", "no")))
     if expected is None:
         assert "logprobs=false" in found
     else:
         np.testing.assert_allclose([*np.exp(found.scores), found.unlisted], expected, atol=1e-3)
 
 
-def test_one_likely_token_alone_is_enough(server, picture):
+def test_one_likely_token_alone_is_enough(server, image):
     body = likely_body("Yes", Yes=0.9)
     body["choices"][0]["logprobs"]["content"][0]["top_logprobs"] = []
     server.reply = lambda _: (200, body)
-    found = asking_for_likely(make(server), PictureOptions(picture, YES_OR_NO, ("yes", "no")))
+    found = asking_for_likely(make(server), ImageOptions(image, YES_OR_NO, ("yes", "no")))
     np.testing.assert_allclose([*np.exp(found.scores), found.unlisted], [0.9, 0.0, 0.1], atol=1e-8)
 
 
-def test_many_unusable_answers_in_a_row_end_the_run(server, picture):
+def test_many_unusable_answers_in_a_row_end_the_run(server, image):
     server.answer = lambda _: "Yes"
     with raises("all-calls-failed", "--config.api.logprobs=false"):
-        requests = [PictureOptions(picture, YES_OR_NO, ("yes", "no"))] * 9
+        requests = [ImageOptions(image, YES_OR_NO, ("yes", "no"))] * 9
         list(make(server, concurrency=1, failures_in_a_row=3).ask(requests))
     assert len(server.calls) == 3
 
@@ -360,21 +363,21 @@ TWO, TEN = ("two", "Two", " two", " Two", "2", " 2"), ("ten", "Ten", " ten", " T
         (TEN, {"1": 0.9, "2": 0.1}, (0.72, 0.0)),
     ],
 )
-def test_how_an_answer_starts(server, picture, starts, likely, expected):
+def test_how_an_answer_starts(server, image, starts, likely, expected):
     body = likely_body(next(iter(likely)), **likely)
     if "1" in likely and next(iter(likely)) == "1":
         second = {"token": "0", "logprob": math.log(0.8)}
         body["choices"][0]["logprobs"]["content"].append({**second, "top_logprobs": [second]})
         body["choices"][0]["message"]["content"] = "10"
     server.reply = lambda _: (200, body)
-    request = PictureStarts(picture, "How many dogs? Answer in one word.", starts)
+    request = ImageStarts(image, "How many dogs? Answer in one word.", starts)
     found = asking_for_likely(make(server), request)
     np.testing.assert_allclose([math.exp(found.scores[0]), found.unlisted], expected, atol=1e-8)
     sent = server.calls[0][2]
     assert (sent["max_tokens"], sent["messages"][0]["content"][0]["text"]) == (1 + (starts == TEN), request.question)
 
 
-def test_only_log_probabilities_tell_how_an_answer_starts(server, picture):
+def test_only_log_probabilities_tell_how_an_answer_starts(server, image):
     assert "picture_starts" in make(server).kinds
     assert "picture_starts" not in make(server, logprobs=False).kinds
     assert "picture_starts" not in make(server, "anthropic").kinds
@@ -390,10 +393,10 @@ def test_only_log_probabilities_tell_how_an_answer_starts(server, picture):
         ("?", ("a dog", "a cat"), "?\nA) a dog\nB) a cat\nAnswer with one letter and nothing else.", ("A", "B")),
     ],
 )
-def test_how_options_are_put(picture, question, options, asked, marks):
-    assert choices.put(PictureOptions(picture, question, options)) == (asked, marks or options)
+def test_how_options_are_put(image, question, options, asked, marks):
+    assert choices.put(ImageOptions(image, question, options)) == (asked, marks or options)
     with raises("bad-options"):
-        choices.put(PictureOptions(picture, question, ("yes", "Yes ")))
+        choices.put(ImageOptions(image, question, ("yes", "Yes ")))
 
 
 @pytest.mark.parametrize(
@@ -404,9 +407,9 @@ def test_which_option_a_text_is(text, number):
     assert answer_texts.mark(text, ("yes", "no", "not sure")) == number
 
 
-def test_votes_are_kept_one_by_one(server, picture, tmp_path):
+def test_votes_are_kept_one_by_one(server, image, tmp_path):
     model = make(server, "anthropic", concurrency=1, attempts=1, votes=4, prices={"m": (1.0, 1.0)})
-    request = PictureOptions(picture, YES_OR_NO, ("yes", "no"))
+    request = ImageOptions(image, YES_OR_NO, ("yes", "no"))
     said = iter(["Yes", "No.", "yes", "I cannot tell."])
     server.answer = lambda _: next(said)
     server.script = ["ok", "ok", (500, {}, openai_error("broken"))]
@@ -450,14 +453,14 @@ def test_who_votes(server):
         (" No <b>", " No <b>"),
     ],
 )
-def test_thoughts_are_no_part_of_an_answer_about_an_image(server, picture, text, answer):
+def test_thoughts_are_no_part_of_an_answer_about_an_image(server, image, text, answer):
     server.answer = lambda prompt: text
-    (response,) = answers(make(server), [PictureText(picture, "Is there a dog?")])
+    (response,) = answers(make(server), [ImageText(image, "Is there a dog?")])
     assert response.text == answer
 
 
 @pytest.mark.parametrize("text", ["<think>Yes", "<|channel|>analysis<|message|>Yes"])
-def test_thoughts_alone_are_an_incomplete_answer(server, picture, text):
+def test_thoughts_alone_are_an_incomplete_answer(server, image, text):
     server.answer = lambda prompt: text
-    (response,) = answers(make(server), [PictureText(picture, "Is there a dog?")])
+    (response,) = answers(make(server), [ImageText(image, "Is there a dog?")])
     assert (response.text, response.ending) == (None, "empty")

@@ -17,7 +17,7 @@ from winobench.base import memory, options, random_numbers
 from winobench.base.errors import InputError
 from winobench.base.texts import checked_texts
 from winobench.diffusion import pure_functions, samplers
-from winobench.diffusion.pure_functions import Decoded, LatentDrawing, PictureDecoding, Rows, Shared
+from winobench.diffusion.pure_functions import Decoded, ImageDecoding, LatentGeneration, Rows, Shared
 from winobench.diffusion.schedules import Schedule
 from winobench.models import snapshots
 from winobench.models.any_pipeline import AnyPipeline
@@ -33,7 +33,7 @@ _STEPS = 2**32 - 1
 
 
 class Run(NamedTuple):
-    """Checked arguments of `Drawing.generate`. The image and its strength are not checked yet."""
+    """Checked arguments of `ImageGeneration.generate`. The image and its strength are not checked yet."""
 
     num_steps: int
     guidance_scale: float
@@ -46,7 +46,7 @@ class Run(NamedTuple):
     decoding: bool  # whether images are made of the latents
 
 
-class Drawing:
+class ImageGeneration:
     """The parts of a `Pipeline` that generate images."""
 
     @parallel.without_mesh
@@ -157,12 +157,12 @@ class Drawing:
         rows = Rows(noise, states, clean, jax.random.key_data(keys) if sampler.is_random else None)
         whole = jax.tree.map(lambda leaf: parallel.put(leaf, parallel.replicated(run.mesh)), (plan, empty))
         shared = Shared(self._copied("denoiser", params, run.mesh), *whole, guidance_scale)
-        return self._drawn(LatentDrawing(sampler, function), shared, rows, run)
+        return self._drawn(LatentGeneration(sampler, function), shared, rows, run)
 
-    def _drawn(self, draw: LatentDrawing, shared: Shared, rows: Rows, run: Run) -> tuple[np.ndarray, Decoded | None]:
+    def _drawn(self, draw: LatentGeneration, shared: Shared, rows: Rows, run: Run) -> tuple[np.ndarray, Decoded | None]:
         """Latents and, where they are decoded, their images, a batch at a time."""
         function, params = cast(AnyPipeline, self).image_function()
-        decode = PictureDecoding(function.family, function.structure)
+        decode = ImageDecoding(function.family, function.structure)
         batch_size, mesh, decoding = run.batch_size, run.mesh, run.decoding
         params = self._copied("autoencoder", params, mesh) if decoding else None
         split, total = parallel.split_axis(mesh), len(rows.noise)
@@ -245,16 +245,16 @@ def _size_of(image: ArrayLike | None) -> int | None:
 
 
 def _clean(
-    pipeline: AnyPipeline, image: ArrayLike, pictures: tuple[int, ...], latents: tuple[int, ...], batch_size: int
+    pipeline: AnyPipeline, image: ArrayLike, images: tuple[int, ...], latents: tuple[int, ...], batch_size: int
 ) -> jax.Array:
     """The latents of images, which may be these latents."""
     shape = np.shape(image)
-    if shape == pictures:
+    if shape == images:
         return pipeline.encode_images(np.asarray(image), batch_size=batch_size)
     if shape == latents:
         return _checked_latents("image: its latents", image, latents)
     raise InputError(
-        f"image has the shape {list(shape)}, but must be images {list(pictures)}, one for each text, or their latents"
+        f"image has the shape {list(shape)}, but must be images {list(images)}, one for each text, or their latents"
         f" {list(latents)}",
         code="wrong-shape",
     )

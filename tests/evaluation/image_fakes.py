@@ -28,7 +28,7 @@ class Seer:
             if self.stop_after is not None and len(self.asked) >= self.stop_after:
                 raise KeyboardInterrupt
             self.asked.append(request)
-            about = request.picture.sha256 if hasattr(request, "picture") else request.turns[-1].text
+            about = request.image.sha256 if hasattr(request, "image") else request.turns[-1].text
             if about in self.failing:
                 yield index, {"error": {"kind": "server", "message": "status 500", "attempts": 1}}
                 continue

@@ -1,9 +1,9 @@
 """Generates images of a set of prompts by one or several models.
 
-winobench draw --config=pictures          # the embedded model, 70 prompts about its scenes: a minute or two
-winobench draw --config=pictures:debug    # 7 prompts, 4 steps: does everything run?
-winobench draw --config=pictures --config.prompts=FILE.txt --config.model=sd21-base,sdxl --config.seeds=0,1
-winobench draw --config=pictures:paper --config.prompts=drawbench:FILE --config.model=sd21-base \
+winobench generate --config=images          # the embedded model, 70 prompts about its scenes: a minute or two
+winobench generate --config=images:debug    # 7 prompts, 4 steps: does everything run?
+winobench generate --config=images --config.prompts=FILE.txt --config.model=sd21-base,sdxl --config.seeds=0,1
+winobench generate --config=images:paper --config.prompts=drawbench:FILE --config.model=sd21-base \
     --config.lora=none,FOLDER                        # App. B: a model against its LoRA, 104 prompts x 2 seeds
 """
 
@@ -17,7 +17,7 @@ from winobench.runs import model_settings
 
 from . import forms_of
 
-LAUNCHER = "draw"
+LAUNCHER = "generate"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,4 +73,4 @@ FORMS = {
     "debug": {"prompts": "clevr:7", "num_steps": 4, "guidance_scale": 3.0},
 }
 
-get_config = forms_of("pictures", Settings, FORMS)
+get_config = forms_of("images", Settings, FORMS)
