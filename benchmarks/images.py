@@ -1,10 +1,10 @@
-"""Drawing pictures beside torch diffusers: the same model, sampler, steps and noise, on one machine in the same run.
+"""Generating images next to torch diffusers: the same model, sampler, steps and noise, on one machine in the same run.
 
-    python -m benchmarks.images                       clevr-tiny, 32 pictures of 25 steps with guidance, on the CPU
+    python -m benchmarks.images                       clevr-tiny, 32 images of 25 steps with guidance, on the CPU
     python -m benchmarks.images --model=FOLDER --device=gpu --batch_size=8 --steps=50
     python -m benchmarks.images --output=FILE         writes the figures as JSON, too
 
-Both draw the pictures in batches of one size, from texts to uint8: text encoder, DDIM with classifier-free guidance as
+Both generate the images in batches of one size, from texts to uint8: text encoder, DDIM with classifier-free guidance as
 one batch of both halves, decoder. Before anything is timed, latents from the same noise must agree. Rounds alternate;
 the table shows medians. Of ours, the first call, which compiles, is told apart. The model is any Stable Diffusion 1 or
 2 that both read.
@@ -39,12 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measures and prints."""
     parser = common.argument_parser("benchmarks.images", __doc__, ("model",), "of the model: its own")
     parser.add_argument("--model", default="clevr-tiny", help="name or folder of a Stable Diffusion 1 or 2")
-    parser.add_argument("--pictures", type=int, default=32, help="drawn in a round by each")
-    parser.add_argument("--batch_size", type=int, default=8, help="pictures at once")
+    parser.add_argument("--images", type=int, default=32, help="drawn in a round by each")
+    parser.add_argument("--batch_size", type=int, default=8, help="images at once")
     parser.add_argument("--steps", type=int, default=25, help="of DDIM")
     options = parser.parse_args(arguments)
     device = common.start(options)
-    common.check_positive(options, "pictures", "batch_size", "steps")
+    common.check_positive(options, "images", "batch_size", "steps")
     before = machine.load_average()
     figures = measure(
         options.model,
@@ -61,13 +61,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def measure(model: str, device: str, *, images: int, batch_size: int, steps: int, rounds: int) -> dict[str, Any]:
-    """Pictures per second of both.
+    """Images per second of both.
 
     Args:
       model: name or folder.
       device: torch's.
-      pictures: of a round.
-      batch_size: pictures at once.
+      images: of a round.
+      batch_size: images at once.
       steps: of DDIM.
       rounds: alternating measurements.
 
@@ -120,12 +120,12 @@ def measure(model: str, device: str, *, images: int, batch_size: int, steps: int
 
 
 def draw(pipeline: Any, texts: list[str], *, batch_size: int, steps: int) -> np.ndarray:
-    """Pictures of ours, uint8."""
+    """Images of ours, uint8."""
     return pipeline.generate(texts, num_steps=steps, guidance_scale=_GUIDANCE, batch_size=batch_size)
 
 
 def draw_with_torch(pipeline: Any, texts: list[str], device: str, *, batch_size: int, steps: int) -> np.ndarray:
-    """Pictures of diffusers, float."""
+    """Images of diffusers, float."""
     found = []
     with torch.inference_mode():
         for first in range(0, len(texts), batch_size):
@@ -158,7 +158,7 @@ def table(figures: dict[str, Any]) -> str:
     lines += [f"| {name} | {rate:.2f} | {rate / rates['torch diffusers']:.2f}x |" for name, rate in rates.items()]
     return "\n".join(
         [
-            f"{figures['model']}, {figures['pictures']} pictures of {figures['steps']} steps with guidance, batches of"
+            f"{figures['model']}, {figures['images']} images of {figures['steps']} steps with guidance, batches of"
             f" {figures['batch_size']}, float32; latents agree to {figures['difference']:.0e} of the largest.",
             "",
             *lines,

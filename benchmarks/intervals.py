@@ -393,7 +393,7 @@ def _differ(
 
 
 def rating_agreement(repetitions: int) -> list[dict]:
-    """Coverage of the measures of agreement with people, five pictures a prompt; truths are means of large sets."""
+    """Coverage of the measures of agreement with people, five images a prompt; truths are means of large sets."""
 
     def draw(generator: np.random.Generator, prompts: int) -> tuple[np.ndarray, np.ndarray]:
         hard, quality = generator.normal(size=(prompts, 1)), generator.normal(size=(prompts, 5))

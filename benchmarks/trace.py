@@ -3,7 +3,7 @@
     python -m benchmarks.trace                           clevr-tiny on the CPU, about a minute
     python -m benchmarks.trace --size mid                a mid-size network with random weights
     python -m benchmarks.trace --device gpu              SD 2.1-base at 512 pixels, random weights in bfloat16
-    python -m benchmarks.trace --output FILE.json --picture FILE.png
+    python -m benchmarks.trace --output FILE.json --image FILE.png
     python -m benchmarks.trace --keep FOLDER             keeps the traces, for Perfetto or TensorBoard
 
 JPEG files of photographs' size are written to a temporary folder, and `winobench.DiffusionITM` scores them as it scores
@@ -57,7 +57,7 @@ OTHER = "other programs"
 QUEUED, WAITING, IDLE = "idle, step queued", "waiting for input", "idle otherwise"
 # What JAX calls the moment in which Python queues a step.
 _QUEUEING = "PjitFunction(fused_step)"
-# What a picture calls the host's work. Waiting for results is as it should be: the devices have enough to do.
+# What the figure calls the host's work. Waiting for results is as it should be: the devices have enough to do.
 LOADING, AHEAD = "loading an image", "waiting for results"
 
 # Operations of one program that are closer than this belong to one run, where a trace does not number the runs.
@@ -510,7 +510,7 @@ def _rows(events: Sequence[Event]) -> list[tuple[str, dict[str, Intervals]]]:
 def _draw_rows(axes: Axes, rows: Sequence[tuple[str, Mapping[str, Intervals]]], begin: float, seconds: float) -> None:
     for height_of_row, (_, work) in enumerate(rows):
         for what, times in work.items():
-            # What a device lacks is lower than what it does: the picture can be read without its colours.
+            # What a device lacks is lower than what it does: the figure can be read without its colours.
             height = 0.3 if what == WAITING else 0.74
             for start, end in times:
                 if start - begin < seconds and end > begin:
@@ -549,7 +549,7 @@ def start(options: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Records, prints a table, and writes the figures and the picture."""
+    """Records, prints a table, and writes the figures and their chart."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.trace", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -560,7 +560,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--slow_loading", type=float, default=0.15, help="seconds an image of the second evaluation takes; 0: none"
     )
     parser.add_argument("--output", type=pathlib.Path, help="a file for the figures, as JSON")
-    parser.add_argument("--picture", type=pathlib.Path, help="a file for the timelines, as PNG")
+    parser.add_argument("--image", type=pathlib.Path, help="a file for the timelines, as PNG")
     parser.add_argument("--keep", type=pathlib.Path, help="a folder for the traces")
     options = parser.parse_args(arguments)
     start(options)

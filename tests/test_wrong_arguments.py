@@ -20,9 +20,9 @@ FUNCTIONS += ["judge_images", "load_pipeline", "load_responder", "load_scorer", 
 FUNCTIONS += ["read_prompts", "read_run", "task_from_jsonl"]
 CLASSES = ["Captioner", "Contrastive", "DiffusionITM", "HostedVQAScore", "ItmHead", "NoiseSchedule", "VQAScore"]
 CLASSES += ["VisionLanguageModel"]
-METHODS = ["model_card", "eval_results", "inspect_log", "write_report", "table", "pictures", "encode_texts", "generate"]
+METHODS = ["model_card", "eval_results", "inspect_log", "write_report", "table", "images", "encode_texts", "generate"]
 METHODS += ["from_pretrained", "from_diffusers"]
-UNKNOWN_NAMES_ARE_EMPTY = ["pictures"]
+UNKNOWN_NAMES_ARE_EMPTY = ["images"]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def calls(tmp_path_factory):
     given = {
         "compare": {"first": root / "one", "second": root / "other", "tasks": ["clevr"]},
         "generate_images": {
-            "drawers": [fakes.generator(fakes.FakePipeline())],
+            "generators": [fakes.generator(fakes.FakePipeline())],
             "prompts": prompts,
             "workdir": root / "d",
         }
@@ -63,7 +63,7 @@ def calls(tmp_path_factory):
         "load_pipeline": {"source": "clevr-tiny", "dtype": "float32", "revision": None, "backend": "auto"},
         "load_responder": dict.fromkeys(inspect.signature(winobench.load_responder).parameters)
         | {"model": f"recorded:{data}", "dtype": "float32", "model_parallel": 1, "chat_template": "auto", "seed": 0}
-        | {"allow_pickle": False, "int8": False, "about_pictures": False},
+        | {"allow_pickle": False, "int8": False, "about_images": False},
         "load_scorer": dict.fromkeys(inspect.signature(winobench.load_scorer).parameters)
         | {"model": "clevr-tiny", "dtype": "float32", "allow_pickle": False, "model_parallel": 1},
         "noise_key": {"seed": 0},
@@ -76,9 +76,9 @@ def calls(tmp_path_factory):
         "eval_results": {"run": run, "dataset": None},
         "inspect_log": {"run": run, "path": root / "logs"},
         "write_report": {"paths": [root / "one"], "out": root / "report", "resamples": 10, "gallery_examples": 0}
-        | {"seed": 0, "raters": (), "drawn": (), "command": (), "table_format": "csv"},
+        | {"seed": 0, "raters": (), "images": (), "command": (), "table_format": "csv"},
         "table": {"format": "text", "groups": False},
-        "pictures": {"task": "clevr"},
+        "images": {"task": "clevr"},
         "encode_texts": {"texts": ["a"]},
         "generate": {"texts": ["a"], "num_steps": 1, "guidance_scale": 1.0, "seed": 0},
         "from_pretrained": {"source": "clevr-tiny", "dtype": "float32"},
@@ -86,7 +86,7 @@ def calls(tmp_path_factory):
     }
     given |= {name: _defaults(getattr(winobench, name)) for name in CLASSES if name not in given}
     of_others = {name: getattr(report, name) for name in ("model_card", "eval_results", "inspect_log", "write_report")}
-    of_others |= {"table": run.table, "pictures": run.images}
+    of_others |= {"table": run.table, "images": run.images}
     of_others |= {"encode_texts": pipeline.encode_texts, "generate": pipeline.generate}
     of_others["from_pretrained"] = winobench.StableDiffusion.from_pretrained
     of_others["from_diffusers"] = winobench.TorchPipeline.from_diffusers

@@ -73,7 +73,7 @@ def test_a_run_that_has_not_finished_says_what_is_missing(tmp_path):
     run = draw(tmp_path, 8)
     run.path(run.records[1]).unlink()
     text = page.page_text(winobench.read_images(tmp_path, complete=False))
-    assert "5 pictures: 3 prompts, 2 seeds. Missing: 1" in text
+    assert "5 images: 3 prompts, 2 seeds. Missing: 1" in text
     assert text.count('<span class="lost">missing</span>') == 1
     with raises("not-a-run", "pictures.html"):
         report.write_report([tmp_path])

@@ -23,7 +23,7 @@ SAID = {
     "prepare": ["--source", "--allow_partial"],
     "view": ["--bundle", "--open", "--port", "only this computer"],
     "report": ["runs/gdbench-*", "--out", "--gallery", "--resamples", "--seed", "--raters"],
-    "draw": ["--config.prompts", "--config.seeds", "t2i_compbench:FILE_OR_FOLDER", "--processes", "pictures.html"],
+    "generate": ["--config.prompts", "--config.seeds", "t2i_compbench:FILE_OR_FOLDER", "--processes", "pictures.html"],
     "caption": ["--question", "--max_tokens", "captions.jsonl"],
     "judge": ["--rubric", "--label", "geneval2", "RUN/judged/<rubric>-<judge>"],
     "understand": ["--config.judge", "--config.num_prompts", "report/report.html"],

@@ -21,7 +21,7 @@ NUMBERS = ["-1", "0", "nan", "inf", "-inf", "1e400", str(10**12), "-" + str(10**
 WORDS = ["", "²,³", "٣", "１２", "x", "[", "(" * 300_000, "1,2,3", "['a', 'b']", "{}", "true", "a\nb", "\x00"]
 
 # Fields of numbers that may be negative, or zero, or as large as 10**12.
-NEGATIVE = {"lora_scale", "guidance_scale", "drawing.guidance_scale"}
+NEGATIVE = {"lora_scale", "guidance_scale", "generation.guidance_scale"}
 _OF_TRAINING = ("warmup_steps", "decay_steps", "ema_decay")
 ZERO = {
     *NEGATIVE,
@@ -102,11 +102,11 @@ _IMPORTS = """
 import ml_collections
 from configs import winoviz
 def get_config():
-    return ml_collections.ConfigDict({"limit": 5, "drawing": {"num_steps": 7}})
+    return ml_collections.ConfigDict({"limit": 5, "generation": {"num_steps": 7}})
 """
 _STATES_ITS_LAUNCHER = """
 import ml_collections
-LAUNCHER = "draw"
+LAUNCHER = "generate"
 def get_config():
     return ml_collections.ConfigDict({"limit": 5})
 """
@@ -116,7 +116,7 @@ def get_config():
 def test_a_users_config_has_the_options_of_the_config_that_it_calls_or_imports(content, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(content)
-    assert configuration.launcher_of(str(path)) == ("draw" if "draw" in content.partition("def")[0] else "eval")
+    assert configuration.launcher_of(str(path)) == ("generate" if "generate" in content.partition("def")[0] else "eval")
     assert configuration.load(str(path), [("batch_size", "3")]).batch_size == 3
     assert configuration.load(str(path)).limit == 5
     with raises("bad-value", "--config.limit", "-5"):

@@ -38,7 +38,7 @@ def test_the_commands_name_the_same_models_and_folders(commands, tmp_path):
     status, out, err = understand(*words, "--config.tasks=@spatial", "--config.num_prompts=5", f"--workdir={run}")
     assert status == 0, err
     draw, judge, score, report = given
-    assert draw[:2] == ["draw", "--config=images"]
+    assert draw[:2] == ["generate", "--config=images"]
     assert {"--config.model=a,b", "--config.seeds=1,2", "--config.limit=5", f"--workdir={run / 'images'}"} <= {*draw}
     assert judge == ["judge", str(run / "images"), "--model=qwen3-vl-8b", "--dtype=float32"]
     assert {"--config.model=a,b", "--config.tasks=@spatial", "--config.limit=100"} <= {*score}
@@ -52,7 +52,7 @@ def test_the_commands_name_the_same_models_and_folders(commands, tmp_path):
 def test_the_verifier_needs_no_judge_and_other_prompts_do(commands, tmp_path):
     given, _ = commands
     assert understand(f"--workdir={tmp_path / 'run'}")[0] == 0
-    assert [words[0] for words in given] == ["draw", "eval", "report"]
+    assert [words[0] for words in given] == ["generate", "eval", "report"]
     launching.refuse(
         "launch.understand", "--config.prompts=geneval:FILE", named=["needs a judge", "--config.judge=MODEL"]
     )
@@ -71,7 +71,7 @@ def test_unknown_names_are_refused_before_anything_runs(commands, word, said):
 
 def test_a_command_that_fails_ends_the_others(commands, tmp_path):
     given, fails = commands
-    fails[0] = "draw"
+    fails[0] = "generate"
     status, _, err = understand(f"--workdir={tmp_path / 'run'}")
     assert (status, "winobench generate ended with status 3" in err, len(given)) == (2, True, 1)
 

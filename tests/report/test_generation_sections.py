@@ -63,7 +63,7 @@ def test_a_model_that_judges_and_draws_is_a_point_for_each_skill(tmp_path, drawn
     for name in ("one", "two", "three"):
         evaluate.evaluate(Judge(name), [scenes()], tmp_path / name, progress=False, model=name)
     page = report.write_report(
-        [tmp_path / name for name in ("one", "two", "three")], tmp_path / "report", drawn=[drawn.folder]
+        [tmp_path / name for name in ("one", "two", "three")], tmp_path / "report", images=[drawn.folder]
     )
     assert "Does it generate what it understands?" in page.read_text()
     rows = csv_rows(tmp_path / "report" / "generation.csv")
@@ -87,7 +87,7 @@ def test_a_model_that_matches_and_is_judged_is_a_point_for_each_skill(tmp_path):
     for name in ("one", "two", "three"):
         evaluate.evaluate(Judge(name), [scenes()], tmp_path / name, progress=False, model=name)
     folders = [tmp_path / name for name in ("one", "two", "three")]
-    page = report.write_report(folders, tmp_path / "report", drawn=[drawn.folder])
+    page = report.write_report(folders, tmp_path / "report", images=[drawn.folder])
     assert "Matching and generation, skill by skill" in page.read_text()
     assert "a judge (published: Qwen3-VL-8B-Instruct)" in page.read_text()
     rows = csv_rows(tmp_path / "report" / "understanding.csv")
@@ -106,7 +106,7 @@ def test_a_model_that_matches_and_is_judged_is_a_point_for_each_skill(tmp_path):
     # Of an earlier version of the rubric.
     judgements.write(drawn.folder / "judged" / "geneval2-a-judge", dataclasses.replace(found, version=0), [])
     with pytest.warns(UserWarning, match="version 0 and left out, since the rubric now has version 2"):
-        page = report.write_report(folders, tmp_path / "again", drawn=[drawn.folder])
+        page = report.write_report(folders, tmp_path / "again", images=[drawn.folder])
     assert "Matching and generation, skill by skill" not in page.read_text()
 
 
@@ -123,8 +123,8 @@ def test_scorers_and_drawers(tmp_path, drawn):
         evaluate.evaluate(Judge(name), f"clevr_selfbench:{drawn.folder}", tmp_path / name, progress=False, model=name)
     page = report.write_report([tmp_path / "one", tmp_path / "two"], tmp_path / "report")
     assert "Whose images are understood" in page.read_text()
-    rows = csv_rows(tmp_path / "report" / "drawers.csv")
+    rows = csv_rows(tmp_path / "report" / "generators.csv")
     generators = [f"{generator}{kept}" for generator in ("one", "two") for kept in ("", ", correct")]
-    assert {(row["scorer"], row["drawer"]) for row in rows} == set(itertools.product(("one", "two"), generators))
-    whole = [row for row in rows if row["drawer"] == "one" and row["task"] == "clevr_selfbench_spatial"]
+    assert {(row["scorer"], row["generator"]) for row in rows} == set(itertools.product(("one", "two"), generators))
+    whole = [row for row in rows if row["generator"] == "one" and row["task"] == "clevr_selfbench_spatial"]
     assert [int(row["n"]) for row in whole] == [6, 6]

@@ -98,7 +98,7 @@ def test_metrics_are_those_that_the_run_names(run_folders, tmp_path):
     assert {name: (task.metric, task.shown) for name, task in reading.read_run(old).tasks.items()} == METRICS
     rewrite(
         old / "results.json",
-        lambda content: content["tasks"].update(images={"odd": content["tasks"]["clevr"]["accuracy"]}, clevr={}),
+        lambda content: content["tasks"].update(pictures={"odd": content["tasks"]["clevr"]["accuracy"]}, clevr={}),
     )
     odd = reading.read_run(old).tasks
     assert [(odd[name].metric, odd[name].shown) for name in ("pictures", "clevr")] == [("other", ("odd",)), (None, ())]

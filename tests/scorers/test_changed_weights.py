@@ -119,7 +119,7 @@ KINDS = {
     "matching": _of_parts(ItmHead, "blip", ("tokenizer", "processor"), _score),
     "nli": _of_parts(NliEncoder, "bert", ("tokenizer",), _answers(ENTAILMENT, "logits")),
     "vision_language": _of_loaded(VQAScore, LOAD, "vision_language", _score),
-    "options_about_pictures": _of_loaded(VisionLanguageModel, LOAD, "vision_language", _options_about_images),
+    "options_about_images": _of_loaded(VisionLanguageModel, LOAD, "vision_language", _options_about_images),
     "language_model": _of_loaded(LanguageModel, DECODER, "language", _answers(OPTIONS, "scores")),
     "clip_text": Kind(
         lambda at: ClipText.from_pretrained(at("clip"), batch_size=2, mesh=one_device()),

@@ -82,7 +82,7 @@ def evaluate_questions(
       workdir: the run's folder; ``runs/<name>-<hash of all that can change a number>`` by default.
       settings: the data, and the protocol.
       recording: how the run is recorded and shown.
-      pictures: text of a question (`TextTask.illustrated`) -> images of it; None asks about none.
+      images: text of a question (`TextTask.illustrated`) -> images of it; None asks about none.
       captioner: writes the captions of the images, for protocols that need them. Each image's caption is recorded
         among the responses and written once.
       **more: fields of settings and recording by their names, such as ``limit=10``.

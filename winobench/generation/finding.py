@@ -41,7 +41,7 @@ def _of_run(
     numbers = {prompt.text: number for number, prompt in enumerate(run.prompts)}
     images = {}
     for text in texts:
-        number = numbers.get(drawn_text(text))
+        number = numbers.get(prompt_text(text))
         if number is None:
             raise InputError(f"{folder} has no image of the premise {text!r}: {advice}", code="no-picture")
         if len(run.seeds) < most:
@@ -82,7 +82,7 @@ def _label(run: image_runs.Images, model: str | None) -> str:
     return meant[0]
 
 
-def drawn_text(text: str) -> str:
+def prompt_text(text: str) -> str:
     """A text as the prompt of its images: without blanks at the ends, and with single ones for line breaks."""
     return make_prompt(f"the premise {options.quote(text)}", text, id="1").text
 

@@ -83,7 +83,7 @@ def generate_images(
     generated again, which is reported.
 
     Args:
-      drawers: the models. Loaded one after the other.
+      generators: the models. Loaded one after the other.
       prompts: image number n is of ``prompts[n]``.
       workdir: the run's folder; ``runs/<name>-<models>-<hash>`` by default.
       seeds: of the noise. An image each.

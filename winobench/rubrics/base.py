@@ -50,7 +50,7 @@ class Rubric:
       kinds: kinds of requests by preference. The first that the judge answers is used.
       wordings: kind of request -> the texts that the judge reads, verbatim, with ``{}`` for a question or prompt.
       fits: whether a prompt has the content that the rubric needs. Images of other prompts are left out.
-      requests: ``requests(prompt, picture, kind) -> requests``: always the same ones in the same order.
+      requests: ``requests(prompt, image, kind) -> requests``: always the same ones in the same order.
       scores: ``scores(prompt, responses, kind, published) -> scores`` of one image, from the responses in the requests'
         order. With ``published``, the default, texts are read letter by letter as the published code reads them.
         Otherwise as `winobench.base.answer_texts` does.

@@ -67,7 +67,7 @@ class Images:
         labels = [model.label for model in self.models]
         named = ", ".join(labels[:3]) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "")
         return (
-            f"<Pictures of {named}: {len(self.records):,} images, {len(self.prompts):,} prompts, "
+            f"<Images of {named}: {len(self.records):,} images, {len(self.prompts):,} prompts, "
             f"{len(self.seeds):,} seeds, in {self.folder}>"
         )
 

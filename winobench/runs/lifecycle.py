@@ -23,7 +23,7 @@ from winobench.runs.settings import Recording
 # What readers raise for files that are not a finished run's. The run itself reports it.
 _OF_ANOTHER_RUN = (OSError, ValueError, LookupError, TypeError, parquet_files.DamagedError)
 
-# Of folders of generated images, which were called pictures until 0.2.0.
+# Folders of generated images were called pictures until 0.2.0.
 _OLDER_NAME = re.compile(r"^()images(-)|(-)images(-)$")
 
 FINISHED = "finished"

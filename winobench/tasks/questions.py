@@ -20,7 +20,7 @@ class TextQuestion:
       answer: index of the right option.
       groups: sub-tasks that the question also counts for, e.g. ``("traditional", "GPT4")``.
       pair: questions of the same pair are right only together; None for a question without a partner.
-      pictures: of the text that the task calls `TextTask.illustrated`, where a protocol needs them.
+      images: of the text that the task calls `TextTask.illustrated`, where a protocol needs them.
       captions: a text about each of the images, where a protocol needs them.
     """
 

@@ -324,7 +324,7 @@ def _task(version: str, *, is_ours: bool) -> TextTask:
     whose = "our own small set, not the paper's" if is_ours else "the items in the user's folder winoviz"
     name = f"winoviz_mini_{version}" if is_ours else f"winoviz_{version}"
     about = f"WinoViz, {version}: {_ABOUT[version]}; {whose}."
-    of_set = {"pictured": "premise", "paper": None if is_ours else "Jin et al."}
+    of_set = {"illustrated": "premise", "paper": None if is_ours else "Jin et al."}
     return TextTask(name, 1, about, PROTOCOLS, CHANCE, load, ready, fingerprint, metrics, count, **of_set)
 
 

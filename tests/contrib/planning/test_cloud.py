@@ -168,7 +168,7 @@ def test_a_wrong_config_is_told_of_as_by_the_launcher_itself(config, overrides):
         ),
         ("slurm", {"config": "winoviz"}, "one process runs --config=winoviz"),
         ("slurm", {"log": "mlflow"}, "--log is 'mlflow', but it must be one or more of tensorboard"),
-        ("slurm", {"log": "wandb", "config": "pictures"}, "--log is for winobench eval and train"),
+        ("slurm", {"log": "wandb", "config": "images"}, "--log is for winobench eval and train"),
     ],
 )
 def test_what_a_target_cannot_do_is_said(target, options, message):
@@ -199,10 +199,10 @@ def test_the_same_run_has_the_same_name_and_folder_and_another_one_another():
 
 @pytest.mark.parametrize(
     ("config", "launcher", "name"),
-    [("hardneg:paper", "train", ""), ("gdbench", "eval", "5b96be92"), ("pictures", "draw", "c204461f")],
+    [("hardneg:paper", "train", ""), ("gdbench", "eval", "5b96be92"), ("images", "generate", "c204461f")],
 )
 def test_a_job_has_its_configs_launcher_and_the_name_that_it_had(config, launcher, name):
-    """Names are from when launch.generate drew, so that a job given again finds its records."""
+    """A job given again finds its records."""
     job = jobs.make(request("slurm", config=config)).text
     assert f"-m winobench {launcher}" in job
     assert f"#SBATCH --job-name=winobench-{config.replace(':', '-')}-{name}" in job

@@ -142,14 +142,14 @@ def test_pictures(write):
     """As many at once as fit, if that is less than the config's; memory for the largest of the models."""
     models = [("sd15", 2 * 10**9, 8), ("sdxl", 8 * 10**9, 4)]
     generators = [{"model": name, "weights": {"denoiser": weights}, "batch": batch} for name, weights, batch in models]
-    time = duration(4, texts=100.0, drawing=35_000.0, decoding=600.0, loading=100.0, compiling=200.0)
-    made = {"target": "v5e:2x2", "fits": True, "drawers": generators, "durations": [time], "price": 2.0}
+    time = duration(4, texts=100.0, generation=35_000.0, decoding=600.0, loading=100.0, compiling=200.0)
+    made = {"target": "v5e:2x2", "fits": True, "generators": generators, "durations": [time], "price": 2.0}
     options = (("model", "sd15,sdxl"),)
     path = write(made, spec="images:paper", overrides=options)
     request = jobs.Request("skypilot", "images:paper", options, plan=path, accelerator="tpu-v5litepod-4")
     job = jobs.make(request)
     assert "--config.batch_size=4" in job.text
     assert any("10.0 hours and 80.00 dollars, 32 GB" in note for note in job.notes)
-    made["drawers"][1]["batch"] = 16
+    made["generators"][1]["batch"] = 16
     write(made, spec="images:paper", overrides=options)
     assert "batch_size" not in jobs.make(request).text

@@ -94,9 +94,9 @@ def test_all_programs_of_a_device(text, package):
 
 
 def compiled(program):
-    seconds = {"text": 0.01, "picture": 1.0 if "loop" in program.name else 0.1}[program.noun] * program.items
+    seconds = {"text": 0.01, "image": 1.0 if "loop" in program.name else 0.1}[program.noun] * program.items
     kernels = {"matrix product": Sum(1, 1e12 * program.items, 1e9 * program.items, seconds)}
-    temporaries = 10**9 * program.items if program.noun == "picture" else 0
+    temporaries = 10**9 * program.items if program.noun == "image" else 0
     return Compiled(program.name, program.noun, program.items, temporaries, 0, 0, kernels, {}, 60.0)
 
 
@@ -131,20 +131,20 @@ def test_a_plan(planned):
     plan, asked = planned(("model", "sd15"), ("lora", "none,FILE"), ("dtype", "bfloat16"), price=2.0, devices=(8, 1))
     assert asked == [("text encoders", 32), ("decoder", 8), ("loop of 50 steps", 8)]
     content = json.loads(json.dumps(plan.as_json()))
-    (model,) = content["drawers"]
+    (model,) = content["generators"]
     weights = sum(model["weights"].values())
-    assert (model["batch"], model["loras"], model["sharing"], content["pictures"]) == (8, 2, 4, 208)
+    assert (model["batch"], model["loras"], model["sharing"], content["images"]) == (8, 2, 4, 208)
     assert model["weights"]["denoiser"] == pytest.approx(2 * 860e6, rel=0.01)
     assert plan.total == model["total"] == weights + model["others"] + 8 * 10**9
     # The texts of four devices and the empty one, 32 rows each, are read on one device.
-    assert model["seconds_per_picture"] == pytest.approx((8 + 0.8 + 2 * 0.32) / 8)
-    assert model["pictures_per_second"] == pytest.approx(8 / 9.44)
+    assert model["seconds_per_image"] == pytest.approx((8 + 0.8 + 2 * 0.32) / 8)
+    assert model["images_per_second"] == pytest.approx(8 / 9.44)
     # 2 TFLOP, and those of two runs of the encoders for 32 texts, for four devices of eight images.
     assert plan.loads[0].row["TFLOP"] == f"{2 + 2 * 32 / 4 / 8:.1f}"
     assert plan.fits
     eight, one = plan.durations
     # 104 of the pictures in each of two processes, 32 at once; or all of them in one process of one device, 8 at once.
-    assert (eight.parts["drawing"], one.parts["drawing"]) == pytest.approx((2 * 4 * 8, 2 * 26 * 8))
+    assert (eight.parts["generation"], one.parts["generation"]) == pytest.approx((2 * 4 * 8, 2 * 26 * 8))
     assert (eight.parts["texts"], one.parts["texts"]) == pytest.approx((2 * 4 * 0.64, 2 * 26 * 0.16))
     assert eight.parts["loading"] == pytest.approx(2 * weights / 1e9)
     assert eight.with_cache == pytest.approx(eight.total - 3 * 60)
@@ -193,7 +193,7 @@ def test_encoders_that_leave_before_the_denoiser_comes(planned):
     assert (resident.loads[0].programs, asked) == ((), [])
     assert any("--config.encoders=staged" in note for note in resident.notes)
     staged, asked = planned(*flux, ("encoders", "staged"), room=30e9)
-    (model,) = staged.content["drawers"]
+    (model,) = staged.content["generators"]
     assert [name for name, _ in asked] == ["text encoders", "decoder", "loop of 50 steps"]
     weights = model["weights"]
     assert model["batch"] == 1

@@ -28,7 +28,7 @@ def make_plan(config: Any, target: Target, **how: Any) -> Plan:
     if not isinstance(config, settings.Scoring):
         raise InputError(
             "plans are for configs that evaluate a model, fine-tune it or generate images, such as gdbench, wscplus,"
-            " winoviz, hardneg or pictures: name one"
+            " winoviz, hardneg or images: name one"
         )
     if loading.resolve(model, revision=config.revision).kind == "vqa_score":
         return vision_language.make_plan(job)
