@@ -170,7 +170,7 @@ def diffusers_classes() -> Iterator[str]:
     )
     for name in sorted(torch_families.names()):
         route = "native, torch" if name in families.FAMILIES else "torch"
-        images = "generates" if torch_families.family_of(name).draws else ""
+        images = "generates" if torch_families.family_of(name).generates else ""
         row = measured[name]
         numbers = f"{row['prediction']:.1e} | {row['latents']:.1e} | {row['compiling']:.1f}"
         yield f"| `{name}` | {route} | {images} | {numbers} |"

@@ -333,7 +333,7 @@ def test_an_older_run_is_reported_without_what_it_lacks(run_folders, tmp_path):
     page = Page(report.write_report([folder]))
     assert "timesteps" not in page.ids
     assert "samples" in page.ids
-    assert "The run kept no pictures of these examples." in page.words
+    assert "The run kept no images of these examples." in page.words
     assert not page.images
 
 

@@ -63,7 +63,7 @@ def test_equals_diffusers(name, maker, guidance):
     draw = functools.partial(
         pipeline.generate, texts, num_steps=STEPS, guidance_scale=guidance, image_size=size, batch_size=2
     )
-    if not pipeline.family.draws:
+    if not pipeline.family.generates:
         with raises("unsupported-option", type(pipe).__name__):
             draw()
         return

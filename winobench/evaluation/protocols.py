@@ -76,8 +76,8 @@ def choose(task: TextTask, name: str | None, kinds: frozenset[str], has: Availab
         )
     if chosen.needs and not has.images:
         raise InputError(
-            f"protocol {chosen.name!r} is about images: name them (--config.images=FOLDER), or the model that draws"
-            " them (--config.generator=sd15)",
+            f"protocol {chosen.name!r} is about images: name them (--config.images=FOLDER), or the model that"
+            " generates them (--config.generator=sd15)",
             code="no-pictures",
         )
     if chosen.needs == "captions" and not has.captions:

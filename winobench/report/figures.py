@@ -1,6 +1,6 @@
 """Figures in one style: as SVG that takes its colours from the page, and as PNG files next to it.
 
-Every figure is a list of panels, functions that draw into given axes, so that a page can flow them as its width allows
+Every figure is a list of panels, functions that plot into given axes, so that a page can flow them as its width allows
 while the file on disk holds them in one grid. The runs have the colours of M. Okabe and K. Ito, "Color universal
 design" (2008), which the common kinds of colour blindness distinguish. Markers and dashes differ, too.
 """

@@ -91,7 +91,7 @@ def _figure(panel: Panel) -> Figure:
 
 def _vectors(figure: Figure) -> str:
     buffer = io.StringIO()
-    # Not by savefig, which draws everything twice.
+    # Not by savefig, which renders everything twice.
     FigureCanvasSVG(figure).print_svg(buffer, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     return buffer.getvalue()
 

@@ -154,7 +154,7 @@ def _read_folder(path: pathlib.Path, with_tables: bool) -> Run:
         elif task.has_answers and task.metric != TEXT_METRIC and task.judge is None:
             notes.append(
                 f"The metric of {name} is not winobench's own, nor that of an installed package: right and wrong are "
-                "taken as the run recorded them, and accuracy against the number of samples is not drawn."
+                "taken as the run recorded them, and accuracy against the number of samples is not plotted."
             )
     run = Run(path, "", config, results, tasks, dict(results.get("failed") or {}), notes)
     run.label = short_label(run)

@@ -7,7 +7,7 @@
     results.json                             the numbers
 
 Runs of text benchmarks have ``responses`` (`winobench.runs.responses`), and runs that generate images have ``drawn``
-and ``pictures`` (`winobench.runs.image_records`) in place of errors. Each of several processes writes parts of its own
+and ``pictures`` (`winobench.runs.image_records`) instead of errors. Each of several processes writes parts of its own
 number into the shared folder; the first process writes everything else. Files appear under their names only when they
 are whole. A part that changed on disk is named, kept as ``*.damaged`` and computed again.
 """

@@ -21,7 +21,7 @@ class Row:
     members: np.ndarray  # [m] int, the examples, each as often as it counts
     correct: np.ndarray  # [m] bool
     strata: np.ndarray | None  # [m] int where the value is the mean over the strata's proportions
-    redrawn: np.ndarray | None = None  # [m, DRAWS] bool, ``correct`` under other draws of the samples
+    redrawn: np.ndarray | None = None  # [m, DRAWS] bool, ``correct`` under resampled noise
     num_samples: int | None = None  # behind ``redrawn``
 
     @property

@@ -177,7 +177,7 @@ Sampling = TypedDict(
         "timestep_weights": NotRequired[str | dict[str, list[float]]],  # a rule, or learned weights
     },
 )
-Sampling.__doc__ = "How noise and timesteps are drawn."
+Sampling.__doc__ = "How noise and timesteps are sampled."
 
 Identity = TypedDict(
     "Identity",

@@ -90,7 +90,7 @@ class Sampling:
     mode: str = option(
         FIXED,
         options.choice(*MODES),
-        "fixed, or race: samples are drawn until a question is decided, num_samples at most",
+        "fixed, or race: more samples until a question is decided, num_samples at most",
         only_for=(SAMPLES,),
         unless_default=True,
         code="unknown-name",

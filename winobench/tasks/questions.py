@@ -56,7 +56,7 @@ class Protocol:
       requests: the requests of a question, at least one. All questions have the same number and meaning, or one for
         each of its images.
       read: the answer in the responses to them. A None among them is a call that failed.
-      needs: what a question must have besides its texts: ``pictures``, or ``captions``, which another model writes of
+      needs: what a question must have besides its texts: ``images``, or ``captions``, which another model writes of
         them first.
     """
 
@@ -84,7 +84,7 @@ class TextTask:
       count: ``count(data_dir)``, the number of questions, or None while the data are not there.
       metrics: ``metrics(questions, answers) -> {metric: {"value", "low", "high", "chance", "n", "ties"}}``. The
         headline first, ``<group>/<metric>`` for groups. Proportions in [0, 1].
-      pictured: which of a question's texts images may be drawn of; None where no protocol is about images.
+      illustrated: which of a question's texts images may show; None where no protocol is about images.
       paper, licence, url: as in `winobench.tasks.base.Task`.
     """
 

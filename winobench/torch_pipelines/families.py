@@ -36,7 +36,7 @@ class Family:
       side: latents along one side of a position of the denoiser.
       encodes_by_forward: whether ``encode_prompt`` only calls the text encoders, and they can be traced. Others stay on
         the host, such as encoders whose parts or ``generate`` are called.
-      draws: whether winobench generates images: the denoiser runs without ``during``, and the loop is complete.
+      generates: whether winobench generates images: the denoiser runs without ``during``, and the loop is complete.
       pixels: pipeline -> pixels along one side of a latent.
       together: several texts are encoded at once. False where the conditions of a text depend on the others.
       size: height and width of the images, in pixels, where no config has them.
@@ -65,7 +65,7 @@ class Family:
     unpack: Callable[[Any, Any, int, int], Any] | None = None
     side: int = 1
     encodes_by_forward: bool = True
-    draws: bool = True
+    generates: bool = True
     pixels: Callable[[Any], int] = lambda pipe: pipe.vae_scale_factor
     together: bool = True
     size: int | None = None

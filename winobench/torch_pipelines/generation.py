@@ -27,7 +27,7 @@ _LATENTS = ("hidden_states", "sample", "x")
 
 def check(pipeline: TorchParts) -> None:
     """Raises InputError where images cannot be generated."""
-    if not pipeline.family.draws:
+    if not pipeline.family.generates:
         raise InputError(
             f"{pipeline.diffusers_class} can be scored here, but generates no images: use diffusers itself",
             code="unsupported-option",

@@ -128,7 +128,7 @@ def make_loss(
     that splits the batch, and a device's gradients must be averaged over it (``jax.lax.pmean``).
 
     Returns:
-      loss_fn(params, frozen, batch, key, draws=None) -> (loss, metrics). ``draws`` take the place of the key's.
+      loss_fn(params, frozen, batch, key, draws=None) -> (loss, metrics). ``draws`` replace the key's.
 
       ``params`` (networks with adapters alone) and ``frozen``: network -> state, as `lora.split` parts them.
 

@@ -16,7 +16,7 @@ from winobench.scorers import denoising
 
 TIMESTEPS = ("fixed", "several", "random")
 """``fixed``: the middle of the schedule at every step (the paper); ``several``: that many evenly spaced ones at once;
-``random``: one drawn for each step."""
+``random``: one sampled for each step."""
 
 _SEVERAL = 5
 # Of [0, 1], the rest of a schedule is nearly clean or nearly noise and has little of the content.
@@ -51,7 +51,7 @@ def optimize_latents(
 ) -> jax.Array:
     """Moves each row of latents so that its text predicts the noise better: Adam on the denoising error. Pure.
 
-    Noise is drawn again for each step and timestep, the same for all rows. Latents are float32 ``[n, h, w, c]``, as in
+    Noise is sampled again for each step and timestep, the same for all rows. Latents are float32 ``[n, h, w, c]``, as in
     training; conditions a tree of ``[n, ...]``, timesteps ``[num_steps, k]``, over whose k a step's loss is the mean.
     """
     adam = optax.adam(learning_rate)

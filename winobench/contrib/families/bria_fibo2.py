@@ -54,7 +54,7 @@ def changes(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]
 
 
 FAMILY = Family(
-    draws=False,
+    generates=False,
     encode={"max_sequence_length": 256},
     prompts=prompts,
     fill=fill,

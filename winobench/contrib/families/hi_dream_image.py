@@ -45,4 +45,4 @@ def changes(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]
         yield
 
 
-FAMILY = Family(draws=False, side=2, fill=layers, restore=layers, schedule=own_schedule, during=changes)
+FAMILY = Family(generates=False, side=2, fill=layers, restore=layers, schedule=own_schedule, during=changes)

@@ -48,7 +48,7 @@ def changes(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]
 
 
 FAMILY = Family(
-    draws=False,
+    generates=False,
     call={"distilled_guidance_scale": 3.25},
     tokens=None,
     guidance="distilled_guidance_scale",

@@ -87,7 +87,7 @@ def changes(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]
 
 FAMILY = Family(
     encodes_by_forward=False,
-    draws=False,
+    generates=False,
     call={"guidance_scale": 1.0, "guidance_schedule": None, "max_sequence_length": 256},
     encode={"grid_h": 1, "grid_w": 1, "max_sequence_length": 256},
     fill=fill,

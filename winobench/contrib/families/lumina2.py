@@ -51,4 +51,4 @@ def changes(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]
         yield
 
 
-FAMILY = Family(draws=False, side=2, schedule=own_schedule, during=changes)
+FAMILY = Family(generates=False, side=2, schedule=own_schedule, during=changes)

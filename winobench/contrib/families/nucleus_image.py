@@ -29,7 +29,7 @@ def changes(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]
 
 
 FAMILY = Family(
-    draws=False,
+    generates=False,
     encode={"max_sequence_length": 1024},
     fill=padded_with_mask,
     pack=lambda pipe, latents: pipe._pack_latents(latents, *latents.shape, pipe.transformer.config.patch_size),

@@ -56,7 +56,7 @@ def changes(pipe: Any, latents: Any, results: tuple[Any, ...]) -> Iterator[None]
 
 
 FAMILY = Family(
-    draws=False,
+    generates=False,
     call={"guidance_scale": 0.0},
     fill=fill,
     restore=lambda results: (list(results[0]), []),

@@ -122,7 +122,7 @@ class ReportData:
 
     runs: list[Run]  # in the order of the columns
     resamples: int  # of a bootstrap
-    seed: int  # of all draws
+    seed: int  # of all resamples
     ratings: Sequence[Rating] | None = None  # people's answers to the questions of WSC+
     examples: int = 0  # in a task's gallery
     fit_timesteps: bool = False  # learn weights of timesteps

@@ -56,7 +56,7 @@ def _asked(report_data: ReportData, task: str) -> dict[tuple, list[_Answered]]:
     for number, record in enumerate(report_data.records(task)):
         questions = None if record is None else record.examples
         if isinstance(questions, Questions):
-            for row, images in enumerate(questions.images):
+            for row, images in enumerate(questions.question_images):
                 if images:
                     by_key.setdefault(questions.key(row), []).append((number, questions, row))
     return by_key
@@ -65,7 +65,7 @@ def _asked(report_data: ReportData, task: str) -> dict[tuple, list[_Answered]]:
 def _chosen(
     questions: Sequence[list[_Answered]], images: Mapping[str, bytes], report_data: ReportData
 ) -> list[list[_Answered]]:
-    kept = [rows for rows in questions if any(sha in images for _, record, row in rows for sha in record.images[row])]
+    kept = [rows for rows in questions if any(sha in images for _, record, row in rows for sha in record.question_images[row])]
     kept = kept or list(questions)
     wrong = np.array([sum(not record.correct[row] for _, record, row in rows) for rows in kept])
     return [kept[index] for index in most_first(wrong, report_data.seed)[: report_data.examples]]
@@ -73,16 +73,16 @@ def _chosen(
 
 def _card(rows: Sequence[_Answered], images: Mapping[str, bytes]) -> IllustratedQuestion:
     _, first, row = rows[0]
-    seen = list(dict.fromkeys(sha for _, questions, row in rows for sha in questions.images[row]))
+    seen = list(dict.fromkeys(sha for _, questions, row in rows for sha in questions.question_images[row]))
     votes: dict[str, list[Vote]] = {sha: [] for sha in seen}
     for number, questions, question in rows:
-        for index, sha in enumerate(questions.images[question]):
+        for index, sha in enumerate(questions.question_images[question]):
             votes[sha].append(_vote(number, questions, question, index))
     answers = []
     for number, questions, question in rows:
         choice = questions.choices[question]
         count = sum(order == choice for order in questions.orders[question])
-        support = "" if choice is None else f"with {count} of {len(questions.images[question])} images"
+        support = "" if choice is None else f"with {count} of {len(questions.question_images[question])} images"
         text = "no answer" if choice is None else questions.options[question][choice]
         answers.append(Vote(number, text, bool(questions.correct[question]), support))
     return IllustratedQuestion(
@@ -114,7 +114,7 @@ def _said(questions: Questions, row: int, index: int) -> str:
 
 def _lines(report_data: ReportData, task: str, rows: Sequence[_Answered]) -> Iterator[dict[str, Any]]:
     for number, questions, row in rows:
-        for index, sha in enumerate(questions.images[row]):
+        for index, sha in enumerate(questions.question_images[row]):
             choice = _choice(questions, row, index)
             captions, responses = questions.captions[row], questions.responses[row]
             yield {

@@ -58,7 +58,7 @@ _ANNOTATE = flags.DEFINE_string("annotate", None, "Serve the page on which this 
 _PORT = flags.DEFINE_integer(
     "port", None, "Of the page, by default 8765 or the next free one.", lower_bound=0, upper_bound=65535
 )
-_FINISH = flags.DEFINE_bool("finish", False, "Keep the items that every annotator calls valid, and draw the figures.")
+_FINISH = flags.DEFINE_bool("finish", False, "Keep the items that every annotator calls valid, and make the figures.")
 
 # Fields that leave existing items as they are, so that they may change from call to call.
 _FREE = ("requests", "repeats", "checks", "batch_size", "model_parallel", "allow_pickle", "api")

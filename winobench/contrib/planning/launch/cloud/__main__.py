@@ -18,7 +18,7 @@ from .. import configuration
 from . import jobs
 
 USAGE = """
-Writes the job file that runs winobench eval, draw or train on a cluster or in a cloud, and submits it.
+Writes the job file that runs winobench eval, generate or train on a cluster or in a cloud, and submits it.
 With --dry_run it is only printed, for you to read, change, or submit yourself.
 
   winobench cloud --target=skypilot --config=gdbench --dry_run          a SkyPilot task, for any cloud
@@ -59,7 +59,7 @@ _TARGET = flags.DEFINE_string("target", None, "Where to run: skypilot or slurm."
 _DRY_RUN = flags.DEFINE_bool("dry_run", False, "Print the job file, and submit nothing.")
 _SECRETS = flags.DEFINE_list("secrets", [], "Names of environment variables that the job needs, with commas.")
 flags.DEFINE_string("log", "", "Experiment trackers of eval and train, with commas: wandb, for instance.")
-flags.DEFINE_enum("launcher", None, jobs.SHARED, "The program, eval, draw or train. The config's own by default.")
+flags.DEFINE_enum("launcher", None, jobs.SHARED, "The program: eval, generate or train. The config's own by default.")
 flags.DEFINE_string("name", None, "The job's name, winobench-<config>-<hash> by default.")
 flags.DEFINE_integer("nodes", 1, "Machines, with one process each. A TPU slice has its own number.")
 flags.DEFINE_string(
