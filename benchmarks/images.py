@@ -5,8 +5,8 @@
     python -m benchmarks.images --output=FILE         writes the figures as JSON, too
 
 Both generate the images in batches of one size, from texts to uint8: text encoder, DDIM with classifier-free guidance
-as one batch of both halves, decoder. Before anything is timed, latents from the same noise must agree. Rounds alternate;
-the table shows medians. Of ours, the first call, which compiles, is told apart. The model is any Stable Diffusion 1 or
+as one batch of both halves, decoder. Before anything is timed, latents from the same noise must agree. Rounds
+alternate, and the table shows medians. Of ours, the first call, which compiles, is told apart. The model is any Stable Diffusion 1 or
 2 that both read.
 """
 

@@ -9,7 +9,7 @@ from tests.report.conftest import Skilled, make_run
 
 # command -> {words: what the sentence has}
 REFUSED = {
-    "draw": {
+    "generate": {
         "--config.prompts=absent.txt": "absent.txt cannot be read",
         "--config.prompts=drawbench": "'drawbench' are read from their published file: write drawbench:FILE",
         "--config.model=clip-vit-b32": "'clip-vit-b32' judges images, but generates none",

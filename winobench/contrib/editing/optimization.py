@@ -51,8 +51,8 @@ def optimize_latents(
 ) -> jax.Array:
     """Moves each row of latents so that its text predicts the noise better: Adam on the denoising error. Pure.
 
-    Noise is sampled again for each step and timestep, the same for all rows. Latents are float32 ``[n, h, w, c]``, as in
-    training; conditions a tree of ``[n, ...]``, timesteps ``[num_steps, k]``, over whose k a step's loss is the mean.
+    Noise is sampled again for each step and timestep, the same for all rows. Latents are float32 ``[n, h, w, c]``,
+    as in training; conditions a tree of ``[n, ...]``, timesteps ``[num_steps, k]``, over whose k a step's loss is the mean.
     """
     adam = optax.adam(learning_rate)
     count, per_step = timesteps.shape

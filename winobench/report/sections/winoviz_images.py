@@ -65,7 +65,11 @@ def _asked(report_data: ReportData, task: str) -> dict[tuple, list[_Answered]]:
 def _chosen(
     questions: Sequence[list[_Answered]], images: Mapping[str, bytes], report_data: ReportData
 ) -> list[list[_Answered]]:
-    kept = [rows for rows in questions if any(sha in images for _, record, row in rows for sha in record.question_images[row])]
+    kept = [
+        rows
+        for rows in questions
+        if any(sha in images for _, record, row in rows for sha in record.question_images[row])
+    ]
     kept = kept or list(questions)
     wrong = np.array([sum(not record.correct[row] for _, record, row in rows) for rows in kept])
     return [kept[index] for index in most_first(wrong, report_data.seed)[: report_data.examples]]
