@@ -6,8 +6,8 @@
 
 Both generate the images in batches of one size, from texts to uint8: text encoder, DDIM with classifier-free guidance
 as one batch of both halves, decoder. Before anything is timed, latents from the same noise must agree. Rounds
-alternate, and the table shows medians. Of ours, the first call, which compiles, is told apart. The model is any Stable Diffusion 1 or
-2 that both read.
+alternate, and the table shows medians. The first call of winobench, which compiles, has its own row. The model is any
+Stable Diffusion 1 or 2 that both read.
 """
 
 from __future__ import annotations

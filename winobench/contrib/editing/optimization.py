@@ -52,7 +52,7 @@ def optimize_latents(
     """Moves each row of latents so that its text predicts the noise better: Adam on the denoising error. Pure.
 
     Noise is sampled again for each step and timestep, the same for all rows. Latents are float32 ``[n, h, w, c]``,
-    as in training; conditions a tree of ``[n, ...]``, timesteps ``[num_steps, k]``, over whose k a step's loss is the mean.
+    as in training; conditions a tree of ``[n, ...]``, timesteps ``[num_steps, k]``. A step's loss is the mean over k.
     """
     adam = optax.adam(learning_rate)
     count, per_step = timesteps.shape
