@@ -34,7 +34,7 @@ def test_its_models_are_known_by_their_names():
     ref = registry.resolve("mistral:large@https://host/v1")
     assert (ref.kind, ref.provider, ref.title, ref.source) == ("hosted", "mistral", "large", ref.name)
     assert text.display_name(ref.name) == "large"
-    assert "mistral:MODEL" in listing.models()
+    assert "mistral:MODEL" in [row["name"] for row in listing.models()["models"]]
     with raises("unknown-api", "'mistrl'", "mistral:MODEL"):
         registry.resolve("mistrl:large")
 

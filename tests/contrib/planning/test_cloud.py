@@ -199,7 +199,7 @@ def test_the_same_run_has_the_same_name_and_folder_and_another_one_another():
 
 @pytest.mark.parametrize(
     ("config", "launcher", "name"),
-    [("hardneg:paper", "train", ""), ("gdbench", "eval", "5b96be92"), ("images", "generate", "c204461f")],
+    [("hardneg:paper", "train", ""), ("gdbench", "eval", "5b96be92"), ("images", "generate", "cd490480")],
 )
 def test_a_job_has_its_configs_launcher_and_the_name_that_it_had(config, launcher, name):
     """A job given again finds its records."""
