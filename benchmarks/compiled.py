@@ -41,7 +41,7 @@ CONFIG = "gdbench:table1"
 def main(words: Sequence[str] | None = None) -> None:
     """Plans every model on every accelerator, prints the table, and writes it down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", default=",".join(MODELS), help="names of launch.plan's --config.model, with commas")
+    parser.add_argument("--models", default=",".join(MODELS), help="names of launch.plan's --model, with commas")
     parser.add_argument("--accelerators", default=",".join(ACCELERATORS), help="as of launch.plan, with commas")
     parser.add_argument("--dtype", default="bfloat16", help="of the denoiser")
     parser.add_argument("--batch_size", default=None, help="passes at once; the scorer's own choice when left out")

@@ -124,7 +124,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--models", default="sd21-base", help="names of launch.plan's --config.model, with commas")
+    parser.add_argument("--models", default="sd21-base", help="names of launch.plan's --model, with commas")
     parser.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16", help="of the denoiser")
     parser.add_argument("--batch_size", type=int, help="passes at once; as many as are planned when left out")
     parser.add_argument("--rounds", type=int, default=8, help="of four steps")

@@ -4,12 +4,12 @@ winobench eval --config=gdbench           # 100 scenes, 16 samples: minutes on a
 winobench eval --config=gdbench:full      # everything, 32 samples: the figure to quote
 winobench eval --config=gdbench:race      # everything, up to 250 samples, until each question is decided
 winobench eval --config=gdbench:debug     # 4 scenes, 2 samples: does everything run?
-winobench eval --config=gdbench:table1 --config.model=sd21-base --config.dtype=bfloat16
-winobench eval --config=gdbench:table1 --config.model=sd21-base --config.normalize=none  # Diffusion Classifier
-winobench eval --config=gdbench:table2 --config.model=sd21-base
-winobench eval --config=gdbench:table3 --config.model=sd15
-winobench eval --config=gdbench:table2 --config.model=sd21-base --config.lora=FOLDER  # fine-tuned by LoRA
-winobench eval --config=gdbench --config.model=openai:gpt-4o  # VQAScore of a hosted model
+winobench eval --config=gdbench:table1 --model=sd21-base --dtype=bfloat16
+winobench eval --config=gdbench:table1 --model=sd21-base --normalize=none  # Diffusion Classifier
+winobench eval --config=gdbench:table2 --model=sd21-base
+winobench eval --config=gdbench:table3 --model=sd15
+winobench eval --config=gdbench:table2 --model=sd21-base --lora=FOLDER  # fine-tuned by LoRA
+winobench eval --config=gdbench --model=openai:gpt-4o  # VQAScore of a hosted model
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Settings(settings.Scoring, model_settings.Pipeline):
         "passes at once on each device. None for a usual number, search to measure which is fastest",
     )
     model_parallel: int = option(1, options.DEVICES, "devices that share one copy of the model; 1 gives each its own")
-    sampling: Sampling = options.group(Sampling)
+    sampling: Sampling = options.group(Sampling, short=("num_samples",))
     api: model_settings.Api = options.group(model_settings.Api)
 
 
@@ -121,13 +121,11 @@ def check(config: Settings) -> None:
     sampling = config.sampling
     rule = sampling.timesteps
     if sampling.mode == settings.FIXED and rule == options.IMPORTANCE:
-        raise InputError(
-            "--config.sampling.timesteps=importance is for --config.sampling.mode=race: choose another rule"
-        )
+        raise InputError("--sampling.timesteps=importance is for --sampling.mode=race: choose another rule")
     listed = rule is not None and rule[0].isdigit()
     if (listed or rule == "published") and sampling.timestep_range not in (None, options.ALL):
         raise InputError(
-            f"--config.sampling.timesteps={options.quote(rule)} says itself what the timesteps are, so that"
-            f" --config.sampling.timestep_range={','.join(map(str, sampling.timestep_range))} would do nothing: leave"
+            f"--sampling.timesteps={options.quote(rule)} says itself what the timesteps are, so that"
+            f" --sampling.timestep_range={','.join(map(str, sampling.timestep_range))} would do nothing: leave"
             " one of them out"
         )

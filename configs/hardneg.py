@@ -1,11 +1,11 @@
 """Fine-tunes a diffusion model with hard negatives, by LoRA: HardNeg-DiffusionITM.
 
-winobench train --config=hardneg                          # the embedded model, minutes on two CPU cores
-winobench train --config=hardneg --config.loss.kind=hard_text
-winobench train --config=hardneg --config.loss.threshold=none       # without the threshold
-winobench train --config=hardneg --config.model=FOLDER    # another model of rendered scenes
-winobench train --config=hardneg:paper                    # SD 2.1-base on COCO, as the paper
-winobench train --config=hardneg:debug                    # a few steps: does everything run?
+winobench train --config=hardneg                        # the embedded model, minutes on two CPU cores
+winobench train --config=hardneg --loss.kind=hard_text
+winobench train --config=hardneg --loss.threshold=none  # without the threshold
+winobench train --config=hardneg --model=FOLDER         # another model of rendered scenes
+winobench train --config=hardneg:paper                  # SD 2.1-base on COCO, as the paper
+winobench train --config=hardneg:debug                  # a few steps: does everything run?
 """
 
 from __future__ import annotations
@@ -77,6 +77,6 @@ def check(config: training_settings.HardNeg) -> None:
     steps, warmup = config.num_steps, config.optimizer.warmup_steps
     if steps is not None and config.optimizer.schedule != "constant" and warmup >= steps:
         raise InputError(
-            f"--config.optimizer.warmup_steps is {warmup:,}, which leaves nothing of {steps:,} steps for the"
+            f"--optimizer.warmup_steps is {warmup:,}, which leaves nothing of {steps:,} steps for the"
             f" {config.optimizer.schedule} schedule: shorten the warm-up"
         )

@@ -1,10 +1,10 @@
 """Generates images of a set of prompts by one or several models.
 
-winobench generate --config=images          # the embedded model, 70 prompts about its scenes: a minute or two
-winobench generate --config=images:debug    # 7 prompts, 4 steps: does everything run?
-winobench generate --config=images --config.prompts=FILE.txt --config.model=sd21-base,sdxl --config.seeds=0,1
-winobench generate --config=images:paper --config.prompts=drawbench:FILE --config.model=sd21-base \
-    --config.lora=none,FOLDER                        # App. B: a model against its LoRA, 104 prompts x 2 seeds
+winobench generate --config=images        # the embedded model, 70 prompts about its scenes: a minute or two
+winobench generate --config=images:debug  # 7 prompts, 4 steps: does everything run?
+winobench generate --config=images --prompts=FILE.txt --model=sd21-base,sdxl --seeds=0,1
+winobench generate --config=images:paper --prompts=drawbench:FILE --model=sd21-base \
+    --lora=none,FOLDER                    # App. B: a model against its LoRA, 104 prompts x 2 seeds
 """
 
 from __future__ import annotations

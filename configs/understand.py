@@ -1,9 +1,9 @@
 """Matching and generation of the same models, skill by skill, on one page.
 
-winobench understand                                # clevr-tiny and clevr-flow, offline: some minutes on a laptop
-winobench understand --config=understand:debug      # a few prompts and samples: does everything run?
-winobench understand --config.model=sd21-base,sdxl --config.prompts=geneval2:FILE --config.judge=qwen3-vl-8b \
-    --config.tasks=@spatial,@counting,@attribute_binding --config.dtype=bfloat16
+winobench understand                            # clevr-tiny and clevr-flow, offline: some minutes on a laptop
+winobench understand --config=understand:debug  # a few prompts and samples: does everything run?
+winobench understand --model=sd21-base,sdxl --prompts=geneval2:FILE --judge=qwen3-vl-8b \
+    --tasks=@spatial,@counting,@attribute_binding --dtype=bfloat16
 """
 
 from __future__ import annotations

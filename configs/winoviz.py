@@ -1,25 +1,25 @@
 """Asks language models what an object looks like in the state that a sentence puts it in (docs/howto/winoviz.md).
 
-winobench eval --config=winoviz                                       # FLAN-T5-base, our small set, zero-shot
-winobench eval --config=winoviz:debug                                 # two items a task, every protocol
-winobench eval --config=winoviz --config.model=qwen3-8b --config.protocol=few_shot --config.dtype=bfloat16
-winobench eval --config=winoviz --config.model=openai:gpt-4o-mini --config.protocol=zero_shot_swapped
-winobench eval --config=winoviz --config.model=FOLDER                 # BERT fine-tuned on natural language inference
-winobench eval --config=winoviz --config.model=clip-vit-l14           # CLIP's text side, by cosine
-winobench eval --config=winoviz:table1 --config.model=flan-t5-xxl --config.dtype=bfloat16  # the paper's items
-winobench eval --config=winoviz:table2 --config.model=flan-t5-xxl --config.dtype=bfloat16
-winobench eval --config=winoviz:table3 --config.model=FOLDER
-winobench eval --config=winoviz:table4 --config.model=flan-t5-xxl --config.dtype=bfloat16
+winobench eval --config=winoviz                                              # FLAN-T5-base, our small set, zero-shot
+winobench eval --config=winoviz:debug                                        # two items a task, every protocol
+winobench eval --config=winoviz --model=qwen3-8b --protocol=few_shot --dtype=bfloat16
+winobench eval --config=winoviz --model=openai:gpt-4o-mini --protocol=zero_shot_swapped
+winobench eval --config=winoviz --model=FOLDER                               # BERT fine-tuned on NLI
+winobench eval --config=winoviz --model=clip-vit-l14                         # CLIP's text side, by cosine
+winobench eval --config=winoviz:table1 --model=flan-t5-xxl --dtype=bfloat16  # the paper's items
+winobench eval --config=winoviz:table2 --model=flan-t5-xxl --dtype=bfloat16
+winobench eval --config=winoviz:table3 --model=FOLDER
+winobench eval --config=winoviz:table4 --model=flan-t5-xxl --dtype=bfloat16
 
 With images: five are generated of each premise, and whoever sees them is asked about each. The majority decides.
 
-winobench eval --config=winoviz:images_debug              # does everything run? embedded model, a minute
-winobench eval --config=winoviz:images                    # SD 1.5 generates, CLIP says which hypothesis fits
-winobench eval --config=winoviz:images --config.model=sd21-base       # a diffusion model judges
-winobench eval --config=winoviz:images --config.model=flan-t5-xxl     # reads BLIP-2's captions
-winobench eval --config=winoviz:images --config.model=instructblip-flan-t5-xl --config.protocol=all
-winobench eval --config=winoviz:images --config.images=RUN_OF_IMAGES_OR_TABLE.csv
-winobench eval --config=winoviz:table6 --config.dtype=bfloat16          # the paper's models, its items
+winobench eval --config=winoviz:images_debug                # does everything run? embedded model, a minute
+winobench eval --config=winoviz:images                      # SD 1.5 generates, CLIP says which hypothesis fits
+winobench eval --config=winoviz:images --model=sd21-base    # a diffusion model judges
+winobench eval --config=winoviz:images --model=flan-t5-xxl  # reads BLIP-2's captions
+winobench eval --config=winoviz:images --model=instructblip-flan-t5-xl --protocol=all
+winobench eval --config=winoviz:images --images=RUN_OF_IMAGES_OR_TABLE.csv
+winobench eval --config=winoviz:table6 --dtype=bfloat16     # the paper's models, its items
 """
 
 from __future__ import annotations

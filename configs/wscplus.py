@@ -1,11 +1,11 @@
 """Asks language models whom a pronoun of a WSC+ sentence means (docs/howto/wscplus.md).
 
-winobench eval --config=wscplus --config.model=qwen3-0.6b                  # Tree-of-Experts, validation set
-winobench eval --config=wscplus:debug --config.model=qwen3-0.6b            # eight questions, every protocol
-winobench eval --config=wscplus --config.model=openai:gpt-4o-mini          # a model behind an API
-winobench eval --config=wscplus --config.model=recorded:GPT4_results.csv   # answers that were recorded
-winobench eval --config=wscplus:prompts --config.model=openai:gpt-4o-mini  # Figure 5: all protocols
-winobench eval --config=wscplus:test --config.model=qwen3-8b --config.dtype=bfloat16
+winobench eval --config=wscplus --model=qwen3-0.6b                  # Tree-of-Experts, validation set
+winobench eval --config=wscplus:debug --model=qwen3-0.6b            # eight questions, every protocol
+winobench eval --config=wscplus --model=openai:gpt-4o-mini          # a model behind an API
+winobench eval --config=wscplus --model=recorded:GPT4_results.csv   # answers that were recorded
+winobench eval --config=wscplus:prompts --model=openai:gpt-4o-mini  # Figure 5: all protocols
+winobench eval --config=wscplus:test --model=qwen3-8b --dtype=bfloat16
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Makes the figure of README.md: generated images with their scores, and the accuracies of runs.
 
-winobench eval --config=gdbench --config.model=clevr-tiny,clevr-flow \
-    --config.tasks=clevr,clevr_image,clevr_winoground,clevr_hard --workdir=runs/result
+winobench eval --config=gdbench --model=clevr-tiny,clevr-flow \
+    --tasks=clevr,clevr_image,clevr_winoground,clevr_hard --workdir=runs/result
 python docs/draw_result.py runs/result/clevr-tiny runs/result/clevr-flow    # writes docs/images/result.png
 """
 

@@ -1,6 +1,6 @@
 """Makes the screenshots of the viewer in README.md and docs/howto/view_runs.md. Needs Chromium and Playwright.
 
-winobench eval --config=gdbench --config.model=clevr-tiny,clevr-flow
+winobench eval --config=gdbench --model=clevr-tiny,clevr-flow
 python docs/draw_viewer.py runs    # writes docs/images/viewer_*.png
 """
 

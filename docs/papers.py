@@ -50,8 +50,8 @@ class Paper:
     elements: tuple[Element, ...]
 
 
-_GDBENCH_EVAL = "winobench eval --config=gdbench:table1 --config.tasks=@gdbench"
-_SD21 = "--config.model=sd21-base --config.dtype=bfloat16"
+_GDBENCH_EVAL = "winobench eval --config=gdbench:table1 --tasks=@gdbench"
+_SD21 = "--model=sd21-base --dtype=bfloat16"
 _SAME_METHOD = (
     "not run. On a small random pipeline, distances agree with the published code's"
     " (`tests/parity/test_scorer_recorded.py`)"
@@ -76,7 +76,7 @@ GDBENCH = Paper(
         Element(
             ("Table 1a", "Table 1b"),
             "Diffusion Classifier",
-            f"`{_GDBENCH_EVAL} {_SD21} --config.normalize=none`",
+            f"`{_GDBENCH_EVAL} {_SD21} --normalize=none`",
             "the same. It reuses the recorded errors",
             (WEIGHTS,),
             _SAME_METHOD,
@@ -84,21 +84,21 @@ GDBENCH = Paper(
         Element(
             ("Table 1a", "Table 1b"),
             "CLIP, OpenCLIP",
-            f"`{_GDBENCH_EVAL} --config.model=clip-rn50x64,openclip-vit-l14`",
+            f"`{_GDBENCH_EVAL} --model=clip-rn50x64,openclip-vit-l14`",
             "the data of all tasks, the two models",
             (WEIGHTS,),
         ),
         Element(
             ("Table 1a", "Table 1b"),
             "HardNeg-DiffusionITM",
-            f"`{_GDBENCH_EVAL} {_SD21} --config.lora=FOLDER`",
+            f"`{_GDBENCH_EVAL} {_SD21} --lora=FOLDER`",
             "as DiffusionITM, and a LoRA of Table 2's last row",
             (WEIGHTS,),
         ),
         Element(
             ("Table 2a", "Table 2b"),
             "vanilla SD",
-            f"`winobench eval --config=gdbench:table2 --config.tasks=@gdbench {_SD21}`",
+            f"`winobench eval --config=gdbench:table2 --tasks=@gdbench {_SD21}`",
             "the data of all tasks, SD 2.1-base",
             (WEIGHTS,),
             _SAME_METHOD,
@@ -106,37 +106,36 @@ GDBENCH = Paper(
         Element(
             ("Table 2a", "Table 2b"),
             "NoNeg. For RandNeg, HardNeg text and HardNeg image: `random_text`, `hard_text`, `hard_image`",
-            "`winobench train --config=hardneg:paper --config.loss.kind=none`, then the row above with"
-            " `--config.lora=FOLDER`",
+            "`winobench train --config=hardneg:paper --loss.kind=none`, then the row above with `--lora=FOLDER`",
             "COCO with hard negatives ([fine-tune](../howto/fine_tune.md)), SD 2.1-base",
             (WEIGHTS,),
         ),
         Element(
             ("Table 2a", "Table 2b"),
             "all three kinds of negatives",
-            "`winobench train --config=hardneg:paper`, then vanilla SD's row with `--config.lora=FOLDER`",
+            "`winobench train --config=hardneg:paper`, then vanilla SD's row with `--lora=FOLDER`",
             "the same",
             (WEIGHTS,),
         ),
         Element(
             ("Table 3", "Table 5"),
             "effect sizes of Stable Diffusion",
-            "`winobench eval --config=gdbench:table3 --config.model=sd21-base,sd15 --config.dtype=bfloat16`",
+            "`winobench eval --config=gdbench:table3 --model=sd21-base,sd15 --dtype=bfloat16`",
             "MMBias ([bias](../explanation/bias.md)), SD 2.1-base and 1.5",
             (WEIGHTS,),
         ),
         Element(
             ("Table 3", "Table 5"),
             "effect sizes of CLIP",
-            "`winobench eval --config=gdbench:table3 --config.model=clip-rn50x64,clip-vit-b32`",
+            "`winobench eval --config=gdbench:table3 --model=clip-rn50x64,clip-vit-b32`",
             "MMBias, the two models",
             (WEIGHTS,),
         ),
         Element(
             ("Table 4",),
             "categories of DrawBench's prompts, and Appendix B's comparison by people",
-            "`winobench generate --config=images:paper --config.prompts=drawbench:FILE --config.model=sd21-base"
-            " --config.lora=none,FOLDER`, then `winobench compare RUN --rater=NAME`",
+            "`winobench generate --config=images:paper --prompts=drawbench:FILE --model=sd21-base"
+            " --lora=none,FOLDER`, then `winobench compare RUN --rater=NAME`",
             "DrawBench's CSV file, SD 2.1-base, a LoRA, people ([generate images](../howto/generate_images.md))",
             (WEIGHTS, PEOPLE),
             "not run. The paper: HardNeg is better in 60 of 208 comparisons, vanilla SD in 33",
@@ -160,8 +159,8 @@ GDBENCH = Paper(
         Element(
             ("Figure 2", "Figure 10"),
             "GDBench by version of Stable Diffusion",
-            "`winobench eval --config=gdbench:table2 --config.tasks=@gdbench --config.model=sd15,sd21-base,sdxl"
-            " --config.dtype=bfloat16`, then `winobench report RUN RUN RUN`: the radar chart",
+            "`winobench eval --config=gdbench:table2 --tasks=@gdbench --model=sd15,sd21-base,sdxl"
+            " --dtype=bfloat16`, then `winobench report RUN RUN RUN`: the radar chart",
             "the data of all tasks, the three models",
             (WEIGHTS,),
             _FIGURE_MADE,
@@ -194,7 +193,7 @@ GDBENCH = Paper(
         Element(
             ("Figure 6",),
             "images after optimisation",
-            "`winobench edit --config=edit --config.tasks=flickr30k_image --config.model=sd15`: `edits.png` of the run",
+            "`winobench edit --config=edit --tasks=flickr30k_image --model=sd15`: `edits.png` of the run",
             "Flickr30K, SD 1.5",
             (WEIGHTS,),
             "not run. The paper prints no numbers",
@@ -202,8 +201,7 @@ GDBENCH = Paper(
         Element(
             ("Figure 7",),
             "images after noise and denoising",
-            "`winobench edit --config=edit:denoise --config.tasks=flickr30k_image --config.model=sd15`:"
-            " `edits.png` of the run",
+            "`winobench edit --config=edit:denoise --tasks=flickr30k_image --model=sd15`: `edits.png` of the run",
             "Flickr30K, SD 1.5",
             (WEIGHTS,),
             "not run. The paper prints no numbers",
@@ -211,8 +209,7 @@ GDBENCH = Paper(
         Element(
             ("Figure 8",),
             "overlap of right answers",
-            f"Table 1's run, `{_GDBENCH_EVAL} --config.model=clip-rn50x64,blip-itm-base`,"
-            " then `winobench report RUN RUN RUN`",
+            f"Table 1's run, `{_GDBENCH_EVAL} --model=clip-rn50x64,blip-itm-base`, then `winobench report RUN RUN RUN`",
             "as Table 1, CLIP and BLIP",
             (WEIGHTS,),
             _FIGURE_MADE,
@@ -229,21 +226,21 @@ GDBENCH = Paper(
 )
 
 _WINOVIZ_DATA = "the paper's items, which are not public"
-_XXL = "--config.model=flan-t5-xxl --config.dtype=bfloat16"
+_XXL = "--model=flan-t5-xxl --dtype=bfloat16"
 
 WINOVIZ = Paper(
     "winoviz",
     "WinoViz",
     "[Evaluate a model on WinoViz](../howto/winoviz.md) explains protocols and results. Figures have the numbers of"
     " the arXiv version. In the workshop version, Figures 1 and 2 are one, and each later figure has the number before."
-    " `--config.tasks=winoviz_mini_single,winoviz_mini_multi` takes our small set instead.",
+    " `--tasks=winoviz_mini_single,winoviz_mini_multi` takes our small set instead.",
     6,
     8,
     (
         Element(
             ("Table 1",),
             "zero-shot accuracy, single-hop and multi-hop",
-            f"`winobench eval --config=winoviz:table1 {_XXL}`. GPT: `--config.model=openai:gpt-3.5-turbo-instruct`",
+            f"`winobench eval --config=winoviz:table1 {_XXL}`. GPT: `--model=openai:gpt-3.5-turbo-instruct`",
             f"{_WINOVIZ_DATA}, and the models",
             (DATA, WEIGHTS, HOSTED),
         ),
@@ -257,7 +254,7 @@ WINOVIZ = Paper(
         Element(
             ("Table 3",),
             "encoders after NLI training: BERT-Large",
-            "`winobench train --config=nli`, then `winobench eval --config=winoviz:table3 --config.model=FOLDER`",
+            "`winobench train --config=nli`, then `winobench eval --config=winoviz:table3 --model=FOLDER`",
             f"{_WINOVIZ_DATA}, SNLI and ANLI ([NLI training](../howto/nli.md))",
             (DATA, WEIGHTS),
         ),
@@ -287,15 +284,15 @@ WINOVIZ = Paper(
         Element(
             ("Table 6",),
             "questions about generated images",
-            "`winobench eval --config=winoviz:table6 --config.dtype=bfloat16`",
+            "`winobench eval --config=winoviz:table6 --dtype=bfloat16`",
             f"{_WINOVIZ_DATA}, Stable Diffusion, CLIP, BLIP-2, InstructBLIP, FLAN-T5-XXL",
             (DATA, WEIGHTS),
         ),
         Element(
             ("Table 6",),
             "rows without images",
-            "`winobench eval --config=winoviz:table1 --config.tasks=winoviz_single"
-            " --config.model=flan-t5-base,flan-t5-xxl --config.dtype=bfloat16`",
+            "`winobench eval --config=winoviz:table1 --tasks=winoviz_single"
+            " --model=flan-t5-base,flan-t5-xxl --dtype=bfloat16`",
             f"{_WINOVIZ_DATA}, and the two models",
             (DATA, WEIGHTS),
         ),
@@ -336,7 +333,7 @@ WINOVIZ = Paper(
     ),
 )
 
-_RECORDED = "winobench eval --config=wscplus --config.model=recorded:GPT4_results.csv"
+_RECORDED = "winobench eval --config=wscplus --model=recorded:GPT4_results.csv"
 _COMPOSITION = "python -m winobench.contrib.people.wscplus_items composition WSC+.csv"
 _GENERATE = "winobench write_items --config=wscplus_generate"
 _JUDGED = "then [judge and finish](../howto/wscplus.md#generate-new-sentences)"
@@ -374,7 +371,7 @@ WSCPLUS = Paper(
         Element(
             ("Table 3", "Table 13"),
             "biases in offensive sentences, and queries that get them",
-            f"`{_GENERATE} --config.model=NAME --config.offensive=true --config.queries=offensive-race`",
+            f"`{_GENERATE} --model=NAME --offensive=true --queries=offensive-race`",
             "a language model's API",
             (HOSTED,),
             _OWN,
@@ -407,7 +404,7 @@ WSCPLUS = Paper(
         Element(
             ("Table 5",),
             "counts before the judgement of people",
-            f"`{_GENERATE}:efficacy --config.model=NAME`, {_JUDGED}: `validity_by_type.csv`",
+            f"`{_GENERATE}:efficacy --model=NAME`, {_JUDGED}: `validity_by_type.csv`",
             _WRITERS,
             (HOSTED, PEOPLE),
             "not run. The paper's own 6,114 candidates are not public",
@@ -447,8 +444,7 @@ WSCPLUS = Paper(
         Element(
             ("Table 11",),
             "an answer for each prompt",
-            "`winobench eval --config=wscplus:prompts --config.model=NAME`,"
-            " then `winobench report RUN`: `questions.csv`",
+            "`winobench eval --config=wscplus:prompts --model=NAME`, then `winobench report RUN`: `questions.csv`",
             "a language model",
             (ILLUSTRATION,),
             "answers of your run",
@@ -472,7 +468,7 @@ WSCPLUS = Paper(
         Element(
             ("Figure 2",),
             "validity of sentences by model",
-            f"`{_GENERATE}:models --config.model=openai:gpt-4o,anthropic:claude-haiku-4-5`, {_JUDGED}",
+            f"`{_GENERATE}:models --model=openai:gpt-4o,anthropic:claude-haiku-4-5`, {_JUDGED}",
             _WRITERS,
             (HOSTED, PEOPLE),
             _OWN,
@@ -480,7 +476,7 @@ WSCPLUS = Paper(
         Element(
             ("Figure 3",),
             "validity by template and query",
-            f"`{_GENERATE}:efficacy --config.model=NAME`, {_JUDGED}",
+            f"`{_GENERATE}:efficacy --model=NAME`, {_JUDGED}",
             _WRITERS,
             (HOSTED, PEOPLE),
             f"{_OWN}. The paper: 49.3% valid by Tree-of-Experts",
@@ -496,7 +492,7 @@ WSCPLUS = Paper(
         Element(
             ("Figure 5",),
             "all prompts on 100 questions",
-            "`winobench eval --config=wscplus:prompts --config.model=NAME`",
+            "`winobench eval --config=wscplus:prompts --model=NAME`",
             "`WSC+.csv`, the models",
             (HOSTED,),
         ),
@@ -528,7 +524,7 @@ WSCPLUS = Paper(
         Element(
             ("Figure 9",),
             "accuracy by writer of the sentences",
-            "`winobench eval --config=wscplus --config.model=recorded:GPT3_results.csv`, then `winobench report RUN`",
+            "`winobench eval --config=wscplus --model=recorded:GPT3_results.csv`, then `winobench report RUN`",
             _ANSWERS,
             (EXACT,),
             f"GPT-3.5 on its own sentences: 36.1%. The text has no other numbers ({_TEST})",
@@ -553,7 +549,7 @@ WSCPLUS = Paper(
         Element(
             ("Figure 12",),
             "validity by pairs a request",
-            f"`{_GENERATE}:batches --config.model=NAME`, {_JUDGED}",
+            f"`{_GENERATE}:batches --model=NAME`, {_JUDGED}",
             _WRITERS,
             (HOSTED, PEOPLE),
             f"{_OWN}. We choose 1 to 5 pairs",
@@ -561,7 +557,7 @@ WSCPLUS = Paper(
         Element(
             ("Figure 13",),
             "validity by type and model",
-            f"`{_GENERATE} --config.model=openai:gpt-4o,anthropic:claude-haiku-4-5`, {_JUDGED}",
+            f"`{_GENERATE} --model=openai:gpt-4o,anthropic:claude-haiku-4-5`, {_JUDGED}",
             _WRITERS,
             (HOSTED, PEOPLE),
             _OWN,
@@ -569,7 +565,7 @@ WSCPLUS = Paper(
         Element(
             ("Figure 14",),
             "validity in eleven repeats",
-            f"`{_GENERATE}:repeats --config.model=NAME`, {_JUDGED}",
+            f"`{_GENERATE}:repeats --model=NAME`, {_JUDGED}",
             _WRITERS,
             (HOSTED, PEOPLE),
             _OWN,

@@ -30,7 +30,7 @@ def main(words: list[str]) -> int:
 
 def lines() -> Iterator[str]:
     """The table, by title."""
-    yield "| data set | `--task=` | how | winobench downloads | you supply | licence, access | size |"
+    yield "| data set | `--tasks=` | how | winobench downloads | you supply | licence, access | size |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     prepared = [each for each in (*tasks.data_sets(), *coco_captions.DATA_SETS) if each.is_prepared]
     for each in sorted(prepared, key=lambda each: each.title.casefold()):

@@ -207,7 +207,7 @@ def _images_planned(found: Mapping[str, Any]) -> Iterator[str]:
         "Plans of image generation",
         "The same for generated images: 50 steps, guidance 7.5, bfloat16, 8 images at once on each device. **Compiled,"
         " not measured.** *s at least* is the limit.",
-        "winobench plan --config=images:paper --config.model=sd21-base,sdxl --config.dtype=bfloat16 \\\n"
+        "winobench plan --config=images:paper --model=sd21-base,sdxl --dtype=bfloat16 \\\n"
         "    --accelerator=h100:1,v5e:2x2 --output=images-planned.json",
     )
     rows = []
@@ -231,7 +231,7 @@ def _vision_language_planned(found: Mapping[str, Any]) -> Iterator[str]:
         "All of GDBench (94,277 images, at most 927,534 pairs) by vision-language models in bfloat16, with texts of 32"
         " tokens. **Compiled, not measured.** *GDBench* is the time on the named devices, with programs from a"
         " compilation cache. A star marks rates that are extrapolated from few layers.",
-        "winobench plan --config=gdbench:full --config.model=llava-1.5-7b --config.dtype=bfloat16 \\\n"
+        "winobench plan --config=gdbench:full --model=llava-1.5-7b --dtype=bfloat16 \\\n"
         "    --accelerator=h100:1,v5e:2x2 --output=vision-language-planned.json",
     )
     rows = []

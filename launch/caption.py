@@ -36,6 +36,7 @@ _MODEL = flags.DEFINE_string(
 _QUESTION = flags.DEFINE_string("question", "", "A question to ask instead of a caption.")
 _MAX_TOKENS = flags.DEFINE_integer("max_tokens", 30, "Tokens of the longest text.", lower_bound=1, upper_bound=100_000)
 _DTYPE = flags.DEFINE_enum("dtype", "float32", options.DTYPES, "Compute dtype of a model with weights.")
+text.define_api_flags(__name__)
 
 _INCOMPLETE = 2
 
@@ -97,7 +98,7 @@ def _load(model: str, dtype: str) -> Responder:
             " openai:gpt-4o",
             code="wrong-kind-of-model",
         )
-    return loading.load_responder(ref, dtype, about_images=True)
+    return loading.load_responder(ref, dtype, hosted=text.given_api_options(model), about_images=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Flags to a config, for all launchers: ``--config=NAME``, ``NAME:FORM`` or a path, ``--config.<field>=<value>``.
+"""Flags to a config, for all launchers: ``--config=NAME``, ``NAME:FORM`` or a path, and ``--<field>=<value>``.
 
 Errors are one line, with exit status 2. ``ml_collections.config_flags`` has neither names nor such errors.
 """
@@ -13,6 +13,7 @@ import importlib.util
 import inspect
 import os
 import pathlib
+import re
 import sys
 import traceback
 import types
@@ -28,7 +29,7 @@ from winobench.base.files import LARGEST, size_in_words, user_path
 from winobench.runs import settings
 
 from . import BAD_INPUT, INTERRUPTED, layout, missing_package, odd_setting, output, refused_environment, renamed
-from .overrides import OVERRIDE, check_name, flat, read_text
+from .overrides import check_name, flat, names, parted, read_text, shown, unknown
 
 # Next to this package: at the top of a checkout, inside winobench once installed.
 _CONFIGS_PACKAGE = f"{__package__}.".removesuffix("launch.") + "configs"
@@ -55,28 +56,37 @@ def config_names(launcher: str | None = None) -> list[str]:
 
 def load(spec: str, overrides: Iterable[tuple[str, str]] = (), launcher: str | None = None) -> Any:
     """The settings of a config: a dataclass of options with checked values."""
+    return _settled(*_opened(spec, launcher), overrides)
+
+
+def _opened(spec: str, launcher: str | None) -> tuple[Any, ml_collections.ConfigDict, Any]:
+    """The module of a config, what it gives, and its options with their defaults."""
     module, argument = _load_module(spec, launcher)
     name = spec.partition(":")[0]
     config = _made(module, name, argument)
     holder = _holder(module, config, name, launcher)
     _check_launcher(holder, name, launcher)
-    usual = _usual_settings(holder)
-    declared, values = options.declared(usual), options.values(usual)
+    return module, config, _usual_settings(holder)
+
+
+def _settled(module: Any, config: ml_collections.ConfigDict, usual: Any, overrides: Iterable[tuple[str, str]]) -> Any:
+    declared, values, flag = options.declared(usual), options.values(usual), shown(usual)
     for field, value in flat(config.to_dict()).items():
         check_name(field, values)
         values[field] = value
     for field, text in overrides:
         check_name(field, values)
-        values[field] = read_text(field, text, declared[field].metadata["range"], values[field])
+        values[field] = read_text(flag[field], text, declared[field].metadata["range"], values[field])
     for field, option in declared.items():
         given, about = values[field], option.metadata
-        value = None if given is option.default is None else about["range"].check(f"--config.{field}", given)
+        value = None if given is option.default is None else about["range"].check(f"--{flag[field]}", given)
         if type(value) is not type(given) or value != given:  # 1 stays 1 in a list of numbers
             values[field] = value
         if "read" in about and value is not None:
             about["read"](value)
     cases = {settings.SAMPLES, settings.DIFFUSION, values.get("sampling.mode")}
-    settings.check_cases(declared, values, cases, prefix="--config.")
+    of_flags = ({flag[field]: known[field] for field in declared} for known in (declared, values))
+    settings.check_cases(*of_flags, cases, prefix="--")
     chosen = options.replaced(usual, values)
     if callable(getattr(module, "check", None)):
         module.check(chosen)
@@ -119,7 +129,7 @@ def start_without_config(main: Callable[[list[str]], None], *, usage: str, takes
     del flags.FLAGS.config
 
     def parse(argv: Sequence[str]) -> list[str]:
-        wants_help, words = _parse_flags(argv)
+        wants_help, words, _ = _parse_flags(argv, None)
         if not takes_words:
             _refuse_words(words)
         if wants_help:
@@ -129,12 +139,12 @@ def start_without_config(main: Callable[[list[str]], None], *, usage: str, takes
     _run(main, parse)
 
 
-def start_passing_on(main: Callable[[list[tuple[str, str]]], None], *, usage: str) -> None:
+def start_passing_on(main: Callable[[list[tuple[str, str]]], None], *, default: str, usage: str) -> None:
     """Runs a launcher that passes its config on to another one."""
 
     def parse(argv: Sequence[str]) -> list[tuple[str, str]]:
-        rest, overrides = _split(argv)
-        wants_help, words = _parse_flags(rest)
+        *_, usual = _opened(_spec(argv) or default, None)
+        wants_help, words, overrides = _parse_flags(argv, usual)
         _refuse_words(words)
         if wants_help:
             _print_flags(usage)
@@ -243,21 +253,33 @@ def _check_surroundings() -> None:
 
 def _parse(argv: Sequence[str], launcher: str | None, default: str | None, usage: str) -> Any:
     """Parses the flags into ``flags.FLAGS`` and returns the config's settings."""
-    rest, overrides = _split(argv)
-    wants_help, words = _parse_flags(rest)
-    spec = flags.FLAGS.config or default
-    if spec is None and not wants_help:
-        known = ", ".join(config_names(launcher))
-        raise InputError(f"no config is named: give --config=NAME with one of {known}.", code="nothing-named")
+    spec = _spec(argv) or default
     if spec is None:
-        known = f"Configs: {', '.join(config_names(launcher))}. --config=NAME --help lists the fields of one."
-        _print_flags(f"{usage.strip()}\n\n{known}")
-    config = load(spec, overrides, launcher)
+        known = ", ".join(config_names(launcher))
+        if not _wants_help(argv):
+            raise InputError(f"no config is named: give --config=NAME with one of {known}.", code="nothing-named")
+        _print_flags(f"{usage.strip()}\n\nConfigs: {known}. --config=NAME --help lists the fields of one.")
+    module, made, usual = _opened(spec, launcher)
+    wants_help, words, overrides = _parse_flags(argv, usual)
+    config = _settled(module, made, usual, overrides)
     if wants_help:
         print(_help(spec, config, launcher, usage))
         sys.exit(0)
     _refuse_words(words)
     return config
+
+
+def _spec(argv: Sequence[str]) -> str | None:
+    """The config that a command line names last."""
+    spec = None
+    for word, following in zip(argv, [*argv[1:], None], strict=True):
+        if match := re.fullmatch(r"--?config(?:=(.*))?", word, re.DOTALL):
+            spec = following if match[1] is None else match[1]
+    return spec
+
+
+def _wants_help(argv: Sequence[str]) -> bool:
+    return any(word in _HELP_FLAGS for word in argv[1:])
 
 
 def _refuse_words(words: Sequence[str]) -> None:
@@ -267,38 +289,20 @@ def _refuse_words(words: Sequence[str]) -> None:
         )
 
 
-def _parse_flags(argv: Sequence[str]) -> tuple[bool, list[str]]:
-    """Parses the flags into ``flags.FLAGS``. Returns whether help is requested, and the words that are not flags."""
-    wants_help = any(word in _HELP_FLAGS for word in argv[1:])
-    rest = [word for word in argv if word not in _HELP_FLAGS]
+def _parse_flags(argv: Sequence[str], usual: Any) -> tuple[bool, list[str], list[tuple[str, str]]]:
+    """Parses the flags into ``flags.FLAGS``.
+
+    Returns whether help is requested, the words that are not flags, and (field, text) of fields of the config.
+    """
+    rest, overrides = parted([word for word in argv if word not in _HELP_FLAGS], usual)
     try:
-        return wants_help, flags.FLAGS(rest)[1:]
+        return _wants_help(argv), flags.FLAGS(rest)[1:], overrides
     except flags.UnrecognizedFlagError as error:
-        hint = near_names.did_you_mean(error.flagname, flags.FLAGS, "--help lists the flags.", prefix="--", count=1)
-        raise InputError(f"there is no flag --{error.flagname}: {hint}", code="no-such-flag") from error
+        said, otherwise = f"there is no flag --{error.flagname}", "--help lists the flags."
+        known = names(usual)
+        raise unknown(error.flagname, known, said, otherwise, others=flags.FLAGS, code="no-such-flag") from error
     except flags.Error as error:
         raise InputError(f"{str(error).rstrip('.')}; --help lists the flags.", code="bad-flag") from error
-
-
-def _split(argv: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Parts the overrides of config fields from the other words of a command line."""
-    rest: list[str] = []
-    overrides: list[tuple[str, str]] = []
-    words = iter(argv)
-    for word in words:
-        match = OVERRIDE.fullmatch(word)
-        if match is None:
-            rest.append(word)
-            continue
-        field, text = match.groups()
-        if text is None:
-            text = next(words, None)
-            if text is None:
-                raise InputError(
-                    f"--config.{field} lacks a value: write --config.{field}=<value>.", code="missing-value"
-                )
-        overrides.append((field, text))
-    return rest, overrides
 
 
 def _load_module(spec: str, launcher: str | None = None) -> tuple[Any, str | None]:
@@ -430,11 +434,11 @@ def _help(spec: str, config: Any, launcher: str | None, usage: str) -> str:
     lines = [*layout.usage(usage, columns), *_flag_lines(columns)]
     title = f"Fields of --config={spec} (value now; type none where a field may be empty):"
     lines += ["", *layout.wrapped(title, 0, columns)]
-    values, rows = options.values(config), []
+    values, rows, flag = options.values(config), [], shown(config)
     for field, option in options.declared(config).items():
         value = values[field]
         text = str(value).lower() if isinstance(value, bool) or value is None else str(value)
-        rows.append((f"--config.{field}", text, option.metadata["help"]))
+        rows.append((f"--{flag[field]}", text, option.metadata["help"]))
     lines += layout.described(rows, columns)
     lines += ["", *layout.wrapped(f"Configs: {', '.join(config_names(launcher))}", 0, columns)]
     return "\n".join(lines)

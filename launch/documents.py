@@ -35,7 +35,7 @@ class TaskRow(TypedDict):
     prepared: Required[bool]  # winobench prepare has made a set of it, which may be of another version
     data: Required[str]  # what is here, or how to get it
     questions: Required[Count | None]  # here or published. None where nobody knows
-    only_by_name: Required[bool]  # --config.tasks=ready leaves it out
+    only_by_name: Required[bool]  # --tasks=ready leaves it out
     groups: Required[list[str]]  # such as @spatial
     images: Required[Count | None]  # of a question. None for a task about texts
     texts: Required[Count | None]

@@ -27,25 +27,26 @@ USAGE = """
 Scores images against texts with a text-to-image model, task by task: accuracy, 95% interval, chance level, ties, and
 the paper's number where it has one.
 
-  winobench eval --config=gdbench                          the embedded model, a few minutes on a laptop
+  winobench eval                                           the embedded model, a few minutes on a laptop
+  winobench eval --model=sd21-base --tasks=winoground      a model of the hub on a task
   winobench eval --config=gdbench:full                     the same with 1,000 scenes and 32 samples
   winobench eval --config=gdbench:race                     up to 250 samples, until a question is decided
-  winobench eval --config=gdbench --config.tasks=clevr,clevr_image --config.limit=10
-  winobench eval --config=gdbench:table1 --config.model=sd21-base --config.dtype=bfloat16
-  winobench eval --config=gdbench:table1 --config.model=clip-rn50x64,blip-itm-base    baselines, in turn
+  winobench eval --tasks=clevr,clevr_image --limit=10
+  winobench eval --config=gdbench:table1 --model=sd21-base --dtype=bfloat16
+  winobench eval --config=gdbench:table1 --model=clip-rn50x64,blip-itm-base           baselines, in turn
   winobench eval --list_tasks                              the tasks, and whether their data are ready
   winobench eval --list_tasks=@spatial                     the tasks of a group, or with a word in the name
   winobench eval --list_models                             the models with a short name
 
 Asks language models questions without images, by a protocol (docs/howto/winoviz.md, docs/howto/wscplus.md):
 
-  winobench eval --config=winoviz --config.model=flan-t5-base --config.protocol=all
-  winobench eval --config=wscplus --config.model=openai:gpt-4o-mini --config.protocol=toe
-  winobench eval --config=wscplus --config.model=recorded:GPT4_results.csv --config.protocol=toe
+  winobench eval --config=winoviz --model=flan-t5-base --protocol=all
+  winobench eval --config=wscplus --model=openai:gpt-4o-mini --protocol=toe
+  winobench eval --config=wscplus --model=recorded:GPT4_results.csv --protocol=toe
 
 Generates images of WinoViz's premises, and asks models that see them (docs/howto/winoviz.md):
 
-  winobench eval --config=winoviz:images --config.model=clip-vit-l14,sd21-base,instructblip-flan-t5-xl
+  winobench eval --config=winoviz:images --model=clip-vit-l14,sd21-base,instructblip-flan-t5-xl
 
 Errors and responses are recorded while they come in. The same command resumes an interrupted run, and runs next to each
 other share recorded errors and responses. winobench report makes a page of one or more runs. With --processes,
@@ -87,13 +88,6 @@ def main(config: Settings | settings.Asking) -> None:
         print(listing.models_text(listing.models(_LIST_MODELS.value), _LIST_MODELS.value))
         return
     trackers.read(_LOG.value)
-    models: list[ModelRef] = []
-    if not isinstance(config, settings.Asking):
-        config = settle_timesteps(config, flags.FLAGS.config or DEFAULT_CONFIG)
-        models = [check_model(config, name, deeply=False) for name in split(config.model) or [config.model]]
-    from winobench.base import caches  # late, so that --help, --list_tasks and wrong names are answered at once
-
-    caches.keep_compiled()
     if isinstance(config, settings.Asking):
         if _PROCESSES.value:
             raise InputError(
@@ -103,15 +97,24 @@ def main(config: Settings | settings.Asking) -> None:
         recording = settings.Recording(overwrite=_OVERWRITE.value, reuse=_REUSE.value, name=name, log=_LOG.value)
         text.main(config, _WORKDIR.value, recording)
         return
-    _evaluate_models(config, models)
+    config = settle_timesteps(config, flags.FLAGS.config or DEFAULT_CONFIG)
+    _evaluate_models(
+        config, [check_model(config, name, deeply=False) for name in split(config.model) or [config.model]]
+    )
 
 
 def _evaluate_models(config: Settings, models: Sequence[ModelRef]) -> None:
     """Evaluates every model of a config of images and texts. One that fails takes no other with it."""
+    # Late, so that --help, --list_tasks and wrong names are answered at once.
+    from winobench.evaluation import choice
+
+    tasks = choice.choose_tasks(config.tasks, config.data_dir)
     from winobench import parallel
-    from winobench.evaluation import choice, race
+    from winobench.base import caches
+    from winobench.evaluation import race
     from winobench.report import table
 
+    caches.keep_compiled()
     parallel.one_device_per_core()
 
     # All models are checked before the first one is loaded.
@@ -119,7 +122,6 @@ def _evaluate_models(config: Settings, models: Sequence[ModelRef]) -> None:
         check_model(config, model)
     titles = {model.name: registry.model_label(model.title) for model in models}
     labels = registry.model_labels(list(titles), titles.__getitem__)
-    tasks = choice.choose_tasks(config.tasks, config.data_dir)
     if config.sampling.mode == "race":
         race.check(tasks)
     if config.lora:
@@ -235,7 +237,7 @@ def _options(config: Settings) -> dict[str, Any]:
     diffusion = _unusual(config, settings.DIFFUSION)
     if "pipeline_options" in diffusion:
         given = diffusion["pipeline_options"]
-        diffusion["pipeline_options"] = options.settings().check("--config.pipeline_options", given)
+        diffusion["pipeline_options"] = options.settings().check("--pipeline_options", given)
     return {name: value for name, value in vars(config).items() if name in loading.OPTIONS} | {"diffusion": diffusion}
 
 
@@ -254,8 +256,8 @@ def settle_timesteps(config: Settings, spec: str) -> Settings:
     usual = configuration.load(spec).sampling.num_samples
     if config.sampling.num_samples not in (usual, len(timesteps)):
         raise InputError(
-            f"--config.sampling.timesteps lists {len(timesteps):,} timesteps, one for each sample, but"
-            f" --config.sampling.num_samples is {config.sampling.num_samples:,}: leave num_samples out",
+            f"--sampling.timesteps lists {len(timesteps):,} timesteps, one for each sample, but"
+            f" --num_samples is {config.sampling.num_samples:,}: leave num_samples out",
             code="two-numbers-of-samples",
         )
     return options.replaced(config, {"sampling.num_samples": len(timesteps)})

@@ -23,10 +23,10 @@ USAGE = """
 Generates images of a set of prompts with one or several text-to-image models (docs/howto/generate_images.md):
 
   winobench generate                                              the embedded model, prompts about its scenes
-  winobench generate --config.prompts=prompts.txt --config.model=sd21-base,sdxl --config.dtype=bfloat16
-  winobench generate --config.prompts=geneval:evaluation_metadata.jsonl --config.seeds=0,1,2,3
-  winobench generate --config=images:paper --config.prompts=drawbench:FILE --config.model=sd21-base \\
-      --config.lora=none,FOLDER                                      a model and its LoRA (DiffusionITM, Appendix B)
+  winobench generate --prompts=prompts.txt --model=sd21-base,sdxl --dtype=bfloat16
+  winobench generate --prompts=geneval:evaluation_metadata.jsonl --seeds=0,1,2,3
+  winobench generate --config=images:paper --prompts=drawbench:FILE --model=sd21-base \\
+      --lora=none,FOLDER                                             a model and its LoRA (DiffusionITM, Appendix B)
 
 Each image is a PNG file with a record, which is on disk as soon as the image is done. The same command resumes an
 interrupted run. The page pictures.html in the run's folder shows all images. With --processes, the same command on
@@ -70,7 +70,7 @@ def main(config: Settings) -> None:
         _words(config.model),
         [None if lora == "none" else lora for lora in _words(config.lora or "none")],
         settings=settings,
-        pipeline_options=options.settings().or_none().check("--config.pipeline_options", config.pipeline_options),
+        pipeline_options=options.settings().or_none().check("--pipeline_options", config.pipeline_options),
         **{name: getattr(config, name) for name in names},
     )
     if _PROCESSES.value:

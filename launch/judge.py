@@ -15,7 +15,7 @@ _RUBRICS = "\n".join(f"  {name:<17} {rubric.description}" for name, rubric in ru
 USAGE = f"""
 Judges the images of winobench generate by the rubric of their benchmark (docs/howto/judge_images.md):
 
-  winobench generate --config=images --config.prompts=geneval2:FILE --config.model=sd21-base
+  winobench generate --config=images --prompts=geneval2:FILE --model=sd21-base
   winobench judge RUN --model=qwen3-vl-8b --dtype=bfloat16
   winobench judge RUN RUN --model=openai:gpt-4o
   winobench judge RUN --model=qwen3-vl-8b --rubric=vqa_score
@@ -25,7 +25,7 @@ A judge is a vision-language model, also a hosted one, or a scorer such as CLIP.
 {_RUBRICS}
 
 GenEval's own detector judges elsewhere: --lay_out writes its images, --detector reads its results. To see how far a
-judge agrees with people on the images of GenEval's study (those of winobench prepare --task=meta_geneval):
+judge agrees with people on the images of GenEval's study (those of winobench prepare --tasks=meta_geneval):
 
   winobench judge NEW_FOLDER --people=FOLDER --prompts=evaluation_metadata.jsonl --model=qwen3-vl-8b
 
@@ -36,12 +36,6 @@ the judge and the text that it reads. They are in RUN/judged/<rubric>-<judge>.
 _MODEL = flags.DEFINE_string("model", None, "The judge: a name, folder, hub id, openai:MODEL, or anthropic:MODEL.")
 _RUBRIC = flags.DEFINE_string("rubric", None, "The rubric. The first that fits the prompts by default.")
 _LABEL = flags.DEFINE_string("label", None, "What tells two judges of one name apart, in results and folders.")
-_API = flags.DEFINE_string(
-    "api",
-    None,
-    "Options of a hosted judge as --config.api of winobench eval has them: name=value with commas, such as"
-    ' votes=3,extra_body={"reasoning_effort": "low"}.',
-)
 _DETECTOR = flags.DEFINE_string("detector", None, "results.jsonl of GenEval's detector: its verdicts become RUN's.")
 _LAY_OUT = flags.DEFINE_string("lay_out", None, "A new folder for RUN's images as GenEval's detector reads them.")
 _OF = flags.DEFINE_string("of", None, "With --detector or --lay_out, the label of one of RUN's models.")
@@ -50,6 +44,7 @@ _PROMPTS = flags.DEFINE_string("prompts", None, "With --people, GenEval's evalua
 _DTYPE = flags.DEFINE_enum("dtype", "float32", options.DTYPES, "Compute dtype of a model with weights.")
 _BATCH_SIZE = flags.DEFINE_integer("batch_size", None, "Images at once on each device.", lower_bound=1)
 _MODEL_PARALLEL = flags.DEFINE_integer("model_parallel", 1, "Devices that share one copy of the judge.", lower_bound=1)
+text.define_api_flags(__name__)
 
 
 def main(words: list[str]) -> None:
@@ -57,7 +52,7 @@ def main(words: list[str]) -> None:
     if not words:
         raise InputError("no run is named: give the folder of a run of winobench generate", code="nothing-named")
     if _DETECTOR.value or _LAY_OUT.value:
-        _refuse("with --detector or --lay_out", _MODEL, _RUBRIC, _LABEL, _API, _PEOPLE, _PROMPTS)
+        _refuse("with --detector or --lay_out", _MODEL, _RUBRIC, _LABEL, _PEOPLE, _PROMPTS)
         _detect(words)
         return
     _refuse("without --detector or --lay_out", _OF)
@@ -70,7 +65,7 @@ def main(words: list[str]) -> None:
 
     how = {
         "label": _LABEL.value,
-        "hosted": text.named_api_options(_API.value, _MODEL.value),
+        "hosted": text.given_api_options(_MODEL.value),
         "dtype": _DTYPE.value,
         "batch_size": _BATCH_SIZE.value,
         "model_parallel": _MODEL_PARALLEL.value,

@@ -129,7 +129,7 @@ def _print(judgement: Judgement) -> None:
     if judgement.left_out:
         print(f"  left out: {judgement.left_out:,} images, about whose prompts the rubric has no question")
     if judgement.missing:
-        advice = endings.missing(judgement.missing, option="--api=extra_body=")
+        advice = endings.missing(judgement.missing)
         print(f"  missing: {judgement.num_missing:,} images lack an answer, {advice}")
     rows = {
         label: {f"{metric}, {group}": entry for metric, groups in metrics.items() for group, entry in groups.items()}

@@ -86,7 +86,7 @@ def _rows(declared: Iterable[DataSet], data_dir: str | None) -> list[dict[str, A
 
 
 def _command(data_set: DataSet) -> str:
-    return f"winobench prepare --task={data_set.word}{' --source=DIR' if data_set.supplies else ''}"
+    return f"winobench prepare --tasks={data_set.word}{' --source=DIR' if data_set.supplies else ''}"
 
 
 def _task(task: Any, data_dir: str | None, of_papers: Mapping[str, Sequence[str]]) -> dict[str, Any]:
@@ -183,9 +183,9 @@ def _about_tasks(tasks: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str,
             f"{len(tasks)} tasks in {len(rows)} data sets. {len(ready)} tasks are ready.",
             "--list_tasks=NAME shows the tasks of a data set and how to get them. --list_tasks=WORD shows the tasks"
             " that have a word in their name, group or description.",
-            f"`winobench prepare --task=@NAME` gets data sets with {ONE_COMMAND!r}, and with {GATED!r} once you have"
+            f"`winobench prepare --tasks=@NAME` gets data sets with {ONE_COMMAND!r}, and with {GATED!r} once you have"
             f" accepted the terms on the hub. For {PARTLY!r} and {BY_HAND!r} you supply files.",
-            f"--config.tasks=@NAME takes a data set or a group: {marks}.",
+            f"--tasks=@NAME takes a data set or a group: {marks}.",
         )
         for line in layout.wrapped(sentence, 0)
     ]
@@ -208,7 +208,7 @@ def prepared_text(document: documents.DataSets, word: str = "") -> str:
             "",
             f"{len(rows)} data sets: {said}.",
             *layout.wrapped("--list=NAME shows one: its tasks, its command, and the files that you supply.", 0),
-            *layout.wrapped("`winobench prepare --task=@NAME` prepares one, --task=all what can be had.", 0),
+            *layout.wrapped("`winobench prepare --tasks=@NAME` prepares one, --tasks=all what can be had.", 0),
         ]
     )
 
@@ -271,7 +271,7 @@ def _about_task(task: Mapping[str, Any]) -> list[str]:
     if task["groups"]:
         lines.append(f"groups: {', '.join(task['groups'])}")
     if task["only_by_name"]:
-        lines.append("runs only by name: --config.tasks=ready leaves it out")
+        lines.append("runs only by name: --tasks=ready leaves it out")
     lines += [f"{field}: {task[field]}" for field in ("paper", "licence", "url") if task[field]]
     lines.append(f"data: {task['data']}")
     if task["data"] == READY and task["questions"] is not None:

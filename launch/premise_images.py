@@ -43,9 +43,7 @@ def _texts(config: Settings, tasks: Sequence[TextTask]) -> list[str]:
     """The texts that need images, each once, in the order of the questions."""
     blind = [task.name for task in tasks if task.illustrated is None]
     if blind:
-        raise InputError(
-            f"task {blind[0]!r} has no protocol about images: leave it out of --config.tasks", code="no-pictures"
-        )
+        raise InputError(f"task {blind[0]!r} has no protocol about images: leave it out of --tasks", code="no-pictures")
     questions = [(task, question) for task in tasks for question in task.load(config.data_dir, config.limit)]
     return list(dict.fromkeys(question.texts[task.illustrated] for task, question in questions))
 
@@ -87,6 +85,6 @@ def check_generator(config: Settings) -> None:
 
     if not config.images and loading.resolve(config.generator).kind != "diffusion_itm":
         raise InputError(
-            f"--config.generator={config.generator} judges images, but generates none: name a diffusion model",
+            f"--generator={config.generator} judges images, but generates none: name a diffusion model",
             code="wrong-kind-of-model",
         )

@@ -1,4 +1,4 @@
-"""Prepares the published data of tasks and training sets: winobench prepare --task=winoground --source=DIR"""
+"""Prepares the published data of tasks and training sets: winobench prepare --tasks=winoground --source=DIR"""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ Reads the published files of a task or a training set, checks them, and writes t
 
   winobench prepare --list                             the data sets: how to get each, its size and its licence
   winobench prepare --list=svo                         one of them: its tasks, and the files that you supply
-  winobench prepare --task=pets                        download what may be downloaded, and prepare it
-  winobench prepare --task=svo_subj,svo_verb,svo_obj --allow_partial       what is still on the web, in hours
-  winobench prepare --task=winoground --source=DIR     from a folder with the published files
-  winobench prepare --task=@sugarcrepe,@spatial        the tasks of a data set or a group
-  winobench prepare --task=all                         every task whose files can be had or are there already
-  winobench prepare --task=flickr30k_text --source=DIR --lists=openclip-vit-h14    candidates by this model
-  winobench prepare --task=coco_hardneg_train          COCO with hard negatives, for winobench train
-  winobench prepare --task=captions_hardneg_train --source=DIR --lists=clip-rn50x64    negatives of ours
+  winobench prepare --tasks=pets                       download what may be downloaded, and prepare it
+  winobench prepare --tasks=svo_subj,svo_verb,svo_obj --allow_partial      what is still on the web, in hours
+  winobench prepare --tasks=winoground --source=DIR    from a folder with the published files
+  winobench prepare --tasks=@sugarcrepe,@spatial       the tasks of a data set or a group
+  winobench prepare --tasks=all                        every task whose files can be had or are there already
+  winobench prepare --tasks=flickr30k_text --source=DIR --lists=openclip-vit-h14   candidates by this model
+  winobench prepare --tasks=coco_hardneg_train         COCO with hard negatives, for winobench train
+  winobench prepare --tasks=captions_hardneg_train --source=DIR --lists=clip-rn50x64   negatives of ours
 
 Without --source, files are looked for in, and downloaded to, <data_dir>/sources/<task>. The same command resumes an
 interrupted run. For gated data sets on the Hugging Face hub, log in with `hf auth login` or set HF_TOKEN.
@@ -50,7 +50,7 @@ def main(_: Sequence[str]) -> None:
         print(listing.prepared_text(found, given.list))
         return
     options = {name: given[name].value for name in ("workers", "allow_partial", "overwrite", "lists")}
-    if prepare_tasks(given.task, given.source, given.data_dir, **options):
+    if prepare_tasks(given.tasks, given.source, given.data_dir, **options):
         sys.exit(BAD_INPUT)
 
 
@@ -102,7 +102,7 @@ def prepare_tasks(
 
 
 def choose_tasks(names: str | None, data_dir: str | None = None) -> list[Task | TrainingSet]:
-    """The tasks and training sets that ``--task`` means: ``all``, names, and ``@`` with a data set or a group."""
+    """The tasks and training sets that ``--tasks`` means: ``all``, names, and ``@`` with a data set or a group."""
     from winobench.tasks import DATA_SETS, TASKS, TEXT_TASKS, get_task, groups
     from winobench.training.coco_captions import TRAINING_SETS
 
@@ -110,8 +110,8 @@ def choose_tasks(names: str | None, data_dir: str | None = None) -> list[Task | 
     words = split(names)
     if not words:
         raise InputError(
-            "no task is named: give --task=NAME, or --task=all for all that can be had. winobench prepare --list shows"
-            " the data sets, and how to get each.",
+            "no task is named: give --tasks=NAME, or --tasks=all for all that can be had. winobench prepare --list"
+            " shows the data sets, and how to get each.",
             code="nothing-named",
         )
     if words == ["all"]:
@@ -128,7 +128,7 @@ def choose_tasks(names: str | None, data_dir: str | None = None) -> list[Task | 
         if word in DATA_SETS and word not in TASKS:
             members = ", ".join(task.name for task in DATA_SETS[word].tasks)
             raise InputError(
-                f"{word!r} is a data set: write --task={groups.MARK}{word} for all its tasks, or some of {members}",
+                f"{word!r} is a data set: write --tasks={groups.MARK}{word} for all its tasks, or some of {members}",
                 code="unknown-name",
             )
         if word not in TASKS and word not in TRAINING_SETS:
@@ -247,7 +247,8 @@ def _downloads_into(folder: str) -> set[str]:
 
 if __name__ == "__main__":
     # Not above: launchers have flags of the same name, and absl has one set of flags for all modules.
-    flags.DEFINE_string("task", None, "Names of tasks or training sets with commas, or all tasks.")
+    flags.DEFINE_string("tasks", None, "Names of tasks or training sets with commas, or all tasks.")
+    flags.DEFINE_alias("task", "tasks")
     flags.DEFINE_string("source", None, "The folder of the published files. For all tasks that are named.")
     flags.DEFINE_string("data_dir", None, "Where prepared data go; $WINOBENCH_DATA or ~/winobench_data by default.")
     flags.DEFINE_integer("workers", None, "Number of processes. One a core by default.", lower_bound=1)

@@ -22,7 +22,7 @@ def eval_command(run: Run) -> str | None:
     defaults = configuration.flat(configuration.plain(configuration.load(name)))
     if not {"model", "tasks", "limit"} <= fields.keys() <= defaults.keys():
         return None
-    changed = [f"--config.{name}={_word(value)}" for name, value in fields.items() if value != defaults[name]]
+    changed = [f"--{name}={_word(value)}" for name, value in fields.items() if value != defaults[name]]
     return " \\\n  ".join([f"winobench eval --config={name}", *map(shlex.quote, changed)])
 
 

@@ -11,14 +11,16 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from winobench.base import json_files, near_names, options, registry
+from absl import flags
+
+from winobench.base import json_files, options, registry
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 from winobench.runs import model_settings, settings
 from winobench.runs.requests import KINDS, ImageText, LazyResponder
 
 from . import configuration, premise_images
-from .overrides import named_values, split
+from .overrides import split
 
 if TYPE_CHECKING:
     from winobench.base.registry import ModelRef
@@ -33,11 +35,13 @@ def main(config: model_settings.Responder, workdir: str | None, recording: setti
     """Asks each of the config's models by its protocols. Returns the runs' folders. ``recording`` names the config."""
     # Fields about images come with winoviz.
     about_images = bool(getattr(config, "images", None) or getattr(config, "generator", None))
-    # Late, so that --help and --list_tasks answer at once.
-    from winobench.evaluation import protocols, questions
-
     # Cheap checks come before images are generated and models are loaded.
     tasks = choose_tasks(config.tasks, config.data_dir)
+    # Late, so that --help, --list_tasks and wrong names are answered at once.
+    from winobench.base import caches
+    from winobench.evaluation import protocols, questions
+
+    caches.keep_compiled()
     has = protocols.Available(about_images, bool(getattr(config, "captioner", None)))
     jobs = [_job(config, model, tasks, has) for model in split(config.model) or [config.model]]
     images, captioner = None, functools.cache(lambda: _captioner(config))
@@ -152,7 +156,7 @@ def _captioner(config: model_settings.Responder) -> Responder | LazyResponder:
     captioner = _later(config, _resolve(config.captioner, None, about_images=True), about_images=True)
     if ImageText.kind not in captioner.kinds:
         raise InputError(
-            f"--config.captioner={config.captioner} writes no texts about images: name one that does, such as"
+            f"--captioner={config.captioner} writes no texts about images: name one that does, such as"
             " blip2-flan-t5-xl",
             code="wrong-kind-of-model",
         )
@@ -268,23 +272,23 @@ def _meant(word: str, data_dir: str | None) -> dict[str, str | None]:
     return {task.name: task.ready(data_dir) for task in found}
 
 
-def named_api_options(given: str | None, model: str) -> dict[str, Any] | None:
-    """The options of a hosted model from ``name=value`` with commas. Each is read as by ``--config.api``."""
-    if given is None:
+def define_api_flags(module: str) -> None:
+    """Defines ``--api.NAME`` for a launcher without a config, whose name is given."""
+    module = sys.argv[0] if module == "__main__" else module
+    for name, option in options.declared(model_settings.Api, "api.").items():
+        flags.DEFINE_string(name, None, option.metadata["help"], module_name=module)
+
+
+def given_api_options(model: str) -> dict[str, Any] | None:
+    """The options of a hosted model, as `define_api_flags` takes them; None without any."""
+    known = options.declared(model_settings.Api, "api.")
+    given = {name: flags.FLAGS[name].value for name in known if flags.FLAGS[name].present}
+    if not given:
         return None
     if not registry.api_of(model):
-        raise InputError(f"--api has no effect on {options.quote(model)}: leave it out", code="no-effect")
-    known = sorted(options.declared(model_settings.Api))
-    values = named_values("--api", given)
-    for name in values:
-        if name not in known:
-            hint = near_names.did_you_mean(name, known, f"it has {', '.join(known)}.")
-            raise InputError(f"--api has no option {options.quote(name)}: {hint}", code="unknown-field")
-    fields = {"model": model, **{f"api.{name}": value for name, value in values.items()}}
-    try:
-        return api_options(configuration.load("wscplus", fields.items()))
-    except InputError as error:
-        raise InputError(str(error).replace("--config.api.", "--api="), code=error.code) from None
+        name = next(iter(given))
+        raise InputError(f"--{name} has no effect on {options.quote(model)}: leave it out", code="no-effect")
+    return api_options(configuration.load("wscplus", [("model", model), *given.items()]))
 
 
 def api_options(config: model_settings.Responder) -> dict[str, Any]:

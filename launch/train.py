@@ -19,7 +19,7 @@ Trains a model and exports it. The same command resumes an interrupted run.
 Fine-tuning with hard negatives, by LoRA:
 
   winobench train --config=hardneg                         the embedded model, minutes on two CPU cores
-  winobench train --config=hardneg --config.loss.kind=hard_text
+  winobench train --config=hardneg --loss.kind=hard_text
   winobench train --config=hardneg:paper                   Stable Diffusion 2.1-base on COCO, as the paper
   winobench train --config=hardneg --help                  all that can be chosen
   winobench train --config=hardneg --max_minutes=60        stop after an hour, with a checkpoint and an export

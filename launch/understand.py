@@ -27,8 +27,8 @@ Does a model generate what it understands? Four commands with the same models: g
 
   winobench understand                                clevr-tiny and clevr-flow with the verifier, offline
   winobench understand --config=understand:debug      a few prompts and samples
-  winobench understand --config.model=sd21-base,sdxl --config.prompts=geneval2:FILE --config.judge=qwen3-vl-8b \\
-      --config.tasks=@spatial,@counting,@attribute_binding --config.dtype=bfloat16
+  winobench understand --model=sd21-base,sdxl --prompts=geneval2:FILE --judge=qwen3-vl-8b \\
+      --tasks=@spatial,@counting,@attribute_binding --dtype=bfloat16
 
 The page report/report.html shows each skill's accuracy of matching against its accuracy of generation, with intervals
 and correlations. Each command is printed before it runs, and resumes when it is given again.
@@ -45,8 +45,8 @@ def main(config: Settings) -> None:
     """Runs the four commands, one after the other."""
     if config.judge is None and config.prompts.partition(":")[0] != "clevr":
         raise InputError(
-            f"--config.prompts={config.prompts} needs a judge, since the verifier knows the prompts clevr alone: give"
-            " --config.judge=MODEL, such as qwen3-vl-8b",
+            f"--prompts={config.prompts} needs a judge, since the verifier knows the prompts clevr alone: give"
+            " --judge=MODEL, such as qwen3-vl-8b",
             code="nothing-named",
         )
     # Names that cannot be are refused before images are generated.
@@ -74,21 +74,21 @@ def _commands(config: Settings, folder: pathlib.Path) -> Iterator[list[str]]:
     """The words of each command. The last one names the runs of those before it."""
     images, matching = folder / "images", folder / "matching"
     yield [
-        *("generate", "--config=images", *_given(config, _GENERATION), f"--config.limit={_word(config.num_prompts)}"),
+        *("generate", "--config=images", *_given(config, _GENERATION), f"--limit={_word(config.num_prompts)}"),
         f"--workdir={images}",
     ]
     if config.judge:
         yield ["judge", str(images), f"--model={config.judge}", f"--dtype={config.dtype}"]
     yield [
         *("eval", "--config=gdbench", *_given(config, _MATCHING)),
-        *(f"--config.sampling.num_samples={config.num_samples}", f"--workdir={matching}"),
+        *(f"--num_samples={config.num_samples}", f"--workdir={matching}"),
     ]
     runs = sorted(str(path.parent) for path in matching.glob("**/results.json"))
     yield ["report", *runs, f"--images={images}", f"--out={folder / 'report'}"]
 
 
 def _given(config: Settings, names: tuple[str, ...]) -> list[str]:
-    return [f"--config.{name}={_word(getattr(config, name))}" for name in names]
+    return [f"--{name}={_word(getattr(config, name))}" for name in names]
 
 
 def _word(value: object) -> str:

@@ -114,7 +114,7 @@ def launch(module: str, *words: object, cwd: str | os.PathLike[str] | None = Non
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
         _logging_to(err),
-        _flags_of_its_own(),
+        flags_of_its_own(),
         warnings.catch_warnings(),
     ):
         # Tests import parts of launchers; what runs here is another copy.
@@ -148,7 +148,7 @@ def _logging_to(stream: io.TextIOBase) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _flags_of_its_own() -> Iterator[None]:
+def flags_of_its_own() -> Iterator[None]:
     """Takes away the flags of launchers that tests have imported, and gives them back; forgets parsed values."""
     known = flags.FLAGS
 

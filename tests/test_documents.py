@@ -74,6 +74,16 @@ def commands():
 COMMANDS = commands()
 
 
+def test_options_have_their_short_names_everywhere():
+    folders = [path for name in ("winobench", "launch", "configs", "docs") for path in (ROOT / name).rglob("*.*")]
+    texts = {
+        path: path.read_text() for path in (*folders, *DOCUMENTS) if path.suffix in (".py", ".md", ".ipynb", ".js")
+    }
+    assert len(texts) > 500
+    long = [str(path) for path, text in texts.items() if re.search(r"--config\.[a-z{]", text)]
+    assert not long, "write --NAME for --config.NAME"
+
+
 def of(*packages):
     chosen = [(document, words) for document, words in COMMANDS if words[0].startswith(packages)]
     return pytest.mark.parametrize(("document", "words"), chosen, ids=[shlex.join(words) for _, words in chosen])
@@ -99,7 +109,7 @@ def test_the_launcher_takes_the_words(document, words, monkeypatch):
     assert (status, err) == (0, ""), f"{document}: {shlex.join(words)}"
     for word in words[1:]:
         name, _, value = word.partition("=")
-        if name in ("--config.model", "--config.tasks", "--task") and not _PLACEHOLDER.fullmatch(value):
+        if name in ("--model", "--tasks") and not _PLACEHOLDER.fullmatch(value):
             for each in value.split(","):
                 check_name(name, each)
 
@@ -107,11 +117,11 @@ def test_the_launcher_takes_the_words(document, words, monkeypatch):
 def check_name(flag, name):
     if name.startswith("@"):
         assert groups.members(name, winobench.TASKS, DATA_SETS)
-    elif flag == "--config.tasks" and ":" in name:
+    elif flag == "--tasks" and ":" in name:
         kind, _, place = name.partition(":")
         assert kind in _modules()["SOURCES"]
         assert _PLACEHOLDER.fullmatch(place.partition(":")[0])
-    elif flag != "--config.model":
+    elif flag != "--model":
         assert name in {*winobench.TASKS, *TEXT_TASKS, *TRAINING_SETS}
     elif "/" not in name and ":" not in name:
         registry.resolve(name)

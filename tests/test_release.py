@@ -141,7 +141,7 @@ def test_the_wheel_alone_does_the_main_job(distributions, tmp_path):
     assert not re.findall(r"\]\((?!\w+:)[^)]*\)", description)
     empty.mkdir()
     home.mkdir()
-    words = ["eval", "--config=gdbench:debug", "--config.tasks=clevr"]
+    words = ["eval", "--config=gdbench:debug", "--tasks=clevr"]
     environment = {**os.environ, "PYTHONPATH": str(place), "HOME": str(home), "HF_HUB_OFFLINE": "1"}
 
     def python(*words):

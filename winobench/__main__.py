@@ -51,6 +51,7 @@ def _description(name: str) -> str:
 def main() -> None:
     """Runs the launcher that the first word names, with the other words."""
     name, words = (sys.argv[1] if len(sys.argv) > 1 else "--help"), sys.argv[2:]
+    name = name if name.startswith("-") else name.replace("-", "_")
     if name in ("--help", "-h", "help", "--version"):
         with importlib.import_module(f"{launchers()}.output").watched():
             print(f"winobench {__version__}" if name == "--version" else usage())
@@ -80,7 +81,7 @@ def usage() -> str:
     lines = [f"  {name:<12} {description}" for name, description in commands().items()]
     return "\n".join(
         [
-            "usage: winobench COMMAND [--config=NAME] [--config.FIELD=VALUE ...] [FLAGS]",
+            "usage: winobench COMMAND [--config=NAME] [--FIELD=VALUE ...] [FLAGS]",
             "",
             *lines,
             "",

@@ -4,6 +4,7 @@ import pytest
 
 import winobench
 from launch import configuration, listing, prepare
+from tests import launching
 from tests.expectations import raises
 from winobench.base import near_names, registry
 from winobench.evaluation import protocols
@@ -25,7 +26,7 @@ def test_near_names_come_first_in_any_case():
     ("use", "near"),
     [
         (lambda: configuration.load("gdbnch"), "gdbench"),
-        (lambda: configuration.load("gdbench", [("limt", "3")]), "--config.limit"),
+        (lambda: configuration.load("gdbench", [("limt", "3")]), "--limit"),
         (lambda: winobench.get_task("clever"), "clevr"),
         (lambda: winobench.get_task("Winoground"), "winoground"),
         (lambda: tasks_from(["@spatil"]), "@spatial"),
@@ -50,3 +51,19 @@ def test_every_refusal_asks_for_the_near_name(use, near):
 def test_a_name_without_near_ones_says_where_all_are():
     with raises("unknown-name", "--list_tasks"):
         winobench.get_task("qqqqqq")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["launch.eval", "--task=clevr"], "there is no flag --task: did you mean --tasks?"),
+        (["launch.eval", "--modle", "sd15"], "there is no flag --modle: did you mean --model"),
+        (["launch.eval", "--config.api.vots=3"], "there is no flag --api.vots: did you mean --api.votes"),
+        (["launch.eval", "--list-taks"], "there is no flag --list_taks: did you mean --list_tasks?"),
+        (["launch.train", "--config=hardneg", "--learning-rate=1"], "did you mean --optimizer.learning_rate"),
+        (["launch.report", "--galery=3"], "there is no flag --galery: did you mean --gallery?"),
+        (["launch.cloud", "--modell=sd15"], "there is no flag --modell: did you mean --model"),
+    ],
+)
+def test_fields_of_the_config_come_before_flags(words, said):
+    launching.refuse(*words, named=[said])

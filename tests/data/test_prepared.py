@@ -236,7 +236,7 @@ def test_every_damaged_or_missing_file_is_found_and_named(folder):
                 found.verify()
             assert str(caught.value) == (
                 f"{path} is damaged or missing: prepare the data again with"
-                " `winobench prepare --task=toy --source=DIR --overwrite`"
+                " `winobench prepare --tasks=toy --source=DIR --overwrite`"
             )
         path.write_bytes(content)
     found.verify()

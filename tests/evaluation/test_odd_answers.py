@@ -170,7 +170,7 @@ def test_incomplete_answers_choose_nothing_and_are_asked_for_again(api, tmp_path
         options = {"protocol": "zero_shot", "limit": 2, "progress": False, "reuse": False}
         return evaluate_questions(model, TASK, tmp_path / "run", **options)
 
-    with raises("incomplete-answers", "4", "max_tokens=128", "--config.api.extra_body"):
+    with raises("incomplete-answers", "4", "max_tokens=128", "--api.extra_body"):
         evaluate([cut] * 4)
     results = evaluate([whole, cut, silent, {"error": "broken"}])
     counts = {"finished": 1, "cut_off": 1, "empty": 1, "filtered": 0, "tool_call": 0, "interrupted": 0}

@@ -50,11 +50,11 @@ def test_a_new_option_is_one_field(tmp_path):
     config = configuration.load(str(path), [("sampling.brightness", "0.5")])
     lines = configuration._help(str(path), config, "eval", "usage").splitlines()
     (at,) = [number for number, line in enumerate(lines) if "sampling.brightness" in line]
-    assert " ".join(lines[at : at + 2]).split() == ["--config.sampling.brightness", "0.5", "how", "bright"]
+    assert " ".join(lines[at : at + 2]).split() == ["--sampling.brightness", "0.5", "how", "bright"]
     assert configuration.plain(config)["sampling"]["brightness"] == 0.5
-    with raises("bad-value", "--config.sampling.brightness", "3.0"):
+    with raises("bad-value", "--sampling.brightness", "3.0"):
         configuration.load(str(path), [("sampling.brightness", "3")])
-    with raises("option-of-others", "--config.sampling.brightness"):
+    with raises("option-of-others", "--sampling.brightness"):
         configuration.load(str(path), [("sampling.brightness", "0.5"), ("sampling.mode", "race")])
 
     given = config.sampling

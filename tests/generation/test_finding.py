@@ -42,9 +42,9 @@ def test_what_is_missing_is_named(run):
 
     with raises("no-picture", repr("A pear."), "winobench generate"):
         find([*TEXTS, "A pear."])
-    with raises("too-few-pictures", "3", "4", "--config.images_per_premise"):
+    with raises("too-few-pictures", "3", "4", "--images_per_premise"):
         find(most=4)
-    with raises("unknown-name", "the one", "the two", "--config.generator"):
+    with raises("unknown-name", "the one", "the two", "--generator"):
         find(model="sd15")
     file = run / "pictures" / "one" / "2" / "00001.png"
     content = file.read_bytes()

@@ -104,7 +104,7 @@ def test_a_run_is_a_set_of_tasks(run):
 def test_prompts_must_say_what_they_want(tmp_path):
     run = fakes.draw(tmp_path / "run")
     assert not verification.can_verify(run)
-    with raises("no-content", "--config.prompts=clevr"):
+    with raises("no-content", "--prompts=clevr"):
         verification.verify(run, Verifier([]))
-    with raises("no-content", "--config.prompts=clevr"):
+    with raises("no-content", "--prompts=clevr"):
         tasks_from([f"clevr_selfbench:{run.folder}"])

@@ -156,7 +156,7 @@ def test_a_damaged_shard_takes_its_task_away_and_no_other(name, damage, kind, se
     results = _evaluate(["clevr", "pets", "winoground"], data, tmp_path)
     assert results["failed"] == {
         name: f"{shard} is damaged or missing: prepare the data again with"
-        f" `winobench prepare --task={name} --source=DIR --overwrite`"
+        f" `winobench prepare --tasks={name} --source=DIR --overwrite`"
     }
     assert list(results["tasks"]) == others
     assert all(results["tasks"][other] for other in others)
@@ -183,7 +183,7 @@ def test_a_set_that_is_none_is_told_of_and_left_out(name, damage, message, sets,
     state = data / name / prepared.STATE
     damage(state)
     sentence = message.format(state=state, folder=data / name)
-    sentence += f" `winobench prepare --task={name} --source=DIR`, where DIR holds {TASKS[name].source.how_to_get}"
+    sentence += f" `winobench prepare --tasks={name} --source=DIR`, where DIR holds {TASKS[name].source.how_to_get}"
     assert TASKS[name].ready(str(data)) == sentence
     with pytest.raises(InputError) as caught:
         _evaluate([name, "winoground"], data, tmp_path)

@@ -138,7 +138,7 @@ def test_each_picture_is_taken_once_and_what_has_none_is_one_sentence(photos, tm
 
 
 def test_a_text_only_model_is_one_sentence_wherever_it_is_named(blind, photos):
-    launching.refuse("launch.eval", "--config=gdbench", f"--config.model={blind}", named=["text-only"])
+    launching.refuse("launch.eval", "--config=gdbench", f"--model={blind}", named=["text-only"])
     for words, message in (
         ([photos, f"--model={blind}"], "writes no texts about images"),
         ([photos, "--model=clip-vit-b32"], "writes no texts about images"),

@@ -4,8 +4,11 @@ import functools
 import json
 
 import pytest
+from absl import flags
 
+import winobench.__main__ as command_line
 from launch import configuration
+from launch.overrides import parted, shown
 from tests import launching
 from tests.expectations import names, raises
 from winobench.base import options
@@ -33,7 +36,7 @@ class SETTINGS:
     limit: int | None = option(7, COUNT.or_none())
     range: tuple | None = option(None, options.span(1_000).or_none())
     number_or_word: int | str | None = option(None, (COUNT | options.text()).or_none())
-    inner: Inner = group(Inner)
+    inner: Inner = group(Inner, short=("depth",))
 
 get_config = forms_of("mine", SETTINGS, {"small": {}, "large": {"size": "large"}})
 """
@@ -83,13 +86,13 @@ def test_the_type_of_the_field_decides(path, field, text, value):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ([("conut", "3")], "no field 'conut': did you mean --config.count?"),
-        ([("inner.dept", "3")], "no field 'inner.dept': did you mean --config.inner.depth or --config.inner.rate?"),
+        ([("conut", "3")], "no field 'conut': did you mean --count?"),
+        ([("inner.dept", "3")], "no field 'inner.dept': did you mean --inner.depth or --inner.rate?"),
         ([("zzz", "3")], "it has count, fast, "),
-        ([("inner", "3")], "is a group of fields: override one of inner.depth, inner.rate"),
-        ([("count", "1.5")], "--config.count is a whole number, not '1.5'"),
-        ([("rate", "fast")], "--config.rate is a number"),
-        ([("widths", "a,b")], "--config.widths is a list with commas"),
+        ([("inner", "3")], "--inner is a group: give one of --inner.depth, --inner.rate"),
+        ([("count", "1.5")], "--count is a whole number, not '1.5'"),
+        ([("rate", "fast")], "--rate is a number"),
+        ([("widths", "a,b")], "--widths is a list with commas"),
     ],
 )
 def test_bad_overrides(path, overrides, message):
@@ -113,7 +116,7 @@ def test_bad_overrides(path, overrides, message):
 )  # fmt: skip
 def test_a_text_is_never_taken_for_another_value(path, field, texts):
     for text in texts:
-        with raises("bad-value", f"--config.{field}"):
+        with raises("bad-value", f"--{field}"):
             configuration.load(str(path), [(field, text)])
 
 
@@ -175,18 +178,82 @@ def toy(path, tmp_path, monkeypatch):
     return functools.partial(launching.launch, "toy", path)
 
 
-def test_a_launcher_gets_its_config_and_flags(toy):
-    assert toy("--number=5", "--config.count", "8", "-config.words=two words") == (0, "8 two words 5\n", "")
+@pytest.mark.parametrize(
+    ("words", "out"),
+    [
+        (["--number=5", "--config.count", "8", "-config.words=two words"], "8 two words 5\n"),
+        (["--number", "5", "--count", "8", "--words=two words"], "8 two words 5\n"),
+        (["--config.number=5", "-count=8", "--words", "--count=9"], "8 --count=9 5\n"),
+        (["--count=7", "--config.count=8", "--depth=3"], "8 None 0\n"),
+    ],
+)
+def test_a_launcher_gets_its_config_and_flags(toy, words, out):
+    assert toy(*words) == (0, out, "")
+
+
+def _given(*words):
+    """The words for absl, and the fields that a command line gives, by the options of the config above."""
+    space: dict = {}
+    exec(_CONFIG, space)
+    with launching.flags_of_its_own():
+        flags.DEFINE_bool("overwrite", False, "", module_name="launch.toy")
+        flags.DEFINE_string("words_in_all", None, "", module_name="launch.toy")
+        flags.DEFINE_string("count", None, "A flag of a field's name.", module_name="launch.toy")
+        rest, fields = parted(["toy", *words], space["SETTINGS"])
+        return rest[1:], dict(fields), shown(space["SETTINGS"])
+
+
+@pytest.mark.parametrize(
+    ("words", "rest", "fields"),
+    [
+        (["--limit=3", "--config.limit=4"], [], {"limit": "4"}),
+        (["--inner.rate=1", "--config.inner.depth", "2"], [], {"inner.rate": "1", "inner.depth": "2"}),
+        (["--depth=2"], [], {"inner.depth": "2"}),
+        (["--number-or-word=a-b"], [], {"number_or_word": "a-b"}),
+        (["--words-in-all", "--limit=3"], ["--words_in_all", "--limit=3"], {}),  # a flag's value is left alone
+        (["--words", "--limit=3"], [], {"words": "--limit=3"}),  # and a field's
+        (["--count=a", "--config.count=3"], ["--count=a"], {"count": "3"}),
+        (["--fast", "run", "--overwrite", "other"], ["run", "--overwrite", "other"], {"fast": "true"}),
+        (["--fast", "false", "--no-overwrite"], ["--overwrite=false"], {"fast": "false"}),
+        (["--nofast", "--nooverwrite"], ["--overwrite=false"], {"fast": "false"}),
+        (["--limit=3", "--", "--limit=4"], ["--", "--limit=4"], {"limit": "3"}),
+        (["--words=a=b\nc", "-1", "x--y"], ["-1", "x--y"], {"words": "a=b\nc"}),
+        (["--config.overwrite", "--other-one=3"], ["--overwrite", "--other_one=3"], {}),
+    ],
+)
+def test_fields_have_short_names(words, rest, fields):
+    assert _given(*words)[:2] == (rest, fields)
+
+
+def test_a_field_is_shown_by_its_shortest_name_that_is_no_flag():
+    *_, by_field = _given()
+    assert (by_field["limit"], by_field["inner.depth"], by_field["inner.rate"]) == ("limit", "depth", "inner.rate")
+    assert by_field["count"] == "config.count"
+
+
+@pytest.mark.parametrize("command", command_line.commands())
+def test_no_command_has_a_flag_with_the_name_of_a_field(command):
+    if command in ("cloud", "plan"):  # they pass a config on, and take its other fields by --config.NAME
+        return
+    status, text, _ = launching.launch(launching.module(command), "--help")
+    assert (status, "--config." in text) == (0, False)
 
 
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        (["--config.conut=3"], 2, "error: the config has no field 'conut': did you mean --config.count?\n"),
+        (["--config.conut=3"], 2, "error: there is no flag --conut: did you mean --count?\n"),
+        (
+            ["--inner.rat=3"],
+            2,
+            "error: there is no flag --inner.rat: did you mean --inner.rate, --inner.depth or --rate?\n",
+        ),
+        (["--config.inner=3"], 2, "error: --inner is a group: give one of --inner.depth, --inner.rate.\n"),
+        (["--depth=x"], 2, "error: --depth is a whole number, not 'x'.\n"),
         (["--numbr=3"], 2, "error: there is no flag --numbr: did you mean --number?\n"),
         (["--number=x"], 2, None),
         (["stray"], 2, "error: 'stray' is not a flag: flags start with --, and --help lists them.\n"),
-        (["--config.count"], 2, "error: --config.count lacks a value: write --config.count=<value>.\n"),
+        (["--config.count"], 2, "error: --count lacks a value: write --count=<value>.\n"),
         (["--number=13"], 2, "error: 13 is unlucky.\n"),
         (["--number=14"], 130, "interrupted\n"),
     ],
@@ -203,9 +270,9 @@ def test_help_shows_flags_fields_values_and_configs(toy):
     assert out.startswith("A toy.\n")
     lines = {line.split()[0]: line for line in out.splitlines() if line.strip()}
     assert lines["--number"].endswith("A number.")
-    assert lines["--config.rate"].split()[1:] == ["0.5", "how", "fast"]
-    assert lines["--config.count"].split()[1] == "8"
-    assert lines["--config.words"].split()[1] == "none"
+    assert lines["--rate"].split()[1:] == ["0.5", "how", "fast"]
+    assert lines["--count"].split()[1] == "8"
+    assert lines["--words"].split()[1] == "none"
 
 
 _PLAIN_LAUNCHER = """
@@ -226,6 +293,8 @@ configuration.start_without_config(lambda words: print(words, _NUMBER.value), us
         (["none", "--number=3"], 0, "[] 3\n", ""),
         (["none", "a"], 2, "", "error: 'a' is not a flag: flags start with --, and --help lists them.\n"),
         (["words", "--config=x"], 2, "", "error: there is no flag --config: --help lists the flags.\n"),
+        (["words", "--config.number", "3", "--", "--number=4"], 0, "['--number=4'] 3\n", ""),
+        (["none", "--config.numbr=x"], 2, "", "error: there is no flag --numbr: did you mean --number?\n"),
         (["words", "--help"], 0, "Toy.\n\nFlags:\n  --number  A number.\n", ""),
     ],
 )

@@ -20,8 +20,8 @@ launch = functools.partial(launching.launch, "launch.eval")
 
 def test_from_the_command_line_to_the_folder(tiny_pipeline, tmp_path):
     words = [
-        *("--config=gdbench:debug", f"--config.model={tiny_pipeline}", "--config.limit=1"),
-        *("--config.tasks=clevr", "--config.sampling.num_samples=1"),
+        *("--config=gdbench:debug", f"--model={tiny_pipeline}", "--limit=1"),
+        *("--tasks=clevr", "--sampling.num_samples=1"),
     ]
     status, out, err = launch(*words, cwd=tmp_path)
     status_of_log, *_ = launch(*words, "--log=tensorboard", "--workdir=logged", cwd=tmp_path)
@@ -54,7 +54,7 @@ def test_tasks_that_are_not_evaluated_are_one_line_before_the_table(tiny_pipelin
     monkeypatch.setattr(winobench.tasks, "TASKS", {"clevr_image": chosen, "far": far})
     assert launcher._without_data(None) == 1 < missing
     monkeypatch.setattr(choice, "choose_tasks", lambda *_: [chosen])
-    words = [f"--config.model={tiny_pipeline}", "--config.limit=1", "--config.sampling.num_samples=1"]
+    words = [f"--model={tiny_pipeline}", "--limit=1", "--sampling.num_samples=1"]
     status, out, err = launch(*words, cwd=tmp_path)
     assert status == 0, err
     lines = out.splitlines()

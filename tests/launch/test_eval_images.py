@@ -173,9 +173,9 @@ def test_the_page_shows_pictures_captions_and_votes(cast, tmp_path):
     ("fields", "code", "words"),
     [
         ({"model": "flan-t5-xxl", "protocol": "vqa"}, "kind-not-answered", ("'vqa'", "picture_text", "captions")),
-        ({"model": "flan-t5-xxl", "captioner": "none"}, "no-captioner", ("'captions'", "--config.captioner")),
-        ({"generator": "clip-vit-l14"}, "wrong-kind-of-model", ("--config.generator", "clip-vit-l14")),
-        ({"generator": "none", "protocol": "vqa"}, "no-pictures", ("'vqa'", "--config.images", "--config.generator")),
+        ({"model": "flan-t5-xxl", "captioner": "none"}, "no-captioner", ("'captions'", "--captioner")),
+        ({"generator": "clip-vit-l14"}, "wrong-kind-of-model", ("--generator", "clip-vit-l14")),
+        ({"generator": "none", "protocol": "vqa"}, "no-pictures", ("'vqa'", "--images", "--generator")),
         ({"images": "nowhere"}, "no-such-folder", ("nowhere",)),
         ({"protocol": "vqua"}, "unknown-name", ("'vqua'", "vqa")),
     ],

@@ -72,8 +72,8 @@ def test_all_protocols_of_both_configs_in_one_command_each(tiny_chat_model, sing
     data_dir = tmp_path / "data"
     wscplus_files.write(data_dir)
     for spec, task in (("winoviz:debug", "winoviz_mini_single"), ("wscplus:debug", "wscplus")):
-        words = [f"--config={spec}", f"--config.model={tiny_chat_model}", f"--config.data_dir={data_dir}"]
-        words += ["--config.limit=1"]
+        words = [f"--config={spec}", f"--model={tiny_chat_model}", f"--data_dir={data_dir}"]
+        words += ["--limit=1"]
         status, out, err = launch(*words, cwd=tmp_path)
         assert status == 0, err
         kinds = ("generation", "options")

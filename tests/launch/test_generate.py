@@ -17,7 +17,7 @@ from winobench import checkpoints
 from winobench.models import lora
 
 PROMPTS = ["a red cube", "a blue ball & <b>a dog</b>", "two cats"]
-SETTINGS = ("--config.num_steps=2", "--config.batch_size=2", "--config.guidance_scale=3")
+SETTINGS = ("--num_steps=2", "--batch_size=2", "--guidance_scale=3")
 
 
 launch = functools.partial(launching.launch, "launch.generate")
@@ -37,7 +37,7 @@ def lora_folder(tiny_pipeline, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def words(tiny_pipeline):
-    return [f"--config.model={tiny_pipeline}", "--config.prompts=prompts.txt", "--config.seeds=0,7", *SETTINGS]
+    return [f"--model={tiny_pipeline}", "--prompts=prompts.txt", "--seeds=0,7", *SETTINGS]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def drawn(words, lora_folder, tmp_path_factory):
     """The folder in which a run was launched, its words, and what it printed."""
     cwd = tmp_path_factory.mktemp("drawn")
     (cwd / "prompts.txt").write_text("\n".join(PROMPTS))
-    words = [*words, f"--config.lora=none,{lora_folder}"]
+    words = [*words, f"--lora=none,{lora_folder}"]
     status, out, err = launch(*words, cwd=cwd)
     assert status == 0, err
     return cwd, words, out
@@ -90,7 +90,7 @@ def test_from_prompts_to_the_page(drawn, tiny_pipeline):
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on(tiny_pipeline, tmp_path):
-    words = [f"--config.model={tiny_pipeline}", "--config.prompts=clevr:40", *SETTINGS, "--workdir=run"]
+    words = [f"--model={tiny_pipeline}", "--prompts=clevr:40", *SETTINGS, "--workdir=run"]
     process = launching.start("launch.generate", *words, cwd=tmp_path)
     launching.kill(process, lambda: len(list(tmp_path.glob("run/pictures/*/*/*.png"))) >= 5)
     partial = winobench.read_images(tmp_path / "run", complete=False)

@@ -10,6 +10,7 @@ import pytest
 import winobench
 import winobench.__main__ as command_line
 from launch import configuration
+from launch.overrides import names
 from tests import launching
 from tests.evaluation import fakes
 from tests.report.conftest import Skilled, make_run
@@ -18,15 +19,15 @@ from winobench.tasks import DATA_SETS, TEXT_TASKS, groups
 from winobench.training.coco_captions import TRAINING_SETS
 
 SAID = {
-    "eval": ["--list_tasks", "--processes", "--config.sampling.num_samples"],
-    "train --config=hardneg": ["--config.loss.threshold", "--max_minutes"],
+    "eval": ["--list_tasks", "--processes", "--num_samples"],
+    "train --config=hardneg": ["--loss.threshold", "--max_minutes"],
     "prepare": ["--source", "--allow_partial"],
     "view": ["--bundle", "--open", "--port", "only this computer"],
     "report": ["runs/gdbench-*", "--out", "--gallery", "--resamples", "--seed", "--raters"],
-    "generate": ["--config.prompts", "--config.seeds", "t2i_compbench:FILE_OR_FOLDER", "--processes", "pictures.html"],
+    "generate": ["--prompts", "--seeds", "t2i_compbench:FILE_OR_FOLDER", "--processes", "pictures.html"],
     "caption": ["--question", "--max_tokens", "captions.jsonl"],
     "judge": ["--rubric", "--label", "geneval2", "RUN/judged/<rubric>-<judge>"],
-    "understand": ["--config.judge", "--config.num_prompts", "report/report.html"],
+    "understand": ["--judge", "--num_prompts", "report/report.html"],
 }
 SPECS = configuration.config_names()
 OWN = {"--question": "caption", "--list_tasks": "eval"}
@@ -92,13 +93,15 @@ def check_commands(texts, count):
     assert len(commands) >= count
     marked = {f"@{name}" for name in (*groups.GROUPS, *DATA_SETS)}
     known = {*winobench.TASKS, *TEXT_TASKS, *TRAINING_SETS, *marked, "all"}
+    lists = [text.partition("Flags:")[2].partition("\n\n")[0] for text in texts]
+    flags = {"help", *re.findall(r"^  --([\w.]+)", "\n".join(lists), re.MULTILINE)}
     for command in commands:
         fields = set()
         for spec in re.findall(r"--config=(\S+)", command):
-            fields |= configuration.options_of(spec).keys()
-        given = set(re.findall(r"--config\.([\w.]+)=", command))
+            fields |= names(configuration.load(spec)).keys()
+        given = set(re.findall(r"--([\w.]+)=", command)) - flags
         assert given <= fields or "--config=" not in command, command
-        for tasks in re.findall(r"(?:--task|--config\.tasks)=(\S+)", command):
+        for tasks in re.findall(r"--tasks=(\S+)", command):
             assert {task for task in tasks.split(",") if ":" not in task and "*" not in task} <= known, command
 
 
@@ -120,10 +123,32 @@ for words in json.loads(sys.argv[1]):
 """
 
 
+def light(launches):
+    """(status, message, heavy imports) of each, in one process."""
+    words = [sys.executable, "-c", LIGHT, json.dumps(launches)]
+    done = subprocess.run(words, capture_output=True, text=True, env=launching.environment(), cwd=launching.ROOT)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
 def test_help_lists_and_reports_import_nothing_heavy(tmp_path):
     run = make_run(Skilled(0.4), tmp_path / "run", chosen=[fakes.text_task()])
     launches = [["launch.eval", "--help"], ["launch.train", "--config=hardneg", "--help"], ["launch.report", str(run)]]
     launches += [["launch.prepare", word, f"--data_dir={tmp_path}"] for word in ("--list", "--help")]
-    words = [sys.executable, "-c", LIGHT, json.dumps(launches)]
-    done = subprocess.run(words, capture_output=True, text=True, env=launching.environment(), cwd=launching.ROOT)
-    assert [json.loads(line) for line in done.stdout.splitlines()] == [[0, "", []]] * len(launches), done.stderr
+    assert light(launches) == [[0, "", []]] * len(launches)
+
+
+def test_wrong_names_of_tasks_and_models_are_found_before_heavy_imports(tmp_path):
+    (tmp_path / "mine.jsonl").write_text('{"image": \n')
+    wrong = {
+        "--tasks=winogroundd": "'winogroundd' is unknown: did you mean winoground",
+        f"--tasks={tmp_path}/mine.jsonl": f"write jsonl:{tmp_path}/mine.jsonl",
+        f"--tasks=clevr,jsonl:{tmp_path}/mine.jsonl": "line 1 of",
+        "--model=clevr-tinny": "did you mean clevr-tiny",
+        "--config=winoviz --tasks=winoviz_singel": "'winoviz_singel' is unknown: did you mean winoviz_single",
+    }
+    for (status, message, heavy), said in zip(
+        light([["launch.eval", *words.split()] for words in wrong]), wrong.values(), strict=True
+    ):
+        assert (status, heavy) == (2, [])
+        assert said in message

@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from absl import flags
 
 from launch import text
 from tests import launching, tiny_language_models
@@ -18,7 +19,7 @@ from winobench.responders.hosted import HostedModel
 from winobench.runs import judgements
 from winobench.runs.image_runs import read_images
 
-DRAW = ["--config=images:debug", "--config.model=clevr-tiny", "--config.batch_size=1"]
+DRAW = ["--config=images:debug", "--model=clevr-tiny", "--batch_size=1"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -61,13 +62,13 @@ def test_generated_and_judged_with_kills_is_the_same_as_at_once(rubric, question
     source = source if rubric == "geneval2" else write_genai_bench(tmp_path)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     status, out, err = launching.launch(
-        "launch.generate", *DRAW, f"--config.prompts={source}", f"--workdir={whole}", f"--judge={qwen}"
+        "launch.generate", *DRAW, f"--prompts={source}", f"--workdir={whole}", f"--judge={qwen}"
     )
     assert (status, f"{rubric}: 12 images and {questions} questions, judged by" in out) == (0, True), err
     assert f"(published: {said})" in out
     assert ("{} Answer in one word." if rubric == "geneval2" else 'Does this figure show "{}"?') in out
     assert row in out
-    words = [*DRAW, f"--config.prompts={source}", f"--workdir={killed}"]
+    words = [*DRAW, f"--prompts={source}", f"--workdir={killed}"]
     launching.kill(
         launching.start("launch.generate", *words, cwd=tmp_path), lambda: len([*killed.glob("pictures/*/0/*.png")]) >= 3
     )
@@ -102,7 +103,7 @@ def test_a_hosted_judge_chooses_among_options(monkeypatch, source, tmp_path):
     run = fakes.draw(tmp_path / "run", "a", prompts=read_prompts(source, limit=2))
     with api_server.running_with_keys(monkeypatch) as server:
         server.answer = lambda prompt: "one" if "How many" in str(prompt) else "Yes"
-        words = [run.folder, f"--model=openai:m@{server.address}/v1", "--api=logprobs=false,votes=1"]
+        words = [run.folder, f"--model=openai:m@{server.address}/v1", "--api.logprobs=false", "--api.votes=1"]
         status, out, err = launching.launch("launch.judge", *words)
         assert (status, "2 images and 5 questions" in out) == (0, True), err
         calls = len(server.calls)
@@ -139,69 +140,66 @@ def test_unread_answers_are_said_in_the_last_line(monkeypatch, tmp_path, refused
     assert found.models["a"]["score"]["all"]["value"] == pytest.approx(1 - refused / 20)
 
 
+def options_of(*words, model="openai:m@http://127.0.0.1:1/v1"):
+    """The options of a judge, from words of its command line."""
+    with launching.flags_of_its_own():
+        text.define_api_flags("launch.judge")
+        flags.FLAGS(["judge", *words])
+        return text.given_api_options(model)
+
+
 @pytest.mark.parametrize(
-    ("given", "fields"),
+    ("words", "fields"),
     [
-        ('extra_body={"max_tokens": 4096}', {"max_tokens": 4096}),
-        ('extra_body={"stop": ["a,b=c", "}"], "x": {"y": 1}},votes=3', {"stop": ["a,b=c", "}"], "x": {"y": 1}}),
-        ('price=0.15,0.60,extra_body={"top_p": 0.5},attempts=1', {"top_p": 0.5}),
-        ("max_tokens_field=max_completion_tokens,send_temperature=false,timeout=5,concurrency=2,extra_body={}", {}),
-        ("logprobs=none,base_url=none", {}),
+        (['--api.extra_body={"max_tokens": 4096}'], {"max_tokens": 4096}),
+        (['--api.extra_body={"stop": ["a,b=c", "}"]}', "--api.votes=3"], {"stop": ["a,b=c", "}"]}),
+        (["--api.price=0.15,0.60", '--api.extra_body={"top_p": 0.5}', "--api.attempts=1"], {"top_p": 0.5}),
+        (["--api.logprobs=none", "--api.base_url=none"], {}),
     ],
 )
-def test_a_judge_takes_what_a_config_takes(given, fields):
-    options = text.named_api_options(given, "openai:m@http://127.0.0.1:1/v1")
+def test_a_judge_takes_what_a_config_takes(words, fields):
+    options = options_of(*words)
     model = HostedModel("openai:m@http://127.0.0.1:1/v1", **{k: v for k, v in options.items() if v is not None})
     assert model.fingerprint()["extra_body"] == fields
-    if "price" in given:
-        assert options["prices"] == {"m": (0.15, 0.6)}
-    if "max_tokens_field" in given:
-        chosen = {name: options[name] for name in ("max_tokens_field", "send_temperature", "timeout", "concurrency")}
-        assert chosen == {
-            "max_tokens_field": "max_completion_tokens",
-            "send_temperature": False,
-            "timeout": 5.0,
-            "concurrency": 2,
-        }
+    assert options.get("prices") == ({"m": (0.15, 0.6)} if "--api.price=0.15,0.60" in words else None)
+
+
+def test_all_options_of_the_judges_server():
+    given = {"max_tokens_field": "max_completion_tokens", "send_temperature": False, "timeout": 5.0, "concurrency": 2}
+    options = options_of(*(f"--api.{name}={str(value).lower()}" for name, value in given.items()))
+    assert {name: options[name] for name in given} == given
 
 
 @pytest.mark.parametrize(
-    ("given", "code", "named"),
+    ("given", "code"),
     [
-        ("logprobs=maybe", "bad-value", "--api=logprobs"),
-        ("vote=3", "unknown-field", "votes"),
-        ("prices=1", "unknown-field", "price"),
-        ("seed=3", "unknown-field", "'seed'"),
-        ("attempts=many", "bad-value", "--api=attempts"),
-        ("attempts=0", "bad-value", "--api=attempts"),
-        ("votes=1.5", "bad-value", "--api=votes"),
-        ("votes=3,votes=4", "named-twice", "votes"),
-        ("timeout=nan", "bad-value", "--api=timeout"),
-        ("price=1", "bad-value", "--api=price"),
-        ("max_tokens_field=limit", "bad-value", "--api=max_tokens_field"),
-        ("extra_body={", "not-json", "--api=extra_body"),
-        ('extra_body={"a": 1', "not-json", "--api=extra_body"),
-        ("extra_body=[1]", "not-json", "--api=extra_body"),
-        ("extra_body", "bad-value", "--api"),
-        ("", "bad-value", "--api"),
-        ("=3", "bad-value", "--api"),
+        ("logprobs=maybe", "bad-value"),
+        ("attempts=many", "bad-value"),
+        ("attempts=0", "bad-value"),
+        ("votes=1.5", "bad-value"),
+        ("timeout=nan", "bad-value"),
+        ("price=1", "bad-value"),
+        ("max_tokens_field=limit", "bad-value"),
+        ("extra_body={", "not-json"),
+        ("extra_body=[1]", "not-json"),
     ],
 )
-def test_what_a_config_does_not_take_a_judge_does_not_take(given, code, named):
-    with raises(code, named):
-        text.named_api_options(given, "openai:m@http://127.0.0.1:1/v1")
+def test_what_a_config_does_not_take_a_judge_does_not_take(given, code):
+    with raises(code, f"--api.{given.partition('=')[0]}"):
+        options_of(f"--api.{given}")
 
 
 def test_options_of_hosted_judges_are_refused_for_others():
-    with raises("no-effect", "--api"):
-        text.named_api_options("votes=3", "qwen3-vl-8b")
+    assert options_of(model="qwen3-vl-8b") is None
+    with raises("no-effect", "--api.votes"):
+        options_of("--api.votes=3", model="qwen3-vl-8b")
 
 
 @pytest.mark.parametrize(
     ("judge", "said"), [("absent", "'absent' is neither a folder"), ("clip-vit-b32", "cannot judge by geneval2")]
 )
 def test_a_judge_that_cannot_judge_is_refused_before_anything_is_generated(source, tmp_path, judge, said):
-    words = [*DRAW, f"--config.prompts={source}", f"--workdir={tmp_path / 'run'}", f"--judge={judge}"]
+    words = [*DRAW, f"--prompts={source}", f"--workdir={tmp_path / 'run'}", f"--judge={judge}"]
     launching.refuse("launch.generate", *words, named=[said])
     assert not (tmp_path / "run").exists()
 

@@ -20,7 +20,7 @@ def _rows(text):
 
 
 def test_all_tasks_are_rows_of_data_sets_with_the_ready_ones_first(tmp_path):
-    status, out, err = launch("--list_tasks", f"--config.data_dir={tmp_path}")
+    status, out, err = launch("--list_tasks", f"--data_dir={tmp_path}")
     assert (status, err) == (0, "")
     table, _, rest = out.partition("\n\n")
     header, *lines = table.splitlines()
@@ -37,7 +37,7 @@ def test_all_tasks_are_rows_of_data_sets_with_the_ready_ones_first(tmp_path):
 
 
 def test_a_row_has_the_whole_description_and_the_number_of_questions(tmp_path):
-    _, out, _ = launch("--list_tasks", f"--config.data_dir={tmp_path}")
+    _, out, _ = launch("--list_tasks", f"--data_dir={tmp_path}")
     rows = {line.split()[0]: line for line in out.partition("\n\n")[0].splitlines()}
     for name, each in DATA_SETS.items():
         assert rows[name].endswith(f"  {each.description}")
@@ -75,9 +75,9 @@ def test_a_word_filters_tasks(word, among, missing):
 
 @pytest.mark.parametrize("word", ["svo", "@svo"])
 def test_a_data_set_shows_its_tasks_and_its_command(word, tmp_path):
-    _, out, _ = launch(f"--list_tasks={word}", f"--config.data_dir={tmp_path}")
+    _, out, _ = launch(f"--list_tasks={word}", f"--data_dir={tmp_path}")
     assert out.startswith("svo (one command)\n")
-    assert "command: winobench prepare --task=@svo\n" in out
+    assert "command: winobench prepare --tasks=@svo\n" in out
     assert [row[0] for row in _rows(out)] == ["task", "svo_subj", "svo_verb", "svo_obj"]
     assert out.endswith("3 tasks: 0 ready\n")
 
@@ -88,7 +88,7 @@ def test_few_tasks_come_with_their_data_and_licence():
     assert out.startswith("pets_photo_all (version 1)\n")
     words = " ".join(out.split())
     assert "1 image x 37 texts, metric accuracy" in words
-    assert "`winobench prepare --task=pets_photo_all" in words
+    assert "`winobench prepare --tasks=pets_photo_all" in words
     assert "download: images.tar.gz (0.8 GB, CC BY-SA 4.0)" in words
     assert "paper: Parkhi et al. 2012 licence: CC BY-SA 4.0 url: https://www.robots.ox.ac.uk/~vgg/data/pets" in words
     assert out.endswith("1 task: 0 ready\n")

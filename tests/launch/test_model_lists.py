@@ -8,6 +8,7 @@ from PIL import Image
 
 from launch import configuration
 from launch import eval as launcher
+from launch.overrides import parted
 from tests.expectations import names
 from tests.scorers import tiny_models
 from winobench.base import options, registry
@@ -39,11 +40,11 @@ def launch(monkeypatch, tmp_path):
     monkeypatch.setattr(loading, "load_scorer", lambda model, *_, **__: model.name)
 
     def call(*words):
-        overrides = [word.removeprefix("--config.").split("=", 1) for word in words if word.startswith("--config.")]
         spec = next((word.removeprefix("--config=") for word in words if word.startswith("--config=")), "gdbench")
-        flags.FLAGS(["eval", *(word for word in words if not word.startswith("--config."))])
+        rest, overrides = parted(["eval", *words], configuration.load(spec))
+        flags.FLAGS(rest)
         try:
-            launcher.main(configuration.load(spec, [tuple(pair) for pair in overrides], "eval"))
+            launcher.main(configuration.load(spec, overrides, "eval"))
         finally:
             flags.FLAGS.unparse_flags()
             for flag in (launcher._WORKDIR, launcher._OVERWRITE):
@@ -59,17 +60,17 @@ def launch(monkeypatch, tmp_path):
     ("words", "named"),
     [
         (["--config=gdbench:race"], ["mode", "'{clip}'"]),
-        (["--config.normalize=gray_image"], ["normalize", "'{clip}'"]),
-        (["--config.model=clevr-tiny,/nowhere"], ["'/nowhere'"]),
-        (["--config.model=clevr-tiny,flan-t5-base"], ["'flan-t5-base'", "language model"]),
-        (["--config.model=clevr-tiny", "--config.sampling.timestep_range=300,2000"], ["0 <= first < end <= 1,000"]),
-        (["--config.model=clevr-tiny", "--config.sampling.timesteps=10,1000"], ["timesteps", "'clevr-tiny'"]),
-        (["--config.model=clevr-tiny", "--config.lora=~/nothing.safetensors"], ["nothing.safetensors"]),
+        (["--normalize=gray_image"], ["normalize", "'{clip}'"]),
+        (["--model=clevr-tiny,/nowhere"], ["'/nowhere'"]),
+        (["--model=clevr-tiny,flan-t5-base"], ["'flan-t5-base'", "language model"]),
+        (["--model=clevr-tiny", "--sampling.timestep_range=300,2000"], ["0 <= first < end <= 1,000"]),
+        (["--model=clevr-tiny", "--sampling.timesteps=10,1000"], ["timesteps", "'clevr-tiny'"]),
+        (["--model=clevr-tiny", "--lora=~/nothing.safetensors"], ["nothing.safetensors"]),
     ],
 )
 def test_what_a_later_model_cannot_do_is_said_before_the_first_runs(launch, clip, words, named):
     with pytest.raises(InputError, match=names(*(word.format(clip=clip) for word in named))):
-        launch(f"--config.model=clevr-tiny,{clip}", *words)
+        launch(f"--model=clevr-tiny,{clip}", *words)
     assert not launch.calls
 
 
@@ -78,7 +79,7 @@ def test_models_of_one_name_get_folders_of_their_own(launch, tiny_pipeline, tmp_
     for name in names:
         shutil.copytree(tiny_pipeline, name)
     models = [*map(str, names), "clevr-tiny", str(names[0])]  # the first one again
-    calls = launch(f"--config.model={','.join(models)}", f"--workdir={tmp_path / 'runs'}")
+    calls = launch(f"--model={','.join(models)}", f"--workdir={tmp_path / 'runs'}")
     folders = [call["workdir"] for call in calls]
     assert folders == [str(tmp_path / "runs" / name) for name in ("a-sd", "b-sd", "clevr-tiny")]
     assert [call["model"] for call in calls] == ["a-sd", "b-sd", "clevr-tiny"]
@@ -89,7 +90,7 @@ def test_models_of_one_name_get_folders_of_their_own(launch, tiny_pipeline, tmp_
 def test_a_model_or_task_that_fails_does_not_keep_the_others(launch, tiny_pipeline, tmp_path, capsys, name, said):
     folder = shutil.copytree(tiny_pipeline, tmp_path / name)
     with pytest.raises(SystemExit) as ended:
-        launch(f"--config.model={folder},clevr-tiny")
+        launch(f"--model={folder},clevr-tiny")
     assert ended.value.code == 2
     assert [call["scorer"] for call in launch.calls] == [str(folder), "clevr-tiny"]
     out, err = capsys.readouterr()
@@ -98,13 +99,13 @@ def test_a_model_or_task_that_fails_does_not_keep_the_others(launch, tiny_pipeli
 
 
 def test_listed_timesteps_set_the_number_of_samples(launch):
-    (call,) = launch("--config.sampling.timesteps=100,500,700")
+    (call,) = launch("--sampling.timesteps=100,500,700")
     assert (options.read_timesteps(call["timesteps"]), call["num_samples"]) == ([100, 500, 700], 3)
     assert call["config"]["sampling"]["num_samples"] == 3
     assert options.read_timesteps(".5,1.0") == [0.5, 1.0]
-    launch("--config.sampling.timesteps=100,500,700", "--config.sampling.num_samples=3")
+    launch("--sampling.timesteps=100,500,700", "--sampling.num_samples=3")
     with pytest.raises(InputError, match=names("3", "num_samples", "5")):
-        launch("--config.sampling.timesteps=100,500,700", "--config.sampling.num_samples=5")
+        launch("--sampling.timesteps=100,500,700", "--sampling.num_samples=5")
 
 
 @pytest.mark.parametrize(

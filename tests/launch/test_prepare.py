@@ -189,9 +189,9 @@ def test_downloads(run, tasks, source, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (None, ("nothing-named", "--task=NAME", "--task=all", "winobench prepare --list")),
+        (None, ("nothing-named", "--tasks=NAME", "--tasks=all", "winobench prepare --list")),
         ("wscplus", ("nothing-to-prepare", "'wscplus'", "put it at", "WSC+.csv")),
-        ("svo", ("unknown-name", "'svo'", "--task=@svo", "svo_subj, svo_verb, svo_obj")),
+        ("svo", ("unknown-name", "'svo'", "--tasks=@svo", "svo_subj, svo_verb, svo_obj")),
         (" , ", ("nothing-named",)),
         ("tyo", ("unknown-name", "'tyo'", "did you mean toy?")),
         ("toy,clevr_image", ("nothing-to-prepare", "'clevr_image'")),
@@ -209,7 +209,7 @@ def gender_source(tmp_path):
 
 
 def test_from_the_command_line(gender_source, tmp_path):
-    words = ["--task=genderbias", f"--source={gender_source}", f"--data_dir={tmp_path / 'data'}", "--workers=2"]
+    words = ["--tasks=genderbias", f"--source={gender_source}", f"--data_dir={tmp_path / 'data'}", "--workers=2"]
     status, out, err = launch(*words, cwd=tmp_path)
     assert status == 0, err
     assert out.startswith("genderbias: 24 examples, 24 images, ")
@@ -226,7 +226,7 @@ def test_from_the_command_line(gender_source, tmp_path):
 
 
 def test_ctrl_c_is_one_line(gender_source, tmp_path):
-    words = ["--task=genderbias", f"--source={gender_source}", f"--data_dir={tmp_path / 'data'}", "--workers=1"]
+    words = ["--tasks=genderbias", f"--source={gender_source}", f"--data_dir={tmp_path / 'data'}", "--workers=1"]
     code = (
         "import sys, time, runpy\n"
         "from winobench.data import preparing\n"
@@ -275,7 +275,7 @@ def test_a_training_set_is_prepared_and_listed(run, tmp_path):
     (root / "valid_neg_clip.tsv").rename(root / "train_neg_clip.tsv")
     data_dir = str(tmp_path / "data")
     training_set = TRAINING_SETS["coco_hardneg_train"]
-    command = ("winobench prepare", "--task=coco_hardneg_train")
+    command = ("winobench prepare", "--tasks=coco_hardneg_train")
     with pytest.raises(InputError, match=names("'coco_hardneg_train'", *command)):
         training_set.load(data_dir)
     failed, out, err = run("coco_hardneg_train", root)
@@ -283,8 +283,8 @@ def test_a_training_set_is_prepared_and_listed(run, tmp_path):
     assert out.startswith("coco_hardneg_train: 3 examples, 4 images, ")
     assert "is ready" in run("coco_hardneg_train", root)[1]
     assert "    coco_hardneg_train: ready, 3 examples, 4 images, " in _listed("coco_hardneg_train", data_dir)
-    assert "`winobench prepare --task=capt" not in _listed("coco_hardneg_train", data_dir)
-    assert "command: winobench prepare --task=captions_hardneg_train" in _listed("captions_hardneg_train", data_dir)
+    assert "`winobench prepare --tasks=capt" not in _listed("coco_hardneg_train", data_dir)
+    assert "command: winobench prepare --tasks=captions_hardneg_train" in _listed("captions_hardneg_train", data_dir)
     rows = {row["name"]: row["state"] for row in listing.prepared_sets(data_dir=data_dir)["data_sets"]}
     assert (rows["coco_hardneg_train"], rows["captions_hardneg_train"]) == ("ready", "by hand")
     assert not set(TRAINING_SETS) & set(winobench.tasks.TASKS)

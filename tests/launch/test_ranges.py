@@ -87,7 +87,7 @@ def test_a_new_field_cannot_be_forgotten(tmp_path):
     """A config file's own values are checked like those of the command line, with the ranges that its fields have."""
     content = configuration.config_files()["hardneg"].read_text()
     (tmp_path / "mine.py").write_text(content.replace('learning_rate": 3e-3', 'learning_rate": -3e-3'))
-    with pytest.raises(InputError, match=names("--config.optimizer.learning_rate", "-0.003")):
+    with pytest.raises(InputError, match=names("--optimizer.learning_rate", "-0.003")):
         configuration.load(str(tmp_path / "mine.py"))
 
 
@@ -119,12 +119,12 @@ def test_a_users_config_has_the_options_of_the_config_that_it_calls_or_imports(c
     assert configuration.launcher_of(str(path)) == ("generate" if "generate" in content.partition("def")[0] else "eval")
     assert configuration.load(str(path), [("batch_size", "3")]).batch_size == 3
     assert configuration.load(str(path)).limit == 5
-    with raises("bad-value", "--config.limit", "-5"):
+    with raises("bad-value", "--limit", "-5"):
         configuration.load(str(path), [("limit", "-5")])
     with raises("config-of-another-launcher", "mine.py", "winobench train"):
         configuration.load(str(path), launcher="train")
     (tmp_path / "other.py").write_text(content.replace("limit", "limt"))
-    with raises("unknown-field", "'limt'", "--config.limit"):
+    with raises("unknown-field", "'limt'", "--limit"):
         configuration.load(str(tmp_path / "other.py"))
 
 
@@ -162,7 +162,7 @@ REFUSED = {
     "gdbench sampling.timesteps=²,³": ["timesteps", "'²,³'", "uniform"],
     "gdbench sampling.timesteps=100,,500": ["timesteps", "'100,,500'"],
     "gdbench sampling.timesteps=published sampling.timestep_range=300,800": ["published", "300,800"],
-    "gdbench sampling.timesteps=importance": ["importance", "--config.sampling.mode=race"],
+    "gdbench sampling.timesteps=importance": ["importance", "--sampling.mode=race"],
     "winoviz api.price=1": ["price", "2"],
 }
 

@@ -91,7 +91,7 @@ def test_the_command_of_a_run_gives_its_config():
     run = Run(pathlib.Path(), "one", {"config": json.loads(json.dumps(wanted))}, {}, {}, {}, [])
     command = shlex.split(reproduce.eval_command(run).replace("\\\n", " "))
     assert command[:3] == ["winobench", "eval", "--config=gdbench"]
-    overrides = [word.removeprefix("--config.").split("=", 1) for word in command[3:]]
+    overrides = [word.removeprefix("--").split("=", 1) for word in command[3:]]
     assert configuration.plain(configuration.load("gdbench", overrides)) == wanted
     assert {field for field, _ in overrides} == set(words)
 

@@ -16,7 +16,7 @@ launch = functools.partial(launching.launch, "launch.train")
 @pytest.mark.slow  # trains
 def test_from_the_command_line_to_the_adapters(tiny_pipeline, tmp_path):
     """That a killed run ends with the same adapters is in tests/training: test_loop and test_hardneg."""
-    words = ["--config=hardneg:debug", f"--config.model={tiny_pipeline}", "--config.loss.kind=hard_text"]
+    words = ["--config=hardneg:debug", f"--model={tiny_pipeline}", "--loss.kind=hard_text"]
     status, out, err = launch(*words, cwd=tmp_path)
     assert status == 0, err
     (workdir,) = (tmp_path / "runs").glob("hardneg-*")
@@ -28,7 +28,7 @@ def test_from_the_command_line_to_the_adapters(tiny_pipeline, tmp_path):
     assert "training: 4 steps" in err
     assert "encoding images: 14 images" in err
     assert out.splitlines()[-1].strip().startswith("winobench eval --config=gdbench")
-    assert f"--config.lora=runs/{workdir.name}/lora" in out
+    assert f"--lora=runs/{workdir.name}/lora" in out
     adapters = {path.relative_to(workdir): path.read_bytes() for path in workdir.rglob(FILE)}
     assert set(adapters) == {pathlib.Path("lora") / FILE, pathlib.Path("lora/last") / FILE}
 
@@ -39,7 +39,7 @@ def test_from_the_command_line_to_the_adapters(tiny_pipeline, tmp_path):
     assert {path.relative_to(workdir): path.read_bytes() for path in workdir.rglob(FILE)} == adapters
 
     # Other settings have another folder; in this one they are refused, and nothing is touched.
-    status, out, err = launch(*words, "--config.loss.threshold=none", f"--workdir={workdir}")
+    status, out, err = launch(*words, "--loss.threshold=none", f"--workdir={workdir}")
     assert (status, out) == (2, "")
     assert re.fullmatch(r"error: .* holds a run with another loss\.threshold: give its settings .*\n", err)
     assert (workdir / "metrics.jsonl").read_text() == lines
@@ -48,7 +48,7 @@ def test_from_the_command_line_to_the_adapters(tiny_pipeline, tmp_path):
 def test_without_a_config_nothing_is_trained(tmp_path):
     named = ["--config=NAME", "hardneg"]
     launching.refuse("launch.train", named=named, cwd=tmp_path)
-    launching.refuse("launch.train", "--config.seed=3", named=named, cwd=tmp_path)
+    launching.refuse("launch.train", "--seed=3", named=named, cwd=tmp_path)
     assert not list(tmp_path.iterdir())
     status, out, err = launch("--help")
     assert (status, err) == (0, "")

@@ -34,14 +34,14 @@ def understand(*words):
 def test_the_commands_name_the_same_models_and_folders(commands, tmp_path):
     given, _ = commands
     run = tmp_path / "run"
-    words = ["--config.model=a,b", "--config.prompts=geneval2:FILE", "--config.judge=qwen3-vl-8b", "--config.seeds=1,2"]
-    status, out, err = understand(*words, "--config.tasks=@spatial", "--config.num_prompts=5", f"--workdir={run}")
+    words = ["--model=a,b", "--prompts=geneval2:FILE", "--judge=qwen3-vl-8b", "--seeds=1,2"]
+    status, out, err = understand(*words, "--tasks=@spatial", "--num_prompts=5", f"--workdir={run}")
     assert status == 0, err
     draw, judge, score, report = given
     assert draw[:2] == ["generate", "--config=images"]
-    assert {"--config.model=a,b", "--config.seeds=1,2", "--config.limit=5", f"--workdir={run / 'images'}"} <= {*draw}
+    assert {"--model=a,b", "--seeds=1,2", "--limit=5", f"--workdir={run / 'images'}"} <= {*draw}
     assert judge == ["judge", str(run / "images"), "--model=qwen3-vl-8b", "--dtype=float32"]
-    assert {"--config.model=a,b", "--config.tasks=@spatial", "--config.limit=100"} <= {*score}
+    assert {"--model=a,b", "--tasks=@spatial", "--limit=100"} <= {*score}
     assert report == [
         *("report", str(run / "matching" / "a"), str(run / "matching" / "b")),
         *(f"--images={run / 'images'}", f"--out={run / 'report'}"),
@@ -53,19 +53,15 @@ def test_the_verifier_needs_no_judge_and_other_prompts_do(commands, tmp_path):
     given, _ = commands
     assert understand(f"--workdir={tmp_path / 'run'}")[0] == 0
     assert [words[0] for words in given] == ["generate", "eval", "report"]
-    launching.refuse(
-        "launch.understand", "--config.prompts=geneval:FILE", named=["needs a judge", "--config.judge=MODEL"]
-    )
+    launching.refuse("launch.understand", "--prompts=geneval:FILE", named=["needs a judge", "--judge=MODEL"])
 
 
 @pytest.mark.parametrize(
-    ("word", "said"), [("--config.judge=absent", "'absent' is neither a folder"), ("--config.tasks=nosuch", "nosuch")]
+    ("word", "said"), [("--judge=absent", "'absent' is neither a folder"), ("--tasks=nosuch", "nosuch")]
 )
 def test_unknown_names_are_refused_before_anything_runs(commands, word, said):
     given, _ = commands
-    launching.refuse(
-        "launch.understand", "--config.prompts=geneval2:FILE", "--config.judge=qwen3-vl-8b", word, named=[said]
-    )
+    launching.refuse("launch.understand", "--prompts=geneval2:FILE", "--judge=qwen3-vl-8b", word, named=[said])
     assert given == []
 
 

@@ -47,8 +47,8 @@ def runs(data_dir, tmp_path_factory, tiny_pipeline):
         tiny_vision_language.write_vision_language(folder / "instructblip"),
     ]
     runs = tmp_path_factory.mktemp("runs")
-    words = ["--config=gdbench:debug", f"--config.model={','.join(map(str, models))}", "--config.limit=2"]
-    words += [f"--config.data_dir={data_dir}", f"--workdir={runs}"]
+    words = ["--config=gdbench:debug", f"--model={','.join(map(str, models))}", "--limit=2"]
+    words += [f"--data_dir={data_dir}", f"--workdir={runs}"]
     devices = jax.devices()[:1]
     with pytest.MonkeyPatch.context() as patch:  # as the fixture `single_device`
         for name in ("devices", "local_devices"):

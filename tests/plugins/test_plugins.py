@@ -65,7 +65,7 @@ def test_an_installed_package_is_listed_and_a_broken_one_takes_nothing_away(site
     cause = "the entry point 'broken' (no_such_module:TASK) of the package broken adds no tasks: ModuleNotFoundError"
     assert cause in err
     assert "brightness" not in err
-    words = ["--config.tasks=brokn", "--config.limit=1"]
+    words = ["--tasks=brokn", "--limit=1"]
     status, out, err = launching.launch_process("launch.eval", *words, cwd=tmp_path, PYTHONPATH=paths)
     assert (status, out) == (2, "")
     assert err.splitlines()[-1].startswith("error: task 'brokn' is unknown: ")
@@ -76,7 +76,7 @@ def test_an_installed_package_is_listed_and_a_broken_one_takes_nothing_away(site
     assert re.search(r"^  brightness-scorer +plugged in \(winobench_brightness:BrightnessScorer\) +ready$", out, re.M)
 
 
-WORDS = ["--config=gdbench", "--config.tasks=brightness,brightness_failures", "--config.model=brightness-scorer"]
+WORDS = ["--config=gdbench", "--tasks=brightness,brightness_failures", "--model=brightness-scorer"]
 WORDS += ["--workdir=run"]
 
 
@@ -99,7 +99,7 @@ def test_its_task_is_evaluated_with_its_scorer(site, evaluated):
     assert results["passes"] == 32
     assert "brightness" in out
     with installed(site):
-        status, _, err = launching.launch("launch.eval", *WORDS, "--config.error=l2", cwd=folder)
+        status, _, err = launching.launch("launch.eval", *WORDS, "--error=l2", cwd=folder)
     assert status == 2
     assert err == "error: error is an option of diffusion models, but 'brightness-scorer' is none: leave it out\n"
 

@@ -65,7 +65,7 @@ def test_runs_stand_side_by_side_or_one_under_the_other(run_folders, tmp_path):
 
 
 def test_a_model_card_has_the_table_the_command_and_the_papers(odd_run, text_run):
-    card = report.model_card(odd_run, "winobench eval --config.model='```x'")
+    card = report.model_card(odd_run, "winobench eval --model='```x'")
     assert odd_run.table("markdown") in card
     assert "````bash\n" in card
     assert "arXiv:2305.16397" in card

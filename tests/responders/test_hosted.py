@@ -226,7 +226,7 @@ def test_the_limit_is_sent_in_the_field_that_the_server_takes(server):
 def test_a_field_that_is_asked_for_is_not_changed(server):
     model = make(f"openai:m@{server.address}/v1", concurrency=1, max_tokens_field="max_tokens")
     server.script = [refusing("max_tokens")]
-    with raises("field-refused", "field max_tokens", "--config.api.max_tokens_field=max_completion_tokens"):
+    with raises("field-refused", "field max_tokens", "--api.max_tokens_field=max_completion_tokens"):
         ask(model, questions(1))
 
 

@@ -276,7 +276,7 @@ def test_a_server_is_asked_for_as_many_likely_tokens_as_it_gives(server, image, 
 )
 def test_a_server_without_log_probabilities_ends_the_run_with_the_remedy(server, image, error):
     server.script = [(400, {}, error)] * 9
-    with raises("field-refused", "--config.api.logprobs=false"):
+    with raises("field-refused", "--api.logprobs=false"):
         list(make(server, concurrency=1).ask([ImageOptions(image, YES_OR_NO, ("yes", "no"))] * 9))
 
 
@@ -343,7 +343,7 @@ def test_one_likely_token_alone_is_enough(server, image):
 
 def test_many_unusable_answers_in_a_row_end_the_run(server, image):
     server.answer = lambda _: "Yes"
-    with raises("all-calls-failed", "--config.api.logprobs=false"):
+    with raises("all-calls-failed", "--api.logprobs=false"):
         requests = [ImageOptions(image, YES_OR_NO, ("yes", "no"))] * 9
         list(make(server, concurrency=1, failures_in_a_row=3).ask(requests))
     assert len(server.calls) == 3

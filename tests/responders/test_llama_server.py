@@ -130,8 +130,8 @@ def test_votes(model, image, tmp_path):
 
 def test_a_benchmark_of_texts(address, monkeypatch, tmp_path):
     api_server.set_keys(monkeypatch)
-    words = ["--config=winoviz", "--config.tasks=winoviz_mini_single", "--config.limit=4"]
-    words += [f"--config.model=openai:smollm2@{address}", "--config.protocol=zero_shot"]
+    words = ["--config=winoviz", "--tasks=winoviz_mini_single", "--limit=4"]
+    words += [f"--model=openai:smollm2@{address}", "--protocol=zero_shot"]
     status, _, err = launching.launch("launch.eval", *words, f"--workdir={tmp_path / 'run'}")
     assert status in (0, 2), err  # 2 where an answer is cut off
     results = json.loads((tmp_path / "run" / "results.json").read_text())

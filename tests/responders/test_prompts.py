@@ -189,7 +189,7 @@ def test_templates_that_do_not_end_are_refused_soon(template):
 @pytest.mark.quick(3)
 @pytest.mark.parametrize("template", ["<assistant>", " ", *LARGE])
 def test_templates_that_no_conversation_comes_out_of(template):
-    with raises("conversation-refused", "--config.chat_template=plain"):
+    with raises("conversation-refused", "--chat_template=plain"):
         Prompts(make_tokenizer(chat_template=template))
 
 
@@ -214,7 +214,7 @@ def test_a_chat_model_that_has_lost_its_template():
     tokenizer = make_tokenizer()  # has <|im_end|>, as base models may
     assert not Prompts(tokenizer, stop_ids=[tokenizer.eos_token_id]).chat
     stop_ids = [tokenizer.eos_token_id, tokenizer.convert_tokens_to_ids("<|im_end|>")]
-    with raises("no-chat-template", "<|im_end|>", "--config.chat_template=plain"):
+    with raises("no-chat-template", "<|im_end|>", "--chat_template=plain"):
         Prompts(tokenizer, stop_ids=stop_ids)
     assert not Prompts(tokenizer, template="plain", stop_ids=stop_ids).chat
 

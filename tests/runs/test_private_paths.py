@@ -21,7 +21,7 @@ SETTINGS = {
         ("/home/anna", "~"),
         ("file:///home/anna/x.png", "file://x.png"),
         ("winobench view '/home/anna/other runs'", "winobench view 'other runs'"),
-        ("--config.model='sdxl+/data/secret models/a.safetensors'", "--config.model='sdxl+a.safetensors'"),
+        ("--model='sdxl+/data/secret models/a.safetensors'", "--model='sdxl+a.safetensors'"),
         ("jsonl:/data/secret/mine.jsonl", "jsonl:mine.jsonl"),
         ("~/secret/sets", "sets"),
         ("https://host/v1", "https://host/v1"),

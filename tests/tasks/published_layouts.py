@@ -1,6 +1,6 @@
 """Tiny data sets in the exact layouts in which the tasks' data were published.
 
-Each writer fills the folder that ``winobench prepare --task=<task> --source=<folder>`` reads,
+Each writer fills the folder that ``winobench prepare --tasks=<task> --source=<folder>`` reads,
 and returns it. The sets are far smaller than the published ones, so prepare them with ``allow_partial``. The order
 tasks call `winobench.data.word_order.spacy_tagger`: replace it by ``lambda **_: stand_in_tagger``; those with the
 published shuffles call `winobench.data.published_order.nltk_tokenizer`, too: ``lambda: stand_in_tokenizer``.

@@ -39,7 +39,7 @@ def test_tasks_that_need_no_prepared_data_are_ready(tmp_path):
 
 @pytest.mark.slow
 def test_the_main_job_imports_at_most_35_000_lines(tmp_path):
-    words = ["--config=gdbench:debug", "--config.limit=1", "--config.sampling.num_samples=1"]
+    words = ["--config=gdbench:debug", "--limit=1", "--sampling.num_samples=1"]
     status, _, err = launching.launch_process("launch.eval", *words, cwd=tmp_path, PYTHONPROFILEIMPORTTIME="1")
     assert status == 0, err
     names = set(re.findall(r"^import time:.*\| +((?:winobench|launch|configs)\b[\w.]*)$", err, re.MULTILINE))

@@ -36,7 +36,7 @@ def data_dir(source, tmp_path):
 
 def test_before_it_is_prepared(tmp_path):
     task = published_task(source=_source(), **FIELDS)
-    how = "run `winobench prepare --task=toy --source=DIR`, where DIR holds toys, from a shop"
+    how = "run `winobench prepare --tasks=toy --source=DIR`, where DIR holds toys, from a shop"
     assert task.ready(str(tmp_path)) == how
     assert task.count(str(tmp_path)) is None
     for use in (task.load, task.data_fingerprint):
@@ -69,7 +69,7 @@ def test_a_set_of_another_version_is_refused(data_dir):
         task.load(data_dir, None)
     assert str(caught.value) == (
         f"the data of task 'toy' are not ready: {data_dir}/toy was prepared for version 3 of the task, which is now at"
-        " 4: renew it with `winobench prepare --task=toy --source=DIR`, where DIR holds toys, from a shop"
+        " 4: renew it with `winobench prepare --tasks=toy --source=DIR`, where DIR holds toys, from a shop"
     )
 
 

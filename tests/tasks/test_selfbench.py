@@ -168,7 +168,7 @@ def test_what_is_no_such_folder(tmp_path, run):
         tasks_from([f"selfbench:{tmp_path / 'absent'}"])
     generators = [fakes.generator(fakes.FakePipeline("a"))]
     generate_images(generators, fakes.PROMPTS, tmp_path / "other", progress=False)
-    with pytest.raises(InputError, match=names("--config.prompts=geneval:FILE")):
+    with pytest.raises(InputError, match=names("--prompts=geneval:FILE")):
         tasks_from([f"selfbench:{tmp_path / 'other'}"])
     with pytest.raises(InputError, match=names("selfbench")):
         tasks_from(["selfbnch:x"])

@@ -132,8 +132,8 @@ def test_a_run_from_the_command_line(tmp_path, monkeypatch):
     monkeypatch.setenv("WINOBENCH_CACHE", str(tmp_path / "cache"))
     sana_pipeline.make().save_pretrained(tmp_path / "sana")
     (tmp_path / "prompts.txt").write_text("\n".join(TEXTS[:2]))
-    words = ["--config.model=sana", "--config.prompts=prompts.txt", "--config.num_steps=2", "--config.image_size=32"]
-    words += ["--config.guidance_scale=3", "--config.batch_size=1"]
+    words = ["--model=sana", "--prompts=prompts.txt", "--num_steps=2", "--image_size=32"]
+    words += ["--guidance_scale=3", "--batch_size=1"]
     status, _, err = launching.launch("launch.generate", *words, "--workdir=run", cwd=tmp_path)
     assert status == 0, err
     run = winobench.read_images(tmp_path / "run")
@@ -146,5 +146,5 @@ def test_a_run_from_the_command_line(tmp_path, monkeypatch):
     for record, image in zip(run.records, wanted, strict=True):
         assert np.abs(run.image(record).astype(int) - image).max() <= 1
     with mock.patch.object(TorchPipeline, "from_pretrained", side_effect=AssertionError):  # before it is loaded
-        status, _, err = launching.launch("launch.generate", *words, "--config.sampler=euler", cwd=tmp_path)
+        status, _, err = launching.launch("launch.generate", *words, "--sampler=euler", cwd=tmp_path)
     assert (status, "sampler is 'euler', but this pipeline" in err) == (2, True), err

@@ -274,7 +274,7 @@ def test_meshes_of_a_cpu_fit_the_batch():
         ("wandb", "mine", ("missing-package", "wandb")),
         ("optimizer.name", "sgd", ("bad-value", "name", "'sgd'")),
         ("loss.timestep_range", (0, 5000), ("out-of-range", "timestep_range", "5000")),
-        ("validation.timestep_range", (7, 3), ("bad-value", "config.validation.timestep_range", "(7, 3)")),
+        ("validation.timestep_range", (7, 3), ("bad-value", "--validation.timestep_range", "(7, 3)")),
     ],
 )
 def test_bad_options_are_named_before_the_model_is_loaded(config, tmp_path, monkeypatch, field, value, message):
@@ -311,9 +311,9 @@ def test_the_command_of_a_run_has_all_that_its_model_needs(config, tmp_path):
         return training_of(changed).evaluation_command(tmp_path / "lora")
 
     assert command((300, 800)) == (
-        "winobench eval --config=gdbench '--config.model=some one/model'"
-        f" --config.lora={tmp_path / 'lora'} --config.revision=v1 --config.dtype=bfloat16 --config.allow_pickle=true"
-        " --config.sampling.timestep_range=300,800"
+        "winobench eval --config=gdbench '--model=some one/model'"
+        f" --lora={tmp_path / 'lora'} --revision=v1 --dtype=bfloat16 --allow_pickle=true"
+        " --sampling.timestep_range=300,800"
     )
     assert "timestep_range" not in command(None)  # the model's own
-    assert "--config.sampling.timestep_range=all" in command("all")
+    assert "--sampling.timestep_range=all" in command("all")

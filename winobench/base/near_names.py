@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _LONGEST = 100  # characters that are compared
 
@@ -15,8 +15,12 @@ def near(name: str, names: Iterable[str], count: int = 3) -> list[str]:
     return [folded[known] for known in found]
 
 
-def did_you_mean(name: str, names: Iterable[str], otherwise: str, *, prefix: str = "", count: int = 3) -> str:
+def did_you_mean(name: str, names: Iterable[str], otherwise: str, *, prefix: str = "") -> str:
     """The end of a sentence that refuses a name: a question with near names, or else ``otherwise``."""
-    found = [prefix + known for known in near(name, names, count)]
-    *others, last = found or [""]
-    return f"did you mean {', '.join(others)}{' or ' if others else ''}{last}?" if found else otherwise
+    return question([prefix + known for known in near(name, names)], otherwise)
+
+
+def question(names: Sequence[str], otherwise: str) -> str:
+    """``did you mean a, b or c?``, or ``otherwise`` without any name."""
+    *others, last = names or [""]
+    return f"did you mean {', '.join(others)}{' or ' if others else ''}{last}?" if names else otherwise

@@ -71,9 +71,9 @@ def option(default: Any, allowed: Range, help: str = "", **about: Any) -> Any:
     return dataclasses.field(default=default, metadata={"range": allowed, "help": help, **about})
 
 
-def group(of: type) -> Any:
-    """A field of a dataclass of options that holds another one's options."""
-    return dataclasses.field(default_factory=of, metadata={"group": of})
+def group(of: type, *, short: tuple[str, ...] = ()) -> Any:
+    """A field of a dataclass of options that holds another one's options. ``short``: they need not name the group."""
+    return dataclasses.field(default_factory=of, metadata={"group": of, "short": short})
 
 
 def declared(settings: Any, prefix: str = "") -> dict[str, dataclasses.Field]:
@@ -85,6 +85,12 @@ def declared(settings: Any, prefix: str = "") -> dict[str, dataclasses.Field]:
         elif "group" in field.metadata:
             found |= declared(field.metadata["group"], f"{prefix}{field.name}.")
     return found
+
+
+def short_names(settings: Any) -> dict[str, str]:
+    """Name -> dotted name, of the options of groups that may be named without their group."""
+    fields = dataclasses.fields(settings)
+    return {name: f"{field.name}.{name}" for field in fields for name in field.metadata.get("short", ())}
 
 
 def values(settings: Any, prefix: str = "") -> dict[str, Any]:
@@ -422,7 +428,7 @@ def check_batch(batch_size: int, accumulate: int) -> None:
         lower, higher = batch_size // accumulate * accumulate, -(-batch_size // accumulate) * accumulate
         near = f"{lower:,} or {higher:,}" if lower else f"{higher:,}"
         raise InputError(
-            f"a batch of {batch_size:,} cannot be cut into {accumulate:,} equal micro-batches: make --config.batch_size"
+            f"a batch of {batch_size:,} cannot be cut into {accumulate:,} equal micro-batches: make --batch_size"
             f" {near}",
             code="indivisible-batch",
         )

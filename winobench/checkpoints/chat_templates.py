@@ -78,7 +78,7 @@ def try_samples(template: str, arguments: Mapping[str, Any], where: str) -> tupl
 def _cannot(where: str, reason: str) -> str:
     return (
         f"the chat template of {where} cannot be used ({reason}): correct it. A language model can do without"
-        " (--config.chat_template=plain)"
+        " (--chat_template=plain)"
     )
 
 

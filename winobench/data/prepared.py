@@ -280,7 +280,7 @@ class PreparedSet:
         state = read_state(folder)
         if state is None:
             raise InputError(
-                f"{folder} holds no prepared data: run `winobench prepare --task=NAME --source=DIR`",
+                f"{folder} holds no prepared data: run `winobench prepare --tasks=NAME --source=DIR`",
                 code="not-prepared",
             )
         self.state = state
@@ -404,6 +404,6 @@ def _damaged(path: str | os.PathLike, task: str, others: int = 0) -> InputError:
     verb = "are" if others else "is"
     return InputError(
         f"{os.fspath(path)}{more} {verb} damaged or missing: prepare the data again with"
-        f" `winobench prepare --task={task} --source=DIR --overwrite`",
+        f" `winobench prepare --tasks={task} --source=DIR --overwrite`",
         code="damaged-file",
     )

@@ -178,5 +178,5 @@ def _read(
         seen.add(example.id)
         examples.append((example, [content_hash(source) for source in example.images]))
     if not examples:
-        raise InputError(f"task {task.name!r} has no examples: check its data and --config.limit.", code="no-examples")
+        raise InputError(f"task {task.name!r} has no examples: check its data and --limit.", code="no-examples")
     return examples

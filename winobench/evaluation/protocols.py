@@ -76,14 +76,14 @@ def choose(task: TextTask, name: str | None, kinds: frozenset[str], has: Availab
         )
     if chosen.needs and not has.images:
         raise InputError(
-            f"protocol {chosen.name!r} is about images: name them (--config.images=FOLDER), or the model that"
-            " generates them (--config.generator=sd15)",
+            f"protocol {chosen.name!r} is about images: name them (--images=FOLDER), or the model that"
+            " generates them (--generator=sd15)",
             code="no-pictures",
         )
     if chosen.needs == "captions" and not has.captions:
         raise InputError(
             f"protocol {chosen.name!r} needs captions of the images: name a model that writes them"
-            " (--config.captioner=blip2-flan-t5-xl)",
+            " (--captioner=blip2-flan-t5-xl)",
             code="no-captioner",
         )
     return chosen

@@ -49,13 +49,13 @@ def _check_shape(task: Task, shape: tuple[int, int], what: str) -> metrics.Decis
     if decision is None:
         raise InputError(
             f"{what} cannot race: its metric {task.metric!r} does not say which comparisons decide a question"
-            " (`decision` of winobench.metrics.Metric). Use mode='fixed' (--config.sampling.mode=fixed)",
+            " (`decision` of winobench.metrics.Metric). Use mode='fixed' (--sampling.mode=fixed)",
             code="cannot-race",
         )
     if not decision.fits(shape):
         raise InputError(
             f"{what} cannot race: it has {shape[0]} images and {shape[1]} texts, but the metric {task.metric!r} is"
-            f" decided for {decision.asks_for}. Use mode='fixed' (--config.sampling.mode=fixed)",
+            f" decided for {decision.asks_for}. Use mode='fixed' (--sampling.mode=fixed)",
             code="cannot-race",
         )
     return decision

@@ -352,7 +352,7 @@ def _check_finite(plan: planning.Plan, triples: np.ndarray, errors: np.ndarray) 
         name = source if is_path else f"with the hash {plan.image_hashes[image][:12]}"
         raise InputError(
             f"the error of image {name} under the text {plan.texts[text]!r}, sample {sample}, is not a number: try"
-            " --config.dtype=float32, or check the weights.",
+            " --dtype=float32, or check the weights.",
             code="not-finite",
         )
 

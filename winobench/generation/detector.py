@@ -91,7 +91,7 @@ def _by_place(run: Images, model: str | None) -> dict[tuple[str, str], ImageReco
         content = prompt.content
         if not isinstance(content, Mapping) or "include" not in content or content.get("tag") != prompt.category:
             raise InputError(
-                f"{run.folder} has other prompts than GenEval's: generate with --config.prompts=geneval:FILE",
+                f"{run.folder} has other prompts than GenEval's: generate with --prompts=geneval:FILE",
                 code="no-content",
             )
     return {(record.prompt.id, f"{record.seed:05d}"): record for record in run.records if record.model == label}

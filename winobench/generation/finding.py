@@ -47,7 +47,7 @@ def _of_run(
         if len(run.seeds) < most:
             raise InputError(
                 f"{folder} has {len(run.seeds)} images of the premise {text!r}, but {most} are needed: name as"
-                " many (--config.images_per_premise), or generate more",
+                " many (--images_per_premise), or generate more",
                 code="too-few-pictures",
             )
         images[text] = tuple(_drawn(run, label, seed, number, text, advice) for seed in run.seeds[:most])
@@ -76,7 +76,7 @@ def _label(run: image_runs.Images, model: str | None) -> str:
     if len(meant) != 1:
         names = ", ".join(known.name for known in run.models)
         raise InputError(
-            f"{run.folder} has images by {names}: say whose are meant (--config.generator={run.models[0].name})",
+            f"{run.folder} has images by {names}: say whose are meant (--generator={run.models[0].name})",
             code="unknown-name",
         )
     return meant[0]

@@ -39,7 +39,7 @@ def read_study(
     """The published images as a run, whose results go into a folder, and what people say of each.
 
     Args:
-      source: the folder with annotations_*.csv and ``images``, as ``winobench prepare --task=meta_geneval`` takes it.
+      source: the folder with annotations_*.csv and ``images``, as ``winobench prepare --tasks=meta_geneval`` takes it.
       prompts: GenEval's, from ``geneval:FILE``.
       folder: for the judge's answers.
 

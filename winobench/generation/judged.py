@@ -116,7 +116,7 @@ def judge_images(
 
 
 def _no_answers(name: str, number: int, missing: Mapping[str, int], received: asking.Answers) -> InputError:
-    advice = endings.missing(missing, option="--api=extra_body=")
+    advice = endings.missing(missing)
     first = next(iter(received.failed.values()), None)
     return InputError(
         f"{name}: all {number:,} images lack an answer{f' (first: {first})' if first else ''}, {advice}",

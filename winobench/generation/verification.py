@@ -30,7 +30,7 @@ def verify(run: Images, verifier: ClevrVerifier | None = None) -> dict[str, Verd
     """Judges all images of a run, writes the verdicts, and returns path within the run -> verdict."""
     if not can_verify(run):
         raise InputError(
-            f"the prompts of {run.folder} do not say what their images must show: generate with --config.prompts=clevr",
+            f"the prompts of {run.folder} do not say what their images must show: generate with --prompts=clevr",
             code="no-content",
         )
     verifier = verifier or ClevrVerifier.from_pretrained()

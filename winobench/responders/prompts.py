@@ -186,7 +186,7 @@ def _template(tokenizer: Any, where: str) -> str | None:
         if "default" not in source:
             raise InputError(
                 f"the chat templates of {where} are {', '.join(map(str, source))[:200]}, and none is the default:"
-                " add one, or set chat_template to 'plain' (--config.chat_template=plain)",
+                " add one, or set chat_template to 'plain' (--chat_template=plain)",
                 code="no-chat-template",
             )
         source = source["default"]
@@ -195,7 +195,7 @@ def _template(tokenizer: Any, where: str) -> str | None:
     if not isinstance(source, str):
         raise InputError(
             f"the chat template of {where} is {options.quote(source)}, but it must be a text: correct it, or set"
-            " chat_template to 'plain' (--config.chat_template=plain)",
+            " chat_template to 'plain' (--chat_template=plain)",
             code="wrong-type",
         )
     return source
@@ -209,7 +209,7 @@ def _check_is_no_chat_model(tokenizer: Any, stop_ids: Sequence[int], where: str)
     if marker is not None:
         raise InputError(
             f"{where} is a chat model, as its answers end with {marker}, but it has no chat template: add its"
-            " chat_template.jinja, or set chat_template to 'plain' (--config.chat_template=plain)",
+            " chat_template.jinja, or set chat_template to 'plain' (--chat_template=plain)",
             code="no-chat-template",
         )
 

@@ -9,11 +9,9 @@ from winobench.base.errors import InputError
 from winobench.runs import requests
 from winobench.runs.requests import ENDINGS, FINISHED, Request, Response
 
-API_OPTION = "--config.api.extra_body="
-"""How commands with a config take further fields of a request."""
-
 _THINK_LESS = (
-    'have the model think less, such as by {option}\'{{"reasoning_effort": "low"}}\', or name one that does not think'
+    'have the model think less, such as by --api.extra_body=\'{"reasoning_effort": "low"}\','
+    " or name one that does not think"
 )
 _ANOTHER = "name another model or server"
 _AGAIN = "give the same command again, which asks only for what is missing"
@@ -50,10 +48,10 @@ def lasting(wanted: Iterable[str], read: Mapping[str, Response], blocked: Collec
     return {key: ending for key, ending in ended.items() if ending not in (FINISHED, requests.INTERRUPTED)}
 
 
-def missing(counts: Mapping[str, int], *, option: str = API_OPTION) -> str:
+def missing(counts: Mapping[str, int]) -> str:
     """Numbers of missing answers by kind, such as ``2 blocked, 1 a tool call``, and what helps."""
     kinds = ", ".join(f"{count:,} {_words(ending, None)}" for ending, count in counts.items())
-    return f"{kinds}: {_advice(counts, option)}"
+    return f"{kinds}: {_advice(counts)}"
 
 
 def again(failed: int, blocked: int) -> str:
@@ -82,11 +80,11 @@ def _in_words(counts: Mapping[str, int | None]) -> tuple[str, str]:
     number, total = sum(counted.values()), sum(counts[ending] for ending in ENDINGS)
     kinds = ", ".join(f"{count:,} {_words(ending, counts['max_tokens'])}" for ending, count in counted.items())
     share = "all" if number == total else f"{number:,} of"
-    return f"{share} {total:,} answers are incomplete ({kinds})", _advice(counted, API_OPTION)
+    return f"{share} {total:,} answers are incomplete ({kinds})", _advice(counted)
 
 
-def _advice(kinds: Iterable[str], option: str) -> str:
-    return ", or ".join(dict.fromkeys(_IN_WORDS[kind][1].format(option=option) for kind in kinds))
+def _advice(kinds: Iterable[str]) -> str:
+    return ", or ".join(dict.fromkeys(_IN_WORDS[kind][1] for kind in kinds))
 
 
 def _words(ending: str, limit: int | None) -> str:

@@ -64,7 +64,7 @@ def read_fields(text: str | None) -> dict[str, Any] | None:
         reason = f" ({error})"
     if not isinstance(body, dict):
         raise InputError(
-            f"--config.api.extra_body is {options.quote(text)}, which is not a JSON object{reason}: write one such as"
+            f"--api.extra_body is {options.quote(text)}, which is not a JSON object{reason}: write one such as"
             ' \'{"reasoning_effort": "low"}\'',
             code="not-json",
         )
@@ -73,7 +73,7 @@ def read_fields(text: str | None) -> dict[str, Any] | None:
 
 @dataclasses.dataclass(frozen=True)
 class Api:
-    """The options of a hosted model, for ``--config.api`` and for ``--api`` of winobench judge."""
+    """The options of a hosted model, for ``--api.NAME``."""
 
     base_url: str | None = option(
         None,

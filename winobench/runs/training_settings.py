@@ -38,7 +38,7 @@ class Training:
     )
     checkpoint_every: int = option(100, options.STEPS, "steps between checkpoints")
     log_every: int = option(10, options.STEPS, "steps between lines of metrics")
-    mesh: Mesh = options.group(Mesh)
+    mesh: Mesh = options.group(Mesh, short=("model_parallel",))
     wandb: str | None = option(
         None,
         options.text(255).or_none(),
@@ -175,7 +175,7 @@ class HardNeg(Training, Checkpoint):
     )
     lora: Lora = options.group(Lora)
     loss: Loss = options.group(Loss)
-    data: HardNegData = options.group(HardNegData)
+    data: HardNegData = options.group(HardNegData, short=("data_dir",))
     optimizer: HardNegOptimizer = options.group(HardNegOptimizer)
     ema_decay: float | None = option(
         None,

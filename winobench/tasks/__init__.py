@@ -14,6 +14,7 @@ import functools
 import importlib
 import importlib.metadata
 import importlib.util
+import os
 import pathlib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +22,7 @@ from typing import Any, Generic, TypeVar
 
 from winobench.base import extensions, near_names, options, registry
 from winobench.base.errors import InputError
+from winobench.base.files import user_path
 from winobench.tasks import groups
 from winobench.tasks.base import DataSet, Task
 from winobench.tasks.questions import TextTask
@@ -145,6 +147,8 @@ def _get(tasks: Mapping[str, Any], name: str, noun: str) -> Any:
         hint = near_names.did_you_mean(name, tasks, "winobench eval --list_tasks lists them.")
         if tasks is TASKS and name in DATA_SETS:
             hint = f"write {groups.MARK}{name} for all tasks of this data set, or name one. {hint}"
+        if tasks is TASKS and os.path.isfile(user_path(name)):
+            hint = f"write jsonl:{name} for the questions in this file"
         if broken := "; ".join(_broken()):
             hint = f"{hint} It may be missing because {broken}: correct that package, or uninstall it"
         raise InputError(f"{noun} {name!r} is unknown: {hint}", code="broken-plug-in" if broken else "unknown-name")

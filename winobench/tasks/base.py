@@ -67,7 +67,7 @@ class Task:
     """A declaration of a task. Nothing is read before ``load`` is called.
 
     Attributes:
-      name: what ``--config.tasks`` calls it.
+      name: what ``--tasks`` calls it.
       version: raised whenever a number could change.
       description: one line for ``--list_tasks``.
       metric: a name in `winobench.metrics.METRICS`, or in `winobench.metrics.RATING_METRICS` for a task whose images
@@ -92,7 +92,7 @@ class Task:
         (`winobench.scorers.base.Scorer`), by the `winobench.metrics.Metric.alone` of the metric.
       prompt_of: an example's id -> what tells its prompt from others, for a task whose images people have rated. The
         row itself by default, as rows with equal texts may have been rated apart.
-      skills: keys of `SKILLS`. ``--config.tasks=@<skill>`` chooses by them.
+      skills: keys of `SKILLS`. ``--tasks=@<skill>`` chooses by them.
       paper: authors and year of the paper that published the data; None for data of winobench.
       licence: the licence of the published files; None where their source states none.
       url: the page of the published files.
@@ -151,7 +151,7 @@ class DataSet:
     """Tasks that come from one source. Listings have a row for each.
 
     Attributes:
-      name: of its row. ``--config.tasks=@<name>`` means all its tasks.
+      name: of its row. ``--tasks=@<name>`` means all its tasks.
       title: its name in prose.
       description: a few words on its questions. The state and the name stand next to it.
       tasks: each is a `Task`, a `winobench.tasks.questions.TextTask` or a training set.
@@ -188,7 +188,7 @@ class DataSet:
 
     @property
     def word(self) -> str:
-        """Means all its tasks as a value of ``--task`` and ``--config.tasks``."""
+        """Means all its tasks as a value of ``--tasks`` and ``--tasks``."""
         return self.name if [task.name for task in self.tasks] == [self.name] else f"@{self.name}"
 
     @property

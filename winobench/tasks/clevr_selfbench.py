@@ -1,7 +1,7 @@
 """Self-Bench on scenes of our own grammar: does a scorer find the text from which an image was generated?
 
-Images are from runs of ``winobench generate --config=images --config.prompts=clevr``;
-``--config.tasks=clevr_selfbench:FOLDER`` names one, and several such words set generators next to each other. A task is
+Images are from runs of ``winobench generate --config=images --prompts=clevr``;
+``--tasks=clevr_selfbench:FOLDER`` names one, and several such words set generators next to each other. A task is
 a category of prompts. The candidates are the texts of the same form with other values, or with the values exchanged.
 Groups are the ones in `winobench.tasks.selfbench`, where an image is correct by the verifier's verdict
 (`winobench.generation.verification`).
@@ -53,7 +53,7 @@ def _of_run(folder: pathlib.Path) -> list[Drawn]:
     ]
     if not images:
         raise InputError(
-            f"{run.folder} has no images from our grammar: generate with --config.prompts=clevr", code="no-content"
+            f"{run.folder} has no images from our grammar: generate with --prompts=clevr", code="no-content"
         )
     return images
 
@@ -98,4 +98,4 @@ _OTHERS: Mapping[str, Callable[[Sequence[Mapping[str, str]]], list[str]]] = {
 }
 
 SOURCES: Mapping[str, Callable[[Sequence[str]], list[Task]]] = {"clevr_selfbench": make}
-"""Word before the colon of ``--config.tasks`` -> what makes the tasks."""
+"""Word before the colon of ``--tasks`` -> what makes the tasks."""

@@ -78,7 +78,7 @@ def ready_members(
     if not ready:
         raise InputError(
             f"no task of {word} has its data yet: prepare one of {', '.join(names)} with"
-            f" `winobench prepare --task={names[0]}`",
+            f" `winobench prepare --tasks={names[0]}`",
             code="data-not-ready",
         )
     return ready

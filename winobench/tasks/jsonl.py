@@ -1,4 +1,4 @@
-"""Questions of the user's own: ``--config.tasks=jsonl:my_set.jsonl``, and ``jsonl:my_set.jsonl:METRIC``.
+"""Questions of the user's own: ``--tasks=jsonl:my_set.jsonl``, and ``jsonl:my_set.jsonl:METRIC``.
 
 A line is a question: ``{"images": ["a.jpg"], "texts": ["a cat", "a dog"], "answer": 0}``. Images are files, relative to
 the folder of the .jsonl file. The answer is the number of the right text of one image, or of the right image of one
@@ -161,4 +161,4 @@ def _answer(row: Entry, num_images: int, num_texts: int) -> int | None:
 
 
 SOURCES: Mapping[str, Callable[[Sequence[str]], list[Task]]] = {"jsonl": make}
-"""Word before the colon of ``--config.tasks`` -> what makes the tasks."""
+"""Word before the colon of ``--tasks`` -> what makes the tasks."""

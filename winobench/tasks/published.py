@@ -75,7 +75,7 @@ def problem(name: str, version: int, source: PublishedData, data_dir: str | None
 
 def prepare_command(name: str) -> str:
     """The command line that prepares a task from a folder DIR."""
-    return f"winobench prepare --task={name} --source=DIR"
+    return f"winobench prepare --tasks={name} --source=DIR"
 
 
 def how_to_prepare(name: str, source: PublishedData) -> str:

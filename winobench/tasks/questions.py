@@ -50,7 +50,7 @@ class Protocol:
     """A way to put a question to a model and to read its answer.
 
     Attributes:
-      name: what ``--config.protocol`` calls it, e.g. ``zero_shot``.
+      name: what ``--protocol`` calls it, e.g. ``zero_shot``.
       description: one line for listings. Says where the prompt is from.
       kind: of its requests, one of `winobench.runs.requests.KINDS`.
       requests: the requests of a question, at least one. All questions have the same number and meaning, or one for
@@ -73,7 +73,7 @@ class TextTask:
     """A declaration of a text task. Nothing is read before ``load`` is called.
 
     Attributes:
-      name: what ``--config.tasks`` calls it.
+      name: what ``--tasks`` calls it.
       version: raised whenever a number could change.
       description: one line for ``--list_tasks``.
       protocols: name -> protocol. The first is the default.

@@ -1,6 +1,6 @@
 """Self-Bench: does a scorer find the text from which an image was generated? (Jeong et al. 2025, arXiv:2505.17955)
 
-Images are from runs of ``winobench generate --config=images --config.prompts=geneval:FILE``, or from Self-Bench in its
+Images are from runs of ``winobench generate --config=images --prompts=geneval:FILE``, or from Self-Bench in its
 published layout: ``<guidance>/<model>/<prompt>/samples/0000<0 to 3>.png`` with ``metadata.jsonl`` next to ``samples``,
 and ``filter/SD-<version>-CFG=<guidance>.json`` with rows of ``sample_path`` and ``labels`` (or ``human_label``). Groups
 are the generators, and their images that a run's `winobench.runs.verdicts` or the filter file call correct: all labels
@@ -150,7 +150,7 @@ def _of_run(folder: pathlib.Path) -> Iterator[Drawn]:
             yield of_record(run, record, verdicts, tag, texts, target)
     if not any(_is_geneval(prompt.content) for prompt in run.prompts):
         raise InputError(
-            f"{folder} has no images from GenEval's prompts: generate with --config.prompts=geneval:FILE",
+            f"{folder} has no images from GenEval's prompts: generate with --prompts=geneval:FILE",
             code="no-examples",
         )
 
@@ -269,4 +269,4 @@ def _labels(row: Entry) -> list[Any]:
 
 
 SOURCES: Mapping[str, Callable[[Sequence[str]], list[Task]]] = {"selfbench": make}
-"""Word before the colon of ``--config.tasks`` -> what makes the tasks."""
+"""Word before the colon of ``--tasks`` -> what makes the tasks."""

@@ -62,7 +62,7 @@ class Training(tuning.Tuning):
         schedule = families.read_description(config.model, revision=config.revision, backend=families.NATIVE).schedule
         hard_negatives.timesteps_of(config.loss, schedule)
         (options.span(schedule.num_train_timesteps) | options.choice(options.ALL)).or_none().check(
-            "config.validation.timestep_range", config.validation.timestep_range
+            "--validation.timestep_range", config.validation.timestep_range
         )
 
         self._pipeline = self._load()

@@ -120,4 +120,4 @@ def folder_name(config: Checkpoint, spec: str, *ends: str) -> str:
 def evaluation_command(config_name: str, fields: Mapping[str, Any]) -> str:
     """The ``winobench eval`` command with fields of its config."""
     words = ["winobench", "eval", f"--config={config_name}"]
-    return shlex.join(words + [f"--config.{name}={value}" for name, value in fields.items()])
+    return shlex.join(words + [f"--{name}={value}" for name, value in fields.items()])

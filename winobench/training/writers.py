@@ -62,8 +62,8 @@ def for_run(
     is_installed = importlib.util.find_spec("wandb") is not None
     if project is not None and not is_installed:
         raise InputError(
-            f"config.wandb names the project {project!r}, but wandb is not installed: pip install 'winobench[wandb]',"
-            " or leave --config.wandb out",
+            f"--wandb names the project {project!r}, but wandb is not installed: pip install 'winobench[wandb]',"
+            " or leave --wandb out",
             code="missing-package",
         )
     is_set = not log and is_installed and any(name.startswith("WANDB_") for name in os.environ)

@@ -12,7 +12,7 @@ from winobench.contrib import editing
 
 def test_help_teaches_by_examples():
     text = read_help("edit")
-    check_teaches(text, "edit", ["--config.strengths", "--config=edit:denoise"])
+    check_teaches(text, "edit", ["--strengths", "--config=edit:denoise"])
     check_commands([text], 3)
 
 
@@ -20,8 +20,8 @@ def test_help_teaches_by_examples():
     ("words", "said"),
     [
         (["--config=images"], "winobench generate"),
-        (["--config.model=a,b"], "a,b"),
-        (["--config.strengths=0.5,2"], "--config.strengths"),
+        (["--model=a,b"], "a,b"),
+        (["--strengths=0.5,2"], "--strengths"),
     ],
 )
 def test_a_word_of_another_launcher_is_one_sentence(words, said, tmp_path):
@@ -48,9 +48,9 @@ def test_edits_from_the_command_line(tiny_pipeline, tmp_path, monkeypatch):
     monkeypatch.setattr(editing, "EditDistance", lambda *words, **given: made.append(given) or Editor(*words, **given))
     source, data = published_layouts.write_winoground(tmp_path / "source"), tmp_path / "data"
     assert not prepare.prepare_tasks("winoground", str(source), str(data), workers=1, allow_partial=True)
-    words = [f"--config.model={tiny_pipeline}", "--config.limit=1", "--config.num_steps=2", "--workdir=run"]
-    words += ["--config.tasks=winoground", f"--config.data_dir={data}"]
-    denoise = ["--config=edit:denoise", "--config.strengths=0.5"]
+    words = [f"--model={tiny_pipeline}", "--limit=1", "--num_steps=2", "--workdir=run"]
+    words += ["--tasks=winoground", f"--data_dir={data}"]
+    denoise = ["--config=edit:denoise", "--strengths=0.5"]
     for _ in range(2):
         status, out, err = launching.launch("launch.edit", *denoise, *words, cwd=tmp_path)
         assert status == 0, err

@@ -54,7 +54,7 @@ def test_training_leaves_numbers_and_a_model(finished):
     best = max(measured[1:], key=lambda row: (row[training.ACCURACY], row["step"]))
     assert f"accuracy {100 * best[training.ACCURACY]:.1f}% at step {best['step']}, the best" in report
     command = report.splitlines()[-1].split()
-    assert command == ["winobench", "eval", "--config=winoviz", f"--config.model={folder / 'model'}"]
+    assert command == ["winobench", "eval", "--config=winoviz", f"--model={folder / 'model'}"]
     assert {path.name for path in (folder / "model").iterdir()} >= {
         "config.json",
         "model.safetensors",

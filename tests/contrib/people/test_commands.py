@@ -10,7 +10,7 @@ from tests.launch.test_help import check_commands, check_teaches, read_help
     ("launcher", "said"),
     [
         ("compare", ["--rater", "--judge", "RUN:MODEL"]),
-        ("write_items", ["--annotate", "--finish", "--config.offensive", "--config.checks.known", "Tree-of-Experts"]),
+        ("write_items", ["--annotate", "--finish", "--offensive", "--checks.known", "Tree-of-Experts"]),
     ],
 )
 def test_help_teaches_by_examples(launcher, said):
@@ -25,7 +25,7 @@ def test_help_teaches_by_examples(launcher, said):
         ("compare", ["a", "b"], "--rater=NAME"),
         ("compare", ["a", "b", "--rater=anna", "--finish"], "--finish"),
         ("compare", ["a", "b", "--rater=anna", "--judge=c"], "--judge"),
-        ("write_items", ["--processes=auto", "--config.model=openai:a"], "--processes"),
+        ("write_items", ["--processes=auto", "--model=openai:a"], "--processes"),
     ],
 )
 def test_a_word_of_another_launcher_is_one_sentence(launcher, words, said, tmp_path):

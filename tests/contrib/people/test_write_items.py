@@ -33,12 +33,12 @@ def judge(folder, name, cwd):
 
 
 def test_from_a_model_to_the_data(tmp_path):
-    words = ["--config.model=openai:writer", "--config.requests=2", "--config.api.concurrency=2"]
+    words = ["--model=openai:writer", "--requests=2", "--api.concurrency=2"]
     status, out, err = launch(*words, cwd=tmp_path, FAILING="1")
     assert status == 2, err
     assert "2 of 4 requests answered (first failure: server: status 500)" in out
     # The number of requests and the options of the API make no other run.
-    status, out, err = launch(*words[:1], "--config.requests=3", cwd=tmp_path)
+    status, out, err = launch(*words[:1], "--requests=3", cwd=tmp_path)
     assert status == 0, err
     (folder,) = (tmp_path / "runs").iterdir()
     assert re.fullmatch(r"wscplus_generate-writer-[0-9a-f]{8}", folder.name), folder
@@ -50,7 +50,7 @@ def test_from_a_model_to_the_data(tmp_path):
     assert json.loads((folder / "config.json").read_text())["config"]["requests"] == 3
     assert not any("offensive" in path.read_text() for path in (folder / "responses").glob("part-*"))
 
-    status, out, err = launch(f"--workdir={folder}", "--check", "--config.checks.max_changed_words=0", cwd=tmp_path)
+    status, out, err = launch(f"--workdir={folder}", "--check", "--checks.max_changed_words=0", cwd=tmp_path)
     assert (status, "left to judge: nothing" in out) == (0, True), err
     assert "loaded" not in err
     launch(f"--workdir={folder}", "--check", cwd=tmp_path)
@@ -74,8 +74,8 @@ def test_from_a_model_to_the_data(tmp_path):
 
 
 def test_offensive_questions_are_marked(tmp_path):
-    words = ["--config=wscplus_generate:debug", "--config.model=openai:a,anthropic:b", "--config.offensive=true"]
-    words += ["--config.queries=offensive-race", "--config.templates=toe", "--workdir=run"]
+    words = ["--config=wscplus_generate:debug", "--model=openai:a,anthropic:b", "--offensive=true"]
+    words += ["--queries=offensive-race", "--templates=toe", "--workdir=run"]
     status, out, err = launch(*words, cwd=tmp_path)
     assert status == 0, err
     assert "offensive questions are requested: what the models write may offend" in err
@@ -87,9 +87,9 @@ def test_offensive_questions_are_marked(tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "no model is named: give --config.model=NAME"),
-        (["--config.model=openai:a", "--config.queries=offensive-sex"], "say so with --config.offensive=true"),
-        (["--config.model=openai:a", "--config.checks.known=absent.csv"], "known=absent.csv is not a file"),
+        ([], "no model is named: give --model=NAME"),
+        (["--model=openai:a", "--queries=offensive-sex"], "say so with --offensive=true"),
+        (["--model=openai:a", "--checks.known=absent.csv"], "known=absent.csv is not a file"),
         (["--check", "--finish"], "--check and --finish are two steps"),
     ],
 )

@@ -102,7 +102,7 @@ def test_as_few_devices_share_as_hold_it(monkeypatch, tmp_path):
     plan = plan_of(tmp_path, devices, numbers=(4, 8), batch_size=2)
     assert (plan.content["model_parallel"], plan.content["copies"], plan.fits) == (4, 2, True)
     assert plan.content["weights"] == pytest.approx(whole / 4, rel=0.01)
-    assert "--config.model_parallel=4" in " ".join(plan.notes)
+    assert "--model_parallel=4" in " ".join(plan.notes)
     # 700 questions, two rows a copy: 350 batches on four devices, of which each writes 1,023 tokens behind the first.
     four, eight = plan.durations
     assert four.parts["reading"] == pytest.approx(350 * 0.5)
@@ -123,7 +123,7 @@ def test_batches_that_do_not_fit_are_halved(monkeypatch, tmp_path):
     assert plan.durations[0].parts["writing"] == pytest.approx(350 * 100 * 0.01)  # shorter answers
     assert devices.asked == [("question", items) for items in (9, 4, 2)]
     assert (plan.content["batches"][0]["rows"], plan.fits) == (2, True)
-    assert "--config.batch_size=2" in " ".join(plan.notes)
+    assert "--batch_size=2" in " ".join(plan.notes)
     devices = devices_of(monkeypatch, 2, usable=10_000)  # where not even the weights fit
     plan = plan_of(tmp_path, devices)
     assert (devices.asked, plan.fits, plan.durations) == ([], False, ())

@@ -9,12 +9,12 @@ from tests.launch.test_another_api import mistral  # noqa: F401 - a fixture that
 @pytest.mark.parametrize(
     ("words", "extras"),
     [
-        (["gdbench", "--config.model=clip-vit-b32, openai:gpt-4o"], "cuda,api"),
-        (["gdbench", "--config.model=mistral:large,openai:gpt-4o,anthropic:claude-x"], "cuda,mistral,api"),
-        (["winoviz:images", "--config.captioner=openai:gpt-4o"], "cuda,api"),
+        (["gdbench", "--model=clip-vit-b32, openai:gpt-4o"], "cuda,api"),
+        (["gdbench", "--model=mistral:large,openai:gpt-4o,anthropic:claude-x"], "cuda,mistral,api"),
+        (["winoviz:images", "--captioner=openai:gpt-4o"], "cuda,api"),
     ],
 )
 def test_jobs_install_the_clients_of_all_models(words, extras):
     spec, *overrides = words
-    fields = [tuple(word.removeprefix("--config.").split("=")) for word in overrides]
+    fields = [tuple(word.removeprefix("--").split("=")) for word in overrides]
     assert f".[{extras}]" in jobs.make(jobs.Request("skypilot", spec, fields, store="gs://bucket")).text

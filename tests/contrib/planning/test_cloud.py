@@ -15,6 +15,7 @@ from launch.cloud import accelerators, jobs
 
 import winobench
 from launch import configuration
+from launch.overrides import parted
 from tests import launching
 from tests.expectations import names, raises
 from winobench.base.errors import InputError
@@ -158,7 +159,7 @@ def test_a_wrong_config_is_told_of_as_by_the_launcher_itself(config, overrides):
         ("skypilot", {"store": "My Volume"}, "nor a SkyPilot volume's name"),
         ("skypilot", {"store": "gs://a b"}, "characters that no bucket has"),
         ("slurm", {"partition": "gpu\n#SBATCH --uid=0"}, "cannot be printed"),
-        ("slurm", {"overrides": (("model", "a\nb"),)}, "--config.model='a\\nb' holds a character"),
+        ("slurm", {"overrides": (("model", "a\nb"),)}, "--model='a\\nb' holds a character"),
         ("slurm", {"partition": "a b"}, "--partition=a b has characters"),
         ("skypilot", {"name": "My_Job"}, "small letters, digits and inner dashes"),
         *(("skypilot", {"store": url}, "neither a bucket (gs://BUCKET, s3://BUCKET)") for url in ("gs://-", "x://a")),
@@ -228,12 +229,12 @@ def test_the_machines_run_the_very_words_that_were_given(target, echo, tmp_path,
     ((words, environment),) = logged(tmp_path)
     assert words == [
         *("-m", "winobench", "eval", "--config=gdbench"),
-        *(f"--config.{field}={text}" for field, text in OVERRIDES),
+        *(f"--{field}={text}" for field, text in OVERRIDES),
         *(f"--workdir={HOSTILE}", f"--processes={'10.0.0.1:8901,2,1' if target == 'skypilot' else 'auto'}"),
     ]
     assert environment["WINOBENCH_DATA"] == HOSTILE
     assert not list(tmp_path.rglob("pwned"))
-    _, overrides = configuration._split(words)
+    _, overrides = parted(words, configuration.load("gdbench"))
     assert tuple(overrides) == OVERRIDES
 
 
@@ -483,7 +484,7 @@ def test_the_targets_own_tool_gets_what_was_shown(target, tmp_path, programs):
     take = '#!/bin/sh\nif [ -f "$last" ]; then cat "$last"; else cat; fi > "$LOG"\necho "$@" >> "$LOG.words"\nexit 3\n'
     take = take.replace("\nif", "\nfor last; do :; done\nif", 1)
     environment = programs(**{tool: take})
-    words = [f"--target={target}", "--config=gdbench", "--config.seed=3", *FLAGS[target]]
+    words = [f"--target={target}", "--config=gdbench", "--seed=3", *FLAGS[target]]
     status, out, err = launch(*words, environment=environment, cwd=tmp_path)
     assert status == 3, err
     assert (tmp_path / "log").read_text() == out
@@ -534,7 +535,7 @@ exit $status
 
 @pytest.mark.slow  # two launches at once
 def test_an_evaluation_in_two_processes_under_slurm(tiny_pipeline, tmp_path, programs):
-    words = ["--config=gdbench:debug", f"--config.model={tiny_pipeline}", "--config.tasks=clevr"]
+    words = ["--config=gdbench:debug", f"--model={tiny_pipeline}", "--tasks=clevr"]
     environment = programs(sbatch=SBATCH_HERE, srun=SRUN_HERE) | {"devices": 2}
     environment["JOB"] = str(random.randrange(10**6))  # JAX's port depends on it
     words += ["--target=slurm", "--accelerator=none", "--nodes=2", "--workdir=the run's", "--cpus=1"]

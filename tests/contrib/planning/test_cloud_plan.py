@@ -54,7 +54,7 @@ def test_slurm(write):
     job = make("slurm", path, nodes=2, accelerator="H100:8")
     assert "#SBATCH --mem=23G\n" in job.text  # twice the weights, and 16
     assert "#SBATCH --time=16:00:00\n" in job.text  # half as long again, and an hour
-    assert "--config.batch_size=24 " in job.text
+    assert "--batch_size=24 " in job.text
     assert "10.0 hours and 320.00 dollars" in job.notes[-1]
 
 
@@ -70,8 +70,8 @@ def test_what_is_said_is_said_and_the_run_is_the_same(write):
     assert folder in said.text
     with_batch = (*OVERRIDES, ("batch_size", "8"))
     job = make("slurm", write(plan("h100:8"), overrides=with_batch), **{**options, "overrides": with_batch})
-    assert "--config.batch_size=8 " in job.text
-    assert "--config.batch_size=24" not in job.text
+    assert "--batch_size=8 " in job.text
+    assert "--batch_size=24" not in job.text
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_every_target_calls_accelerators_by_its_own_names(write, target, options
         assert yaml.safe_load(job.text)["resources"]["memory"] == "23+"
     else:
         assert "#SBATCH --mem=23G\n" in job.text
-    assert "--config.batch_size=24" in job.text
+    assert "--batch_size=24" in job.text
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_every_target_calls_accelerators_by_its_own_names(write, target, options
         ({}, {"nodes": 3}, ("24 devices", "--devices=24")),
         ({}, {"accelerator": "8"}, ("--accelerator",)),
         ({"programs": [None]}, {}, ("h100:8", "does not fit")),
-        ({}, {"overrides": (("model", "sd15"), ("dtype", "bfloat16"))}, ("--config.model=sd21-base", "sd15")),
+        ({}, {"overrides": (("model", "sd15"), ("dtype", "bfloat16"))}, ("--model=sd21-base", "sd15")),
     ],
 )
 def test_a_plan_of_something_else_is_one_sentence(write, changes, options, words):
@@ -132,7 +132,7 @@ def test_a_training(write):
         path = write(made, spec="hardneg:paper", overrides=overrides)
         request = jobs.Request("skypilot", "hardneg:paper", overrides, plan=path, accelerator="tpu-v5litepod-4")
         job = jobs.make(request)
-        assert f"--config.accumulate={accumulate}" in job.text
+        assert f"--accumulate={accumulate}" in job.text
         assert any("10.0 hours" in note for note in job.notes)
     with pytest.raises(InputError, match=names("8", "--accelerator=v5e")):
         jobs.make(dataclasses.replace(request, accelerator="tpu-v5litepod-8"))
@@ -148,7 +148,7 @@ def test_pictures(write):
     path = write(made, spec="images:paper", overrides=options)
     request = jobs.Request("skypilot", "images:paper", options, plan=path, accelerator="tpu-v5litepod-4")
     job = jobs.make(request)
-    assert "--config.batch_size=4" in job.text
+    assert "--batch_size=4" in job.text
     assert any("10.0 hours and 80.00 dollars, 32 GB" in note for note in job.notes)
     made["generators"][1]["batch"] = 16
     write(made, spec="images:paper", overrides=options)

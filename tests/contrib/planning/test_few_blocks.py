@@ -87,9 +87,9 @@ V6E = types.SimpleNamespace(text="v6e:2x4", accelerator=ACCELERATORS["v6e"])
     ("weights", "encoders", "advice"),
     [
         # Either of them without the other one, the larger one beside the tables.
-        ({"denoiser": 24e9, "text encoders": 31e9}, "resident", "take 57.0 GB of 33.6: try --config.encoders=staged"),
-        ({"denoiser": 24e9, "text encoders": 32e9}, "resident", "take 58.0 GB of 33.6: try --config.model_parallel=2"),
-        ({"denoiser": 40e9, "text encoders": 0}, "staged", "take 42.0 GB of 33.6: try --config.model_parallel=2"),
+        ({"denoiser": 24e9, "text encoders": 31e9}, "resident", "take 57.0 GB of 33.6: try --encoders=staged"),
+        ({"denoiser": 24e9, "text encoders": 32e9}, "resident", "take 58.0 GB of 33.6: try --model_parallel=2"),
+        ({"denoiser": 40e9, "text encoders": 0}, "staged", "take 42.0 GB of 33.6: try --model_parallel=2"),
     ],
 )
 def test_weights_that_do_not_fit_are_not_compiled(weights, encoders, advice):
@@ -124,7 +124,7 @@ def test_staged_encoders_are_there_without_the_denoiser(monkeypatch):
     assert (found.step.noun, found.encoders) == ("pass", (None,))
     (note,) = scoring.advice(found, job)
     assert "while texts are encoded, weights and tables take 34.3 GB of 33.6" in note
-    assert "--config.model_parallel=2" in note
+    assert "--model_parallel=2" in note
     # 26.3 and 24.3 GB leave room for programs of 7.3 and 9.3 GB.
     fitting = dataclasses.replace(made, staged=int(22e9))
     found = planned(fitting, 7.2e9)

@@ -171,7 +171,7 @@ def test_no_more_pictures_than_fit(planned, tmp_path):
     assert [name for name, _ in asked] == tried * 2
     assert plan.fits
     assert {note for note in plan.notes if "batch_size" in note} == {
-        f"v5e:2x4 needs --config.batch_size=4 for {name}" for name in (one, two)
+        f"v5e:2x4 needs --batch_size=4 for {name}" for name in (one, two)
     }
     for room, said, compiled in ((0.5e9, "not even one image", {"text encoders", "decoder"}), (1e5, "no room", set())):
         asked.clear()
@@ -191,7 +191,7 @@ def test_encoders_that_leave_before_the_denoiser_comes(planned):
     flux = ("model", "flux1-dev"), ("dtype", "bfloat16"), ("batch_size", "1"), ("guidance_scale", "3.5")
     resident, asked = planned(*flux, room=30e9)
     assert (resident.loads[0].programs, asked) == ((), [])
-    assert any("--config.encoders=staged" in note for note in resident.notes)
+    assert any("--encoders=staged" in note for note in resident.notes)
     staged, asked = planned(*flux, ("encoders", "staged"), room=30e9)
     (model,) = staged.content["generators"]
     assert [name for name, _ in asked] == ["text encoders", "decoder", "loop of 50 steps"]

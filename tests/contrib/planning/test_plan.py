@@ -41,8 +41,8 @@ def test_a_language_model_on_a_tpu(launched, tmp_path, cache, here, monkeypatch)
     if launched is launch:
         monkeypatch.setattr(plan_module, "compile_program", compiled)
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
-    words = ("--config=wscplus", f"--config.model={tmp_path}", "--config.dtype=bfloat16", "--config.model_parallel=2")
-    words += ("--config.batch_size=4", "--accelerator=v5e:2x2", "--devices=2,4", "--answer_tokens=200")
+    words = ("--config=wscplus", f"--model={tmp_path}", "--dtype=bfloat16", "--model_parallel=2")
+    words += ("--batch_size=4", "--accelerator=v5e:2x2", "--devices=2,4", "--answer_tokens=200")
     words += ("--price=1.2", "--details", f"--output={tmp_path / 'plan.json'}")
     status, out, err = launched(PLAN, *words, **cache)
     assert (status, err) == (0, "")
@@ -65,12 +65,12 @@ def test_a_language_model_on_a_tpu(launched, tmp_path, cache, here, monkeypatch)
     ("words", "named"),
     [
         (["--accelerator=v9:4"], ["v9:4", "v5e", "h100"]),
-        (["--config.model=sd15,sd21", V5E], ["--config.model", "sd15,sd21"]),
-        (["--config=winoviz", "--config.model=openai:gpt-4o", V5E], ["openai:gpt-4o", "llama2-13b"]),
-        (["--config=winoviz", "--config.model=flan-t5-small", "--config.protocol=toe", V5E], ["toe", "zero_shot"]),
+        (["--model=sd15,sd21", V5E], ["--model", "sd15,sd21"]),
+        (["--config=winoviz", "--model=openai:gpt-4o", V5E], ["openai:gpt-4o", "llama2-13b"]),
+        (["--config=winoviz", "--model=flan-t5-small", "--protocol=toe", V5E], ["toe", "zero_shot"]),
         (["--config=hardneg", "--devices=1,4", V5E], ["--devices", "--accelerator"]),
         (["--config=nli", V5E], ["gdbench", "hardneg"]),
-        (["--config=images", "--config.model=clevr-tiny,clip-rn50", V5E], ["clip-rn50"]),
+        (["--config=images", "--model=clevr-tiny,clip-rn50", V5E], ["clip-rn50"]),
     ],
 )
 def test_bad_input_is_one_sentence(words, named, cache, here):

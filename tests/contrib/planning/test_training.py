@@ -107,7 +107,7 @@ def test_a_plan(tmp_path, monkeypatch):
     steps = -(-8 * 566_747 // 16)
     assert plan.content["num_steps"] == steps
     assert plan.durations[0].parts["training"] == pytest.approx(steps * 0.5)
-    assert any("--config.accumulate=4" in note for note in plan.notes)
+    assert any("--accumulate=4" in note for note in plan.notes)
     assert plan.as_json()["total"] == plan.content["state"] + 10**9
     job = jobs._planned("plan.json", [plan.as_json()], "v5e", 4)
     assert (job.batch_size, job.accumulate, job.hours) == (None, 4, plan.durations[0].total / 3600)
@@ -120,7 +120,7 @@ def test_a_plan(tmp_path, monkeypatch):
 def test_without_known_rows_there_is_no_time(monkeypatch):
     config = config_of("small", num_steps=None, data__name="captions_hardneg_train")
     assert training._steps(config)[0] is None
-    assert "--config.num_steps" in training._steps(config)[1][0]
+    assert "--num_steps" in training._steps(config)[1][0]
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ def test_as_few_devices_share_as_hold_it(monkeypatch, folder):
     plan = planned(devices, folder, numbers=(2, 4), batch_size=2)
     assert (plan.content["model_parallel"], plan.content["copies"]) == (2, 2)
     assert plan.content["weights"] < 0.8 * whole.content["weights"]
-    assert "--config.model_parallel=2" in " ".join(plan.notes)
+    assert "--model_parallel=2" in " ".join(plan.notes)
     # 1,374 images and 15,028 pairs, two copies.
     two, four = plan.durations
     assert two.parts["seeing"] == pytest.approx(1374 * 0.5 / plan.content["images"]["items"])
@@ -180,5 +180,5 @@ def test_what_does_not_fit_is_halved(monkeypatch, folder):
     devices = devices_of(monkeypatch, 2, usable=10_000)
     plan = planned(devices, folder)
     assert (devices.asked, plan.fits, plan.durations) == ([], False, ())
-    assert "--config.dtype=bfloat16" in plan.notes[-1]
+    assert "--dtype=bfloat16" in plan.notes[-1]
     assert "does not fit" in shown(plan)

@@ -178,7 +178,7 @@ def test_whole_recipe_resumes_and_exports_a_folder_that_loads(recipe, config, sc
 @pytest.mark.parametrize("stage", ["autoencoder", "denoiser"])
 def test_a_decay_that_is_longer_than_training_is_refused_at_once(recipe, config, tmp_path, stage):
     config = options.replaced(config, {f"{stage}.decay_steps": 10_000})
-    with pytest.raises(InputError, match=names(f"config.{stage}.decay_steps", "10,000", "20")):
+    with pytest.raises(InputError, match=names(f"--{stage}.decay_steps", "10,000", "20")):
         recipe.run(config, tmp_path)
     assert not list(tmp_path.iterdir())
 

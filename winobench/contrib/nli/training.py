@@ -104,7 +104,7 @@ class Training(tuning.Tuning):
         longest = self._bert.max_position_embeddings
         if not 3 < config.data.max_tokens <= longest:
             raise InputError(
-                f"config.data.max_tokens is {config.data.max_tokens}, but this model takes 4 to {longest} tokens",
+                f"--data.max_tokens is {config.data.max_tokens}, but this model takes 4 to {longest} tokens",
                 code="out-of-range",
             )
         rows = config.batch_size // (config.accumulate * self._mesh.size)

@@ -77,7 +77,7 @@ def make_pipeline(description: Description, dtype: str) -> Pipeline:
 
 
 def read_pipeline(config: Any, model: str) -> Pipeline:
-    settings = options.settings().or_none().check("--config.pipeline_options", config.pipeline_options)
+    settings = options.settings().or_none().check("--pipeline_options", config.pipeline_options)
     if _runs_by_torch(model, config):
         from winobench.contrib.planning import torch_pipelines
 

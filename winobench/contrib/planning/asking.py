@@ -124,9 +124,9 @@ def make_plan(job: Job) -> Plan:
     fits = all(load.programs[0] and load.total <= job.usable for load in loads)
     if fits and parts != config.model_parallel:
         more = "With more, weights and caches leave room for larger batches"
-        notes.append(f"{text} needs --config.model_parallel={parts} at least, for which this plan is. {more}")
+        notes.append(f"{text} needs --model_parallel={parts} at least, for which this plan is. {more}")
     if fits and model.room.batch_size != config.batch_size:
-        notes.append(f"{text} needs --config.batch_size={model.room.batch_size}")
+        notes.append(f"{text} needs --batch_size={model.room.batch_size}")
     content = {
         "copies": copies,
         "model_parallel": parts,

@@ -193,15 +193,15 @@ def _notes(fitted: Fit, job: Job) -> list[str]:
     weights = max(map(fitted.generator.resident, (IMAGE, TEXT)))
     if not fitted.batch:
         takes = "not even one image fits next to" if weights <= job.usable else "no room for"
-        less = "" if config.dtype == "bfloat16" else "--config.dtype=bfloat16 or "
-        less += "" if staged else "--config.encoders=staged or "
+        less = "" if config.dtype == "bfloat16" else "--dtype=bfloat16 or "
+        less += "" if staged else "--encoders=staged or "
         return [
             f"{text}: {takes} {weights / 1e9:.1f} GB of weights of {fitted.model} in {job.usable / 1e9:.1f}: take"
-            f" {less}devices with more memory (one has all networks; --config.model_parallel is for scoring)"
+            f" {less}devices with more memory (one has all networks; --model_parallel is for scoring)"
         ]
     notes = of_all_blocks(text, fitted.programs[0], ". Text encoders are not compiled")
     if fitted.batch < config.batch_size:
-        notes.append(f"{text} needs --config.batch_size={fitted.batch} for {fitted.model}")
+        notes.append(f"{text} needs --batch_size={fitted.batch} for {fitted.model}")
     return notes
 
 

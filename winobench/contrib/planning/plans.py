@@ -20,7 +20,7 @@ def make_plan(config: Any, target: Target, **how: Any) -> Plan:
         return generating.make_plan(job)
     model = getattr(config, "model", None)
     if not isinstance(model, str) or "," in model:
-        raise InputError(f"--config.model is {options.quote(model)}, but a plan is for one model: name one")
+        raise InputError(f"--model is {options.quote(model)}, but a plan is for one model: name one")
     if isinstance(config, settings.Asking):
         return asking.make_plan(job)
     if isinstance(config, training_settings.HardNeg):

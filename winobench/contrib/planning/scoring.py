@@ -169,13 +169,13 @@ def _largest(scoring: Scoring, job: Job, step: Compiled) -> int:
 def advice(fitted: Fit, job: Job) -> list[str]:
     """Notes on extrapolated programs, and on options to try where something does not fit."""
     scoring, config, text = fitted.scoring, job.config, job.target.text
-    more = f"--config.model_parallel={2 * config.model_parallel}"
+    more = f"--model_parallel={2 * config.model_parallel}"
     notes = of_all_blocks(text, fitted.step, ". Encoders are not compiled")
     if not fitted.step:
         one_of_both = scoring.resident - min(scoring.weights["denoiser"], scoring.weights["text encoders"])
         helps = config.encoders != "staged" and one_of_both <= job.usable
         takes = f"{scoring.resident / 1e9:.1f} GB of {job.usable / 1e9:.1f}"
-        notes.append(f"{text}: weights and tables take {takes}: try {'--config.encoders=staged' if helps else more}")
+        notes.append(f"{text}: weights and tables take {takes}: try {'--encoders=staged' if helps else more}")
     if scoring.staged and scoring.encoding > job.usable:
         notes.append(
             f"{text}: while texts are encoded, weights and tables take {scoring.encoding / 1e9:.1f} GB of"

@@ -56,7 +56,7 @@ def read(
             workloads.append(_workload(task, chosen_one, questions, count, source or "counted in the data", characters))
     if not workloads:
         raise InputError(
-            f"config.tasks={tasks} names no task whose size is known: put its data into the data folder",
+            f"--tasks={tasks} names no task whose size is known: put its data into the data folder",
             code="data-not-ready",
         )
     return workloads, unknown
@@ -67,7 +67,7 @@ def _tasks(text: str) -> list[TextTask]:
     for word in filter(None, map(str.strip, text.split(","))):
         meant = [name for name in TEXT_TASKS if word.endswith("*") and name.startswith(word[:-1])]
         if not meant and word not in TEXT_TASKS:
-            raise InputError(f"config.tasks={text} has {word!r}, which is not one of {', '.join(TEXT_TASKS)}")
+            raise InputError(f"--tasks={text} has {word!r}, which is not one of {', '.join(TEXT_TASKS)}")
         names += meant or [word]
     return [TEXT_TASKS[name] for name in dict.fromkeys(names)]
 

@@ -45,7 +45,7 @@ def make_plan(job: Job) -> Plan:
         if step:
             break
     if step and accumulate != config.accumulate:
-        notes.append(f"{text} needs --config.accumulate={accumulate}. The loss then compares means over {rows} rows")
+        notes.append(f"{text} needs --accumulate={accumulate}. The loss then compares means over {rows} rows")
     content = {"batch_size": config.batch_size, "accumulate": accumulate, "state": state, "num_steps": num_steps}
     content["step"] = step and step.as_json()
     # All parts of the networks. Moments and the unread batch are small next to them.
@@ -98,7 +98,7 @@ def _steps(config: HardNeg) -> tuple[int | None, list[str]]:
         return config.num_steps, [f"{config.num_steps:,} steps; {left_out}"]
     rows = _ROWS_OF.get(config.data.name)
     if rows is None:
-        return None, [f"the number of rows of {config.data.name} is unknown: name --config.num_steps for the time"]
+        return None, [f"the number of rows of {config.data.name} is unknown: name --num_steps for the time"]
     steps = math.ceil(config.epochs * rows / config.batch_size)
     source = f"{steps:,} steps: {config.epochs:g} epochs of {rows:,} rows (COCO's captions for training)"
     return steps, [f"{source}; {left_out}"]

@@ -175,13 +175,13 @@ def _notes(
     """Notes on assumptions, and on options to try where nothing fits."""
     text, assumed = job.target.text, job.assumed
     if not all(programs):
-        less = "" if job.config.dtype == "bfloat16" else "--config.dtype=bfloat16, "
+        less = "" if job.config.dtype == "bfloat16" else "--dtype=bfloat16, "
         takes = f"{scorer.weights / 1e9:.1f} GB and the tables {scorer.table / 1e9:.1f} of {job.usable / 1e9:.1f}"
         more = f"try {less}more devices or devices with more memory"
         return [f"{text}: weights take {takes}, and the rest does not fit next to them: {more}"]
     notes = []
     if scorer.sharing != job.config.model_parallel:
-        notes.append(f"{text} needs --config.model_parallel={scorer.sharing} at least, for which this plan is")
+        notes.append(f"{text} needs --model_parallel={scorer.sharing} at least, for which this plan is")
     notes += [note for program in programs for note in of_all_blocks(text, program)]
     length = f"{assumed.characters_a_token:g} characters each around texts of {assumed.text_tokens} tokens"
     pairs = f"{total.images:,} images, each encoded once, and at most {total.passes:,} pairs"

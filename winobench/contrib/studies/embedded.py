@@ -103,7 +103,7 @@ class Recipe(abc.ABC):
         self.make_latents(config, workdir, log=log)
         state = self.train_denoiser(config, workdir, max_seconds=max_seconds, log=log)
         folder = self.export(config, workdir, state.ema)
-        return f"exported {folder}: judge it with winobench eval --config=gdbench --config.model={folder}"
+        return f"exported {folder}: judge it with winobench eval --config=gdbench --model={folder}"
 
     def check(self, config: Settings) -> None:
         """Refuses networks that cannot be made and data that cannot fit, before the first scene is rendered."""
@@ -116,7 +116,7 @@ class Recipe(abc.ABC):
         settings, side = config.data, config.data.image_size // vae.downsampling
         if settings.image_size % vae.downsampling or not side:
             raise InputError(
-                f"config.data.image_size is {settings.image_size}, but this autoencoder needs a multiple of"
+                f"--data.image_size is {settings.image_size}, but this autoencoder needs a multiple of"
                 f" {vae.downsampling}"
             )
         count = settings.num_scenes + getattr(settings, "num_hard_scenes", 0)
@@ -133,7 +133,7 @@ class Recipe(abc.ABC):
             memory.check(
                 f"training the {name} on {batch:,} examples a step",
                 2 * 4 * batch * size**2 * channels // jax.device_count(),
-                f"lower config.{name}.batch_size",
+                f"lower --{name}.batch_size",
                 jax.local_devices()[0],
             )
 
@@ -360,8 +360,8 @@ def check_decay(config: Settings, stage: str) -> None:
     settings = getattr(config, stage)
     if settings.decay_steps > settings.num_steps:
         raise InputError(
-            f"config.{stage}.decay_steps is {settings.decay_steps:,}, but must be at most the"
-            f" {settings.num_steps:,} of config.{stage}.num_steps, so that the learning rate ends at zero"
+            f"--{stage}.decay_steps is {settings.decay_steps:,}, but must be at most the"
+            f" {settings.num_steps:,} of --{stage}.num_steps, so that the learning rate ends at zero"
         )
 
 

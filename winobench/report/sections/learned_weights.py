@@ -36,7 +36,7 @@ def learned_weights_section(report_data: ReportData) -> Section | None:
         [
             "How much each timestep counts, learned from half of the examples by multinomial logistic regression and "
             "judged on the other half (questions about one image are on one side). Percent, and the paired difference "
-            "with its 95% interval. Give the file below to --config.sampling.timestep_weights to score with it."
+            "with its 95% interval. Give the file below to --sampling.timestep_weights to score with it."
         ],
         folds=folds,
         notes=notes,

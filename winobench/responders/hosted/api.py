@@ -50,10 +50,10 @@ _NOT_TAKEN = re.compile(
     r"|unrecogni[sz]ed|(?:unknown|invalid|unexpected) (?:request )?(?:parameter|field|argument|name|key|property)",
     re.IGNORECASE,
 )
-WITHOUT_LOGPROBS = "set logprobs to False (--config.api.logprobs=false, or --api=logprobs=false of winobench judge)"
+WITHOUT_LOGPROBS = "set logprobs to False (--api.logprobs=false)"
 # Advice on a field that is not taken.
 _ADVICE = {
-    "temperature": "set send_temperature to False (--config.api.send_temperature=false)",
+    "temperature": "set send_temperature to False (--api.send_temperature=false)",
     "logprobs": WITHOUT_LOGPROBS,
     "top_logprobs": WITHOUT_LOGPROBS,
 }

@@ -27,7 +27,7 @@ def test_every_template_with_every_query():
 def test_without_the_flag_no_offensive_prompt_is_made():
     queries = ["wdq", "ambiguous"]
     assert {prompt.type for prompt in prompts.make_prompts(["toe"], queries)} == {"traditional", "ambiguous"}
-    with pytest.raises(InputError, match=names("--config.offensive=true")):
+    with pytest.raises(InputError, match=names("--offensive=true")):
         prompts.make_prompts(["toe"], ["offensive-race"])
     asked = prompts.make_prompts(["toe"], queries, offensive=True)
     domains = {"race", "religion", "sex", "appearance", "socioeconomic"}

@@ -1,8 +1,8 @@
 """Edits the images of a task towards its texts: how far must an image move until the text fits?
 
-winobench edit --config=edit                        # clevr_image by optimisation, minutes on a laptop
-winobench edit --config=edit:denoise                # noise to strength 0.4, 0.5, 0.6 and 0.7, and back
-winobench edit --config=edit --config.tasks=winoground --config.model=sd15 --config.limit=20
+winobench edit --config=edit          # clevr_image by optimisation, minutes on a laptop
+winobench edit --config=edit:denoise  # noise to strength 0.4, 0.5, 0.6 and 0.7, and back
+winobench edit --config=edit --tasks=winoground --model=sd15 --limit=20
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ Edits each candidate image of a task towards the text, and reports how often the
 
   winobench edit                                   by optimisation of the latents, Figure 6
   winobench edit --config=edit:denoise             by noise and denoising, Figure 7: a run for each strength
-  winobench edit --config.tasks=winoground --config.model=sd15 --config.limit=20
+  winobench edit --tasks=winoground --model=sd15 --limit=20
 
 Distances are recorded like scores. The same command resumes an interrupted run. edits.png in the run's folder shows
 images before and after, and winobench report makes a page.
@@ -39,17 +39,19 @@ _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Delete another run's records
 def main(config: Settings) -> None:
     """Makes the missing edits, prints how often the smallest edit is the right one, and draws the figure."""
     if "," in config.model:
-        raise InputError(f"--config.model={config.model} names several models: edit with one at a time")
+        raise InputError(f"--model={config.model} names several models: edit with one at a time")
+    from winobench.evaluation import choice
+
+    tasks = choice.choose_tasks(config.tasks, config.data_dir)
     from winobench import parallel
     from winobench.base import caches
     from winobench.contrib.editing import figure
-    from winobench.evaluation import choice, evaluate
+    from winobench.evaluation import evaluate
     from winobench.generation import loading
     from winobench.report import table
 
     caches.keep_compiled()
     parallel.one_device_per_core()
-    tasks = choice.choose_tasks(config.tasks, config.data_dir)
     names = ("dtype", "variant", "revision", "allow_pickle", "lora_scale", "embeddings")
     (generator,) = loading.make_generators(
         [config.model], [config.lora], **{name: getattr(config, name) for name in names}

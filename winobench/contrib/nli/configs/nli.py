@@ -1,9 +1,9 @@
 """Fine-tunes a BERT on natural language inference, so that it can judge WinoViz: its section 3.4 and Table 3.
 
-winobench train --config=nli                              # bert-large-uncased on SNLI and ANLI, from the hub
-winobench train --config=nli --config.data.folder=DIR     # SNLI and ANLI unpacked in DIR
-winobench train --config=nli --config.model=DIR           # another BERT; VL-BERT and Oscar, text side only
-winobench train --config=nli:debug --config.model=DIR --config.data.folder=DIR    # a few steps, for a small BERT
+winobench train --config=nli                                      # bert-large-uncased on SNLI and ANLI, from the hub
+winobench train --config=nli --data.folder=DIR                    # SNLI and ANLI unpacked in DIR
+winobench train --config=nli --model=DIR                          # another BERT; VL-BERT and Oscar, text side only
+winobench train --config=nli:debug --model=DIR --data.folder=DIR  # a few steps, for a small BERT
 """
 
 from __future__ import annotations

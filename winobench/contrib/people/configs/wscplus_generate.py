@@ -1,12 +1,12 @@
 """Has language models write new WSC+ items, checks them, and lets two people judge them.
 
-winobench write_items --config=wscplus_generate --config.model=openai:gpt-4o-mini    # ToE, 60 pairs
-winobench write_items --config=wscplus_generate:efficacy --config.model=...   # Figure 3: 4 templates x 2 queries
-winobench write_items --config=wscplus_generate:models --config.model=A,B,C   # Figure 2: 300 sentences a model
-winobench write_items --config=wscplus_generate:batches --config.model=...    # Figure 12: 1 to 5 pairs a request
-winobench write_items --config=wscplus_generate:repeats --config.model=...    # Figure 14: 11 times 100 sentences
-winobench write_items --config=wscplus_generate:debug --config.model=...      # a request a prompt
-winobench write_items --config=wscplus_generate --config.model=... --config.offensive=true   # with a warning
+winobench write_items --config=wscplus_generate --model=openai:gpt-4o-mini    # ToE, 60 pairs
+winobench write_items --config=wscplus_generate:efficacy --model=...          # Figure 3: 4 templates x 2 queries
+winobench write_items --config=wscplus_generate:models --model=A,B,C          # Figure 2: 300 sentences a model
+winobench write_items --config=wscplus_generate:batches --model=...           # Figure 12: 1 to 5 pairs a request
+winobench write_items --config=wscplus_generate:repeats --model=...           # Figure 14: 11 times 100 sentences
+winobench write_items --config=wscplus_generate:debug --model=...             # a request a prompt
+winobench write_items --config=wscplus_generate --model=... --offensive=true  # with a warning
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Have language models write WSC+ items, and people judge them: winobench write_items --config.model=MODEL"""
+"""Have language models write WSC+ items, and people judge them: winobench write_items --model=MODEL"""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ items that both call valid (docs/howto/wscplus.md).
 
 1. Generate and check. Responses are on disk at once, and the same command resumes an interrupted run:
 
-  winobench write_items --config.model=openai:gpt-4o-mini     60 traditional and ambiguous pairs, Tree-of-Experts
-  winobench write_items --config=wscplus_generate:efficacy --config.model=...  4 templates x 2 queries, Figure 3
-  winobench write_items --config=wscplus_generate:models --config.model=A,B,C  several models, Figure 2
-  winobench write_items --config=wscplus_generate:batches --config.model=...   1 to 5 pairs a request, Figure 12
-  winobench write_items --config=wscplus_generate:repeats --config.model=...   11 times 100 sentences, Figure 14
-  winobench write_items --config.model=... --config.checks.known=WSC+.csv      no item of this file
-  winobench write_items --config.model=... --config.offensive=true             offensive questions as well
+  winobench write_items --model=openai:gpt-4o-mini            60 traditional and ambiguous pairs, Tree-of-Experts
+  winobench write_items --config=wscplus_generate:efficacy --model=...  4 templates x 2 queries, Figure 3
+  winobench write_items --config=wscplus_generate:models --model=A,B,C  several models, Figure 2
+  winobench write_items --config=wscplus_generate:batches --model=...          1 to 5 pairs a request, Figure 12
+  winobench write_items --config=wscplus_generate:repeats --model=...          11 times 100 sentences, Figure 14
+  winobench write_items --model=... --checks.known=WSC+.csv                    no item of this file
+  winobench write_items --model=... --offensive=true                           offensive questions as well
 
 2. Judge, two people, each on a page of this computer. Every click is stored, so that a person can leave at any time:
 
@@ -47,7 +47,7 @@ items that both call valid (docs/howto/wscplus.md).
   winobench write_items --workdir=runs/... --finish
 
 winobench eval --config=wscplus evaluates models on the items. Prompts for offensive questions are sent only with
---config.offensive=true. --check repeats the checks with other limits, without a model.
+--offensive=true. --check repeats the checks with other limits, without a model.
 """
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder, runs/<config>-<models>-<hash> by default.")
@@ -195,7 +195,7 @@ def _models(config: Settings) -> list[str]:
     if models := split(config.model):
         return models
     raise InputError(
-        "no model is named: give --config.model=NAME, such as openai:gpt-4o-mini or a folder. Or, for the later"
+        "no model is named: give --model=NAME, such as openai:gpt-4o-mini or a folder. Or, for the later"
         " steps, --workdir=FOLDER.",
         code="nothing-named",
     )
@@ -207,7 +207,7 @@ def _known(config: Settings) -> list[str]:
     for path in paths:
         if not os.path.isfile(user_path(path)):
             raise InputError(
-                f"--config.checks.known={path} is not a file: name CSV files in WSC+'s layout.", code="no-such-file"
+                f"--checks.known={path} is not a file: name CSV files in WSC+'s layout.", code="no-such-file"
             )
     return [user_path(path) for path in paths]
 

@@ -102,7 +102,7 @@ def choose_queries(names: Iterable[str], offensive: bool) -> list[str]:
         _require(name, known, "query")
         if known[name]["category"] == OFFENSIVE and not offensive:
             raise InputError(
-                f"query {name!r} asks for offensive questions: say so with --config.offensive=true.",
+                f"query {name!r} asks for offensive questions: say so with --offensive=true.",
                 code="offensive-not-allowed",
             )
     if offensive and not any(known[name]["category"] == OFFENSIVE for name in chosen):

@@ -18,14 +18,14 @@ memory of a device, passes or prompts at once, kernels, collectives, time, and f
 model only the configs are read, no weights. No step is measured. Times are estimates: the TPU compiler's own cycles, or
 what each kind of kernel took on an H100, relative to its peak rates. "at most" is the rate that peak rates allow.
 
-  winobench plan --config=gdbench:table1 --config.model=sd21-base --config.dtype=bfloat16 --accelerator=h100:8
-  winobench plan --config=gdbench:table1 --config.model=sdxl --config.dtype=bfloat16 --accelerator=v5e:4x4
-  winobench plan --config=gdbench --config.model=sd15 --accelerator=l4 --price=0.7 --devices=1,8,64
-  winobench plan --config=wscplus --config.model=llama2-13b --config.dtype=bfloat16 --accelerator=h100:2,v5e:2x4
+  winobench plan --config=gdbench:table1 --model=sd21-base --dtype=bfloat16 --accelerator=h100:8
+  winobench plan --config=gdbench:table1 --model=sdxl --dtype=bfloat16 --accelerator=v5e:4x4
+  winobench plan --config=gdbench --model=sd15 --accelerator=l4 --price=0.7 --devices=1,8,64
+  winobench plan --config=wscplus --model=llama2-13b --dtype=bfloat16 --accelerator=h100:2,v5e:2x4
   winobench plan --config=hardneg:paper --accelerator=h100,v5e:2x2            fine-tuning: the training step
-  winobench plan --config=images:paper --config.model=sd21-base,sdxl --config.dtype=bfloat16 \\
+  winobench plan --config=images:paper --model=sd21-base,sdxl --dtype=bfloat16 \\
       --accelerator=h100:1,v5e:2x2                                generating: text encoders, the sampler's loop, decoder
-  winobench plan --config=gdbench:full --config.model=llava-1.5-7b --config.dtype=bfloat16 \\
+  winobench plan --config=gdbench:full --model=llava-1.5-7b --dtype=bfloat16 \\
       --accelerator=h100,v5e:2x2                                     VQAScore: images encoded, pairs scored
 
 Accelerators: v5e, v5p, v6e (pip install "winobench[tpu]"), and h100, h200, a100-80, l4, b200 (pip install

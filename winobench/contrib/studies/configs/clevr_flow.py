@@ -1,8 +1,8 @@
 """Trains clevr-flow: an autoencoder, then a small transformer like Stable Diffusion 3's, on rendered scenes.
 
-winobench train --config=clevr_flow           # the shipped recipe: some three and a half hours on one CPU core
-winobench train --config=clevr_flow:debug     # a few minutes, to see every part run
-winobench train --config=clevr_flow --config.denoiser.num_steps=20000     # longer. Resumes where it was
+winobench train --config=clevr_flow                             # the shipped recipe: 3.5 hours on one CPU core
+winobench train --config=clevr_flow:debug                       # a few minutes, to see every part run
+winobench train --config=clevr_flow --denoiser.num_steps=20000  # longer. Resumes where it was
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Trains the embedded model: an autoencoder, then a denoiser with its text encoder, on rendered CLEVR-style scenes.
 
-winobench train --config=clevr_tiny           # the shipped recipe: about an hour on two CPU cores
-winobench train --config=clevr_tiny:debug     # a few minutes, to see every part run
-winobench train --config=clevr_tiny --config.denoiser.num_steps=20000     # longer. Resumes where it was
+winobench train --config=clevr_tiny                             # the shipped recipe: about an hour on two CPU cores
+winobench train --config=clevr_tiny:debug                       # a few minutes, to see every part run
+winobench train --config=clevr_tiny --denoiser.num_steps=20000  # longer. Resumes where it was
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Trains the verifier: a small detector that lists the objects of a CLEVR-style image.
 
-winobench train --config=clevr_verifier           # the shipped recipe
-winobench train --config=clevr_verifier:debug     # a minute or two, to see every part run
-winobench train --config=clevr_verifier --config.training.num_steps=20000     # longer. Resumes where it was
+winobench train --config=clevr_verifier                             # the shipped recipe
+winobench train --config=clevr_verifier:debug                       # a minute or two, to see every part run
+winobench train --config=clevr_verifier --training.num_steps=20000  # longer. Resumes where it was
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class OpenAI(Api, provider="openai"):
     def advice(self, field: str) -> str:
         if field not in LIMITS or self.may_adapt:
             return super().advice(field)
-        return f"set max_tokens_field to {_other(field)} (--config.api.max_tokens_field={_other(field)})"
+        return f"set max_tokens_field to {_other(field)} (--api.max_tokens_field={_other(field)})"
 
     def adapted(self, body: dict[str, Any], room: int = 0) -> dict[str, Any]:
         own = self._settings["max_tokens_field"]

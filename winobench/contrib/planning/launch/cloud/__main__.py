@@ -17,6 +17,8 @@ from winobench.base.errors import InputError
 from .. import configuration
 from . import jobs
 
+DEFAULT_CONFIG = "gdbench"
+
 USAGE = """
 Writes the job file that runs winobench eval, generate or train on a cluster or in a cloud, and submits it.
 With --dry_run it is only printed, for you to read, change, or submit yourself.
@@ -27,18 +29,18 @@ With --dry_run it is only printed, for you to read, change, or submit yourself.
 Four machines of eight GPUs that share one run, on machines that may be taken away:
 
   winobench cloud --target=skypilot --nodes=4 --accelerator=H100:8 --spot --store=gs://my-bucket \\
-    --config=gdbench:table1 --config.model=sd21-base --config.dtype=bfloat16 --secrets=HF_TOKEN
+    --config=gdbench:table1 --model=sd21-base --dtype=bfloat16 --secrets=HF_TOKEN
   winobench cloud --target=slurm --nodes=4 --accelerator=h100:8 --workdir=/shared/runs/sd21 --time=12:00:00 \\
-    --config=gdbench:table1 --config.model=sd21-base
+    --config=gdbench:table1 --model=sd21-base
 
 The machines of a TPU slice, and a cluster of Kubernetes:
 
   winobench cloud --target=skypilot --accelerator=v5litepod-64 --infra=gcp --store=gs://my-bucket \\
-    --config=gdbench:table1 --config.model=sd21-base
+    --config=gdbench:table1 --model=sd21-base
   winobench cloud --target=skypilot --accelerator=H100:8 --infra=kubernetes --store=my-volume \\
-    --config=gdbench:table1 --config.model=sd21-base
+    --config=gdbench:table1 --model=sd21-base
 
-The config and its --config.* fields are checked here and passed on. `winobench eval --config=NAME --help` lists
+The config and its fields are checked here and passed on. `winobench eval --config=NAME --help` lists
 them. The config's kind chooses the launcher: winobench eval, winobench generate or winobench train.
 
 The run's folder: all processes of a run write into one folder, so it must be one that they all see. --store names what
@@ -105,7 +107,7 @@ def main(overrides: Sequence[tuple[str, str]]) -> None:
     names = {field.name for field in dataclasses.fields(jobs.Request)} & set(given)
     options = {name: given[name].value for name in names - {"config"}}
     options["secrets"] = tuple(_SECRETS.value)
-    job = jobs.make(jobs.Request(config=given.config or "gdbench", overrides=tuple(overrides), **options))
+    job = jobs.make(jobs.Request(config=given.config or DEFAULT_CONFIG, overrides=tuple(overrides), **options))
     if _DRY_RUN.value:
         print(job.text, end="")
         _print_notes([*job.notes, f"nothing is submitted. With this in FILE: {job.submit}"])
@@ -141,4 +143,4 @@ def _print_notes(notes: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    configuration.start_passing_on(main, usage=USAGE)
+    configuration.start_passing_on(main, default=DEFAULT_CONFIG, usage=USAGE)

@@ -193,7 +193,7 @@ def _command(request: Request, launcher: str, takes_checkout: bool, workdir: str
         [
             f"{_python(request)} -m winobench {launcher}",
             f"--config={_config_spec(request, takes_checkout)}",
-            *(shlex.quote(f"--config.{field}={text}") for field, text in request.overrides),
+            *(shlex.quote(f"--{field}={text}") for field, text in request.overrides),
             f"--workdir={workdir}",
             *([f"--log={request.log}"] if request.log else []),
             *([] if processes is None else [processes]),
@@ -227,7 +227,7 @@ def _faults(request: Request) -> Iterator[str]:
     for flag, target in _ONLY_FOR.items():
         if given[flag] not in (None, False) and request.target != target:
             yield f"--{flag} is not for --target={request.target}: leave it out."
-    for flag, text in (given | {f"config.{field}": text for field, text in request.overrides}).items():
+    for flag, text in [*given.items(), *request.overrides]:
         # A line break would end a comment or a line of options, wherever it is quoted.
         if isinstance(text, str) and not text.isprintable():
             yield f"--{flag}={text!r} holds a character that cannot be printed: leave it out."

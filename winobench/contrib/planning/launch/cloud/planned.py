@@ -101,10 +101,10 @@ def _weights(plan: dict[str, Any]) -> int:
     return plan["state"] if "accumulate" in plan else sum(plan["weights"].values())
 
 
-def _check_config(path: str, planned: Any, asked: Any, field: str = "config") -> None:
+def _check_config(path: str, planned: Any, asked: Any, field: str = "") -> None:
     if isinstance(planned, dict) and isinstance(asked, dict):
         for name in sorted(planned.keys() | asked.keys()):
-            _check_config(path, planned.get(name), asked.get(name), f"{field}.{name}")
+            _check_config(path, planned.get(name), asked.get(name), f"{field}.{name}".lstrip("."))
     elif planned != asked:
         raise InputError(
             f"--plan={path} is of another run, with --{field}={planned} where this one has {asked}: plan this one."
