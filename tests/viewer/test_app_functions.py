@@ -154,3 +154,34 @@ def test_a_margin_has_the_sign_of_the_verdict(called, metric, shape, has_target)
     assert not outcome.tie[margins > 0].any()
     if metric in ("accuracy", "winoground") and max(shape) == 2:
         np.testing.assert_allclose(margins, own_margins(targets, list(scores)))
+
+
+@pytest.mark.parametrize(
+    ("sets", "expected"),
+    [
+        # Two debug runs of 12 questions, and one of 1,400: the largest counts, not the most frequent.
+        ([("debug", 12), ("debug", 12), ("all", 1400)], {"data": "all", "n": 1400}),
+        # Of one set a run may have fewer, as some calls failed.
+        ([("all", 1390), ("all", 1400), ("other", 1395)], {"data": "all", "n": 1400}),
+        ([("first", 10), ("second", 10), ("second", 10)], {"data": "second", "n": 10}),
+        ([("first", 10), ("second", 10)], {"data": "first", "n": 10}),
+        ([], None),
+    ],
+)
+def test_the_largest_set_of_questions_is_ranked(called, sets, expected):
+    assert called("statistics", "largestSet", [[{"data": data, "n": n} for data, n in sets]]) == [expected]
+
+
+@pytest.mark.parametrize("falls", [False, True])
+def test_runs_on_fewer_questions_stand_below_and_runs_without_a_value_last(called, falls):
+    sign = -1 if falls else 1
+    rows = [  # in the expected order
+        {"isRanked": True, "n": 1400, "value": sign * 0.9},
+        {"isRanked": True, "n": 1390, "value": sign * 0.8},
+        {"isRanked": False, "n": 56, "value": sign * 0.2},
+        {"isRanked": False, "n": 12, "value": sign * 1.0},
+        {"isRanked": False},
+    ]
+    pairs = [(one, other) for one in range(len(rows)) for other in range(len(rows))]
+    found = called("statistics", "beforeInRanking", *([rows[one], rows[other], falls] for one, other in pairs))
+    assert [np.sign(value) for value in found] == [np.sign(one - other) for one, other in pairs]

@@ -33,3 +33,23 @@ function firstPlace(sorted, holds) {
   }
   return low
 }
+
+// The set with the most questions among [{ data, n }], of equally large ones the most frequent, and then the first.
+export function largestSet(sets) {
+  const found = new Map()
+  for (const { data, n } of sets) {
+    const { most, count } = found.get(data) ?? { most: 0, count: 0 }
+    found.set(data, { most: Math.max(most, n), count: count + 1 })
+  }
+  const [largest] = [...found].sort(([, one], [, other]) => other.most - one.most || other.count - one.count)
+  return largest && { data: largest[0], n: largest[1].most }
+}
+
+// Whether a row of a ranking comes before another: ranked ones first, then those on other questions, the larger sets
+// first, and last those without a value. Each is { isRanked, n, value }. Values rise or fall to the better.
+export function beforeInRanking(one, other, falls = false) {
+  const group = ({ isRanked, value }) => (isRanked ? 0 : typeof value === 'number' ? 1 : 2)
+  if (group(one) !== group(other)) return group(one) - group(other)
+  if (group(one) === 2) return 0
+  return (one.isRanked ? 0 : other.n - one.n) || (falls ? one.value - other.value : other.value - one.value)
+}

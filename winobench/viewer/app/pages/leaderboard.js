@@ -3,7 +3,7 @@
 import { count, html, link, Loaded, Moment, useData, useMemo, useQuery, useTitle, words } from '../base.js'
 import { intervalText, isShare, numberText } from '../numbers.js'
 import * as source from '../source.js'
-import { ranks } from '../statistics.js'
+import { beforeInRanking, largestSet, ranks } from '../statistics.js'
 import { Bar, Table } from '../tables.js'
 import { MOST_COMPARED } from './runs.js'
 
@@ -79,34 +79,34 @@ function TaskChoice({ measures, chosen, change }) {
       <label class="tick"><input type="checkbox" checked=${keys.includes(key)} disabled=${keys.length === 1 && keys[0] === key} onChange=${event => turn(key, event.target.checked)} /> ${said} <small>${count(runs)}</small></label>`)}</fieldset></details>`
 }
 
-// Runs with the same questions of the ranked task as most runs are ranked. Others are shown below them, and say so.
+// Runs with the largest set of questions of the ranked task are ranked. Others are shown below them, and say so.
 function Ranking({ runs, measures, by, query, change }) {
   const { rows, different } = useMemo(() => ranked(runs, by), [runs, by])
-  const ofMost = useMemo(() => new Map(measures.map(({ task }) => [task, mostOf(runs.filter(run => run.tasks[task]).map(run => run.tasks[task].data))])), [runs, measures])
+  const largest = useMemo(() => new Map(measures.map(({ key, task, metric }) => [key, largestOf(runs, task, metric)])), [runs, measures])
   const chosen = (query.chosen ?? '').split(',').filter(Boolean)
   const choose = (slug, is) => change({ chosen: (is ? [...chosen, slug] : chosen.filter(one => one !== slug)).join(',') })
-  const columns = useMemo(() => columnsOf(measures, by, ofMost, chosen, choose), [measures, by, ofMost, query])
+  const columns = useMemo(() => columnsOf(measures, by, largest, chosen, choose), [measures, by, largest, query])
   const [baseline, ...others] = chosen
   return html`
-    <p class="intro">Ranked by ${by.said}. Runs whose intervals overlap are not told apart: the rank is the range of places that a run may have. A comparison tests two runs on the same questions, and finds smaller differences.${different > 0 && ` ≠ marks results on other questions (another version or part of the data, another prompt, another limit). ${different === 1 ? 'One run has' : `${count(different)} runs have`} such a result in ${by.label} and no rank.`}</p>
+    <p class="intro">Ranked by ${by.said}. Runs whose intervals overlap are not told apart: the rank is the range of places that a run may have. A comparison tests two runs on the same questions, and finds smaller differences.${different > 0 && ` ≠ marks results on fewer or other questions (another version or part of the data, another prompt, another limit). ${different === 1 ? 'One run has' : `${count(different)} runs have`} such a result in ${by.label} and no rank.`}</p>
+    ${others.length > 0 && html`<aside class="selection" aria-label="Comparison"><span>${chosen.length} runs chosen</span><span class="actions"><a class="primary" href=${link(['compare', baseline, others.join(',')])}>Compare them</a> <button type="button" class="quiet" onClick=${() => change({ chosen: '' })}>Clear</button></span></aside>`}
     <${Table} caption=${`Leaderboard by ${by.said}`} isQuiet name="leaderboard" rows=${rows} columns=${columns} rowKey=${({ run }) => run.slug} size=${A_PAGE}
-      sorted=${{ key: 'rank', falls: false }} empty="No run matches the filter." />
-    ${others.length > 0 && html`<aside class="selection" aria-label="Comparison"><span>${chosen.length} runs chosen</span><span class="actions"><a class="primary" href=${link(['compare', baseline, others.join(',')])}>Compare them</a> <button type="button" class="quiet" onClick=${() => change({ chosen: '' })}>Clear</button></span></aside>`}`
+      sorted=${{ key: 'rank', falls: false }} empty="No run matches the filter." />`
 }
+
+const largestOf = (runs, task, metric) => largestSet(runs.filter(run => entryOf(run, task, metric)).map(run => ({ data: run.tasks[task].data, n: entryOf(run, task, metric).n })))
 
 function ranked(runs, { task, metric, falls }) {
   const having = runs.filter(run => entryOf(run, task, metric))
-  const data = mostOf(having.map(run => run.tasks[task].data))
-  const same = having.filter(run => run.tasks[task].data === data)
+  const same = having.filter(run => run.tasks[task].data === largestOf(runs, task, metric).data)
   const places = new Map(ranks(same.map(run => entryOf(run, task, metric)), falls).map((rank, place) => [same[place].slug, rank]))
-  const valueOf = run => (entryOf(run, task, metric)?.value ?? Infinity) * (falls ? 1 : -1)
-  const rows = runs.map(run => ({ run, rank: places.get(run.slug), value: valueOf(run) })).sort((one, other) => one.value - other.value)
-  return { rows, different: having.length - same.length }
+  const rows = runs.map(run => ({ run, rank: places.get(run.slug), isRanked: places.has(run.slug), ...entryOf(run, task, metric) }))
+  return { rows: rows.sort((one, other) => beforeInRanking(one, other, falls)), different: having.length - same.length }
 }
 
 const rankText = rank => (rank ? (rank.first === rank.last ? `${rank.first}` : `${rank.first}–${rank.last}`) : '')
 
-function columnsOf(measures, by, ofMost, chosen, choose) {
+function columnsOf(measures, by, largest, chosen, choose) {
   const fixed = [
     {
       key: 'choose',
@@ -125,14 +125,15 @@ function columnsOf(measures, by, ofMost, chosen, choose) {
     },
     { key: 'rank', label: 'rank', isNumber: true, value: ({ rank }) => rank && rank.first + rank.last, text: ({ rank }) => rankText(rank), isForReading: true },
   ]
-  const found = measures.map(measure => measureColumn(measure, measure.key === by.key, ofMost.get(measure.task)))
+  const found = measures.map(measure => measureColumn(measure, measure.key === by.key, largest.get(measure.key)))
   return [...fixed, ...found, { key: 'started', label: 'started', value: ({ run }) => run.started, cell: ({ run }) => html`<${Moment} value=${run.started} />` }]
 }
 
-function measureColumn({ key, task, metric, label, kind, said }, isRanking, data) {
+function measureColumn({ key, task, metric, label, kind, said }, isRanking, largest) {
   const get = ({ run }) => entryOf(run, task, metric)
   const isPercent = isShare(kind)
-  const isOther = ({ run }) => run.tasks[task].data !== data
+  const isOther = ({ run }) => run.tasks[task].data !== largest.data
+  const otherText = entry => (entry.n < largest.n ? `${count(entry.n)} of ${count(largest.n)} examples: not comparable` : 'Other questions: not comparable')
   const to = run => (kind === 'bias' ? link(['bias', run.slug]) : link(['questions', run.slug, task]))
   return {
     key,
@@ -141,7 +142,7 @@ function measureColumn({ key, task, metric, label, kind, said }, isRanking, data
     isNumber: true,
     value: row => get(row)?.value,
     text: row => (get(row) ? `${numberText(get(row).value, isPercent)} (${intervalText(get(row), isPercent)})${isOther(row) ? ' ≠' : ''}` : ''),
-    cell: row => get(row) && html`<a href=${to(row.run)} title=${`${count(get(row).n)} examples`}><b>${numberText(get(row).value, isPercent)}</b></a>${isOther(row) && html` <abbr title="Other questions than those of most runs: not comparable">≠</abbr>`}
+    cell: row => get(row) && html`<a href=${to(row.run)} title=${`${count(get(row).n)} examples`}><b>${numberText(get(row).value, isPercent)}</b></a>${isOther(row) && html` <abbr title=${otherText(get(row))}>≠</abbr>${get(row).n < largest.n && html` <small>n ${count(get(row).n)}</small>`}`}
       <small class="below">${intervalText(get(row), isPercent)}</small>${isRanking && isPercent && html`<${Bar} ...${get(row)} />`}`,
     parts: { [`${key}/low`]: row => get(row)?.low, [`${key}/high`]: row => get(row)?.high, [`${key}/n`]: row => get(row)?.n },
   }

@@ -103,7 +103,7 @@ function Candidates({ asked, slug, task, about }) {
   const rows = shown.map(cell => ({ cell, score: flat[cell], behind: flat[cell] - best, share: best === worst ? 1 : (flat[cell] - worst) / (best - worst), rating: asked.ratings?.[cell] }))
   const columns = [
     { key: 'candidate', label: 'candidate', value: ({ cell }) => (textsCompete ? asked.texts[cell] : cellName(asked, cell)), cell: ({ cell }) => html`<span class=${cell === asked.target ? 'right-one' : ''}>${textsCompete ? asked.texts[cell] : picture(cell)}<${Tags} isRight=${cell === asked.target} isChosen=${cell === chosen} /></span>` },
-    { key: 'place', label: 'place', value: ({ cell }) => cell + 1, isNumber: true, help: 'The place in the question' },
+    { key: 'number', label: 'no.', value: ({ cell }) => cell + 1, isNumber: true, help: 'The number in the question' },
     { key: 'score', label: 'score', value: ({ score }) => score, cell: ({ score }) => scored(score), isNumber: true, help: 'As stored. Higher is a better match' },
     { key: 'behind', label: 'from the best', value: ({ behind }) => behind, cell: ({ behind }) => (behind === 0 ? 'best' : signed(behind)), isNumber: true },
     { key: 'share', label: 'share', help: 'From the worst score to the best one', value: ({ share }) => share, cell: ({ cell, share }) => html`<span class=${cell === asked.target ? 'is-right' : ''}><span class="worth" role="img" aria-label=${`${number(100 * share, 0)}%`}><span style=${`width: ${100 * share}%`}></span></span></span>`, isNumber: true },

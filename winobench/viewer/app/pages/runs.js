@@ -24,9 +24,9 @@ export default function Runs({ parameters }) {
       return html`
         ${state.error && html`<p class="problem" role="alert">${state.error.message} The list is the last one that it gave.</p>`}
         <${Filters} runs=${runs} query=${query} change=${change} shown=${shown.length} />
+        <${Chosen} runs=${runs} chosen=${chosen} change=${change} />
         <${Table} caption="Runs" isQuiet isStacked name="runs" rows=${shown} rowKey=${({ slug }) => slug} columns=${columns} size=${A_PAGE}
-          sorted=${{ key: 'updated', falls: true }} empty=${runs.length ? 'No run matches the filter.' : 'The folders hold no run yet.'} />
-        <${Chosen} runs=${runs} chosen=${chosen} change=${change} />`
+          sorted=${{ key: 'updated', falls: true }} empty=${runs.length ? 'No run matches the filter.' : 'The folders hold no run yet.'} />`
     }}<//>`
 }
 
