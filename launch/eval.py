@@ -25,7 +25,7 @@ DEFAULT_CONFIG = "gdbench"
 
 USAGE = """
 Scores images against texts with a text-to-image model, task by task: accuracy, 95% interval, chance level, ties, and
-the paper's number where it has one.
+the paper's number where it has one for the same model. --paper adds a row with the number of another model.
 
   winobench eval                                           the embedded model, a few minutes on a laptop
   winobench eval --model=sd21-base --tasks=winoground      a model of the hub on a task
@@ -65,6 +65,9 @@ _PROCESSES = flags.DEFINE_string(
 _LOG = flags.DEFINE_string(
     "log", "", f"Experiment trackers that follow the run, with commas: {', '.join(trackers.NAMES)}."
 )
+_PAPER = flags.DEFINE_bool(
+    "paper", False, "Also print the paper's number of Stable Diffusion 2.1 (of people, in WSC+), in a row of its own."
+)
 _LIST_TASKS = flags.DEFINE_flag(
     configuration.WordFlag(
         "list_tasks",
@@ -95,7 +98,7 @@ def main(config: Settings | settings.Asking) -> None:
             )
         name = _label(flags.FLAGS.config)
         recording = settings.Recording(overwrite=_OVERWRITE.value, reuse=_REUSE.value, name=name, log=_LOG.value)
-        text.main(config, _WORKDIR.value, recording)
+        text.main(config, _WORKDIR.value, recording, paper=_PAPER.value)
         return
     config = settle_timesteps(config, flags.FLAGS.config or DEFAULT_CONFIG)
     _evaluate_models(
@@ -147,7 +150,7 @@ def _evaluate_models(config: Settings, models: Sequence[ModelRef]) -> None:
             some_failed = True
             continue
         if is_first:
-            table.print_results(results)
+            table.print_results(results, paper=_PAPER.value)
         runs.append(results["workdir"])
         some_failed = some_failed or bool(results["failed"])
     if runs and is_first:

@@ -31,8 +31,13 @@ if TYPE_CHECKING:
 INCOMPLETE = 2
 
 
-def main(config: model_settings.Responder, workdir: str | None, recording: settings.Recording) -> list[str]:
-    """Asks each of the config's models by its protocols. Returns the runs' folders. ``recording`` names the config."""
+def main(
+    config: model_settings.Responder, workdir: str | None, recording: settings.Recording, *, paper: bool = False
+) -> list[str]:
+    """Asks each of the config's models by its protocols. Returns the runs' folders. ``recording`` names the config.
+
+    ``paper`` also prints the papers' numbers of people.
+    """
     # Fields about images come with winoviz.
     about_images = bool(getattr(config, "images", None) or getattr(config, "generator", None))
     # Cheap checks come before images are generated and models are loaded.
@@ -75,20 +80,20 @@ def main(config: model_settings.Responder, workdir: str | None, recording: setti
                 captioner() if "captions" in job.needs() else None,
             )
             runs.append(results["workdir"])
-            incomplete += _print_results(results)
+            incomplete += _print_results(results, paper)
     print_runs(runs)
     if incomplete:
         sys.exit(INCOMPLETE)
     return runs
 
 
-def _print_results(results: dict[str, Any]) -> list[str]:
+def _print_results(results: dict[str, Any], paper: bool) -> list[str]:
     """Prints a run's results. Returns the missing parts: failed calls, tasks without data, incomplete answers."""
     from winobench.evaluation import questions
     from winobench.report import table
     from winobench.runs import endings
 
-    table.print_results(results)
+    table.print_results(results, paper=paper)
     print(_spent_line(results))
     failure, unfinished = questions.failure_line(results), endings.incomplete_lines(results)
     if results["failed_calls"]:

@@ -236,9 +236,18 @@ def test_references_of_a_run():
         }
 
     clevr = [("clevr", "accuracy"), ("clevr", "spatial/accuracy")]
-    found = published.references(run("diffusion_itm", "clevr-tiny", 250))
-    assert {key: number.table for key, number in found.items()} == dict(zip(clevr, ("1b", "6"), strict=True))
-    assert {number.model for number in found.values()} == {"sd21-base"}
+    # Another model's numbers stand in their own rows.
+    for model, of_others in (
+        ("clevr-tiny", True),
+        ("sd21-base", False),
+        ("stabilityai/stable-diffusion-2-1-base", False),
+    ):
+        results = run("diffusion_itm", model, 250)
+        found = published.references(results, of_others=of_others)
+        assert {key: number.table for key, number in found.items()} == dict(zip(clevr, ("1b", "6"), strict=True))
+        assert {number.model for number in found.values()} == {"sd21-base"}
+        assert published.references(results, of_others=not of_others) == {}
+    assert {published.title(number) for number in found.values()} == {"Stable Diffusion 2.1 (paper)"}
     assert published.references(run("contrastive", "clip-rn50")) == {}
     assert published.references(run("contrastive", "clip-rn50x64"))["clevr", "accuracy"].printed == "59.5"
     assert published.references({"tasks": {"clevr": {"accuracy": {}}}}) == {}

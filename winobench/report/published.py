@@ -24,6 +24,7 @@ from winobench.runs.run import Run
 
 # Registry name -> name in figures, of the paper's models in our radar chart.
 RADAR_MODELS = {"sd21-base": "DiffusionITM, SD 2.1", "clip-rn50x64": "CLIP RN50x64"}
+_TITLES = {"sd21-base": "Stable Diffusion 2.1", PEOPLE: "people"}
 # The hub ids under which the papers' authors found them. The registry names today's copies.
 _SAME_CHECKPOINT = {
     "stabilityai/stable-diffusion-2-1-base": "sd21-base",
@@ -123,11 +124,26 @@ def text_reference(
     return next((n for n in same if n.table.startswith("Figure 5") == (limit is not None)), None)
 
 
-def references(results: Mapping[str, Any]) -> dict[tuple[str, str], PublishedNumber]:
-    """(task, metric) -> the number to print next to it, for the results of a run or the content of ``results.json``.
+def references(results: Mapping[str, Any], *, of_others: bool = False) -> dict[tuple[str, str], PublishedNumber]:
+    """(task, metric) -> the number of the same model to print next to it, for the content of ``results.json``.
 
-    The scorer's fingerprint and the config give the model, its kind and its number of samples.
+    The scorer's fingerprint and the config give the model, its kind and its number of samples. With ``of_others`` the
+    numbers are those of another model, or of people, where the paper lacks the model. They belong into their own rows.
     """
+    model = _registry_name(str((results.get("config") or {}).get("model") or ""))
+    return {
+        key: number for key, number in _nearest_references(results).items() if _is_of_other(number, model) == of_others
+    }
+
+
+def _is_of_other(number: PublishedNumber, model: str) -> bool:
+    if number.paper in TEXT_BENCHMARKS:
+        return number.model == PEOPLE
+    return number.model != model
+
+
+def _nearest_references(results: Mapping[str, Any]) -> dict[tuple[str, str], PublishedNumber]:
+    """As `references`, of the same model or of another one."""
     config = results.get("config") or {}
     model = str(config.get("model") or "")
     numbers: dict[tuple[str, str], PublishedNumber | None] = {}
@@ -225,6 +241,11 @@ def _by_note(named: Iterable[tuple[PublishedNumber, str]]) -> dict[str, list[str
         if number.note:
             found.setdefault(number.note, {})[name] = None
     return {note: list(names) for note, names in found.items()}
+
+
+def title(number: PublishedNumber) -> str:
+    """The name of the row of another model's number."""
+    return f"{_TITLES.get(number.model, number.model)} (paper)"
 
 
 def citation(number: PublishedNumber) -> str:

@@ -26,7 +26,9 @@ _ASSOCIATION = "/association"
 _SIGNED_WIDTH = len("-0.00")  # of an effect size without its star
 
 
-def print_results(results: Mapping[str, Any], console: rich.console.Console | None = None) -> None:
+def print_results(
+    results: Mapping[str, Any], console: rich.console.Console | None = None, *, paper: bool = False
+) -> None:
     """Prints the results in tables that fit 80 characters, each row of which has its key in ``results.json``.
 
     - A row a metric, in percent: value, 95% interval, chance level, number of examples, of independent examples where
@@ -36,11 +38,13 @@ def print_results(results: Mapping[str, Any], console: rich.console.Console | No
       one- and two-sided, number of images. Then a row a group of images.
     - A row a measure of agreement with people's ratings, and then of the ranking of images by labels: value, 95%
       interval, chance, number of images, of prompts and of ties.
-    - A column ``paper`` where the paper has any of the numbers, and below the places of its rows.
+    - A column ``paper`` where the paper has any of the numbers for the same model, and below the places of its rows.
+      With ``paper`` a row of its own for each number of another model, such as Stable Diffusion 2.1.
     - Tasks whose scores are equal over images or texts, and tasks that failed, each with its reason.
     """
     console = console or rich.console.Console()
     references = published.references(results)
+    others = published.references(results, of_others=True) if paper else {}
     bias = {task: entries for task, entries in results["tasks"].items() if AVERAGE in entries}
     agreements = [metric.headline for metric in RATING_METRICS.values()]
     rated = {
@@ -48,23 +52,23 @@ def print_results(results: Mapping[str, Any], console: rich.console.Console | No
         for task, entries in results["tasks"].items()
         if any("prompts" in entries.get(headline, ()) for headline in agreements)
     }
-    others = {task: entries for task, entries in results["tasks"].items() if task not in bias and task not in rated}
-    if others:
-        console.print(_accuracy_table(others, references))
-        if any(map(_shares, others.values())):
+    answered = {task: entries for task, entries in results["tasks"].items() if task not in bias and task not in rated}
+    if answered:
+        console.print(_accuracy_table(answered, references, others))
+        if any(map(_shares, answered.values())):
             _print_notes(console, [independence_note(is_text="protocols" in results)])
     ranked = {task: rated.pop(task) for task in list(rated) if "mean_average_precision" in rated[task]}
     for entries, heading in ((rated, "agreement with people"), (ranked, "ranking of images")):
         if entries:
-            console.print(_accuracy_table(entries, references, first=heading, scale=1, digits=3))
+            console.print(_accuracy_table(entries, references, others, first=heading, scale=1, digits=3))
     if bias:
-        console.print(_bias_table(bias, references))
+        console.print(_bias_table(bias, references, others))
         _print_notes(console, _bias_notes(bias))
         console.print(_group_table(bias))
     if flat := constant_notes(results["tasks"]):
         _print_notes(console, flat)
-    if references:
-        _print_notes(console, _reference_notes(references.values(), (results.get("config") or {}).get("model")))
+    for numbers in filter(None, (references, others)):
+        _print_notes(console, _reference_notes(numbers.values(), of_others=numbers is others))
     if results.get("race"):
         _print_notes(console, _race_notes(results["race"]))
     if results.get("failed"):
@@ -106,6 +110,7 @@ def _race_notes(race: Mapping[str, Any]) -> list[str]:
 def _accuracy_table(
     tasks: Mapping[str, Mapping[str, Any]],
     references: Mapping[tuple[str, str], PublishedNumber],
+    others: Mapping[tuple[str, str], PublishedNumber],
     *,
     first: str = "task and metric",
     scale: int = 100,
@@ -115,6 +120,11 @@ def _accuracy_table(
 
     def formatted(value: float) -> str:
         return f"{scale * value:.{digits}f}"
+
+    def printed(number: PublishedNumber | None) -> str:
+        if number is None:
+            return ""
+        return number.printed if scale == 100 else formatted(number.value)
 
     has_paper = any(task in tasks for task, _ in references)
     paper_heading = ["paper"] if has_paper else []
@@ -132,21 +142,20 @@ def _accuracy_table(
             is_part = "/" in name
             if is_part and name not in shown:
                 continue
-            reference = references.get((task, name))
-            printed = ""
-            if reference is not None:
-                printed = reference.printed if scale == 100 else f"{reference.value:.{digits}f}"
+            reference, other = (numbers.get((task, name)) for numbers in (references, others))
             table.add_row(
                 rich.text.Text(f"    {name.removesuffix('/accuracy')}" if is_part else f"  {name}"),
                 formatted(entry["value"]),
                 f"{formatted(entry['low'])} to {formatted(entry['high'])}",
                 "" if entry["chance"] is None else formatted(entry["chance"]),
-                *([printed] if has_paper else []),
+                *([printed(reference)] if has_paper else []),
                 f"{entry['n']:,}",
                 *(f"{entry[key]:,}" if key in entry else "" for key in counts),
                 f"{entry['ties']:,}",
                 style="dim" if is_part else None,
             )
+            if other is not None:
+                table.add_row(rich.text.Text(f"{'    ' * is_part}    {published.title(other)}"), printed(other))
         num_groups = len({_group(name) for name in entries if "/" in name} - {_group(name) for name in shown})
         if num_groups:
             table.add_row(rich.text.Text(f"    {num_groups} more groups in results.json"), style="dim")
@@ -170,7 +179,9 @@ def _group(name: str) -> str:
 
 
 def _bias_table(
-    tasks: Mapping[str, Mapping[str, Any]], references: Mapping[tuple[str, str], PublishedNumber]
+    tasks: Mapping[str, Mapping[str, Any]],
+    references: Mapping[tuple[str, str], PublishedNumber],
+    others: Mapping[tuple[str, str], PublishedNumber],
 ) -> rich.table.Table:
     has_paper = any(task in tasks for task, _ in references)
     headings = ["d", "95% interval", *(["paper"] if has_paper else []), "p one-\nsided", "p two-\nsided", "n"]
@@ -184,8 +195,8 @@ def _bias_table(
         pairs = [name for name in entries if name != AVERAGE and not _is_group_row(name)]
         together = dict(zip(pairs, family_wise(entries[name]["p_one_sided"] for name in pairs), strict=True))
         for name in [*pairs, AVERAGE]:
-            entry, reference = entries[name], references.get((task, name))
-            paper = [_starred(reference.printed.rstrip("*"), reference.significant) if reference else ""]
+            entry, reference, other = entries[name], references.get((task, name)), others.get((task, name))
+            paper = [_starred_reference(reference)]
             table.add_row(
                 rich.text.Text("  average |d|" if name == AVERAGE else f"  {name}"),
                 _starred(f"{entry['value']:.2f}", entry.get("p_one_sided", 1.0) < _STAR_LEVEL)
@@ -195,6 +206,8 @@ def _bias_table(
                 *(_probability(entry.get(key)) for key in ("p_one_sided", "p_two_sided")),
                 f"{entry['n']:,}",
             )
+            if other is not None:
+                table.add_row(rich.text.Text(f"    {published.title(other)}"), _starred_reference(other))
         table.add_section()
     return table
 
@@ -209,6 +222,10 @@ def _is_group_row(name: str) -> bool:
 
 def _starred(number: str, has_star: bool | None) -> str:
     return number.rjust(_SIGNED_WIDTH) + ("*" if has_star else "")
+
+
+def _starred_reference(number: PublishedNumber | None) -> str:
+    return "" if number is None else _starred(number.printed.rstrip("*"), number.significant)
 
 
 def _probability(p: float | None) -> str:
@@ -254,7 +271,7 @@ def _group_table(tasks: Mapping[str, Mapping[str, Any]]) -> rich.table.Table:
     return table
 
 
-def _reference_notes(references: Iterable[PublishedNumber], model: str | None) -> list[str]:
+def _reference_notes(references: Iterable[PublishedNumber], *, of_others: bool) -> list[str]:
     """The places of the paper's numbers, and the models and numbers of samples of its rows."""
     references = list(references)
     if references[0].paper in published_numbers.TEXT_BENCHMARKS:
@@ -265,8 +282,8 @@ def _reference_notes(references: Iterable[PublishedNumber], model: str | None) -
     cited = [published_numbers.source(paper) for paper in dict.fromkeys(number.paper for number in references)]
     said = "; ".join(f"{one['short']}, arXiv:{one['arxiv']}" for one in cited)
     notes = [f"paper: {said}, on the published data"]
-    if any(name != model for name, _ in rows):
-        notes[0] += f". Of Stable Diffusion 2.1 where it lacks {model or 'this model'}"
+    if of_others:
+        notes[0] += ". Its images and samples may differ from the run's"
     for (name, num_samples), methods in rows.items():
         samples = f", {num_samples} samples a pair" if num_samples else ""
         places = "; ".join(f'"{method}" in {", ".join(sorted(places_of))}' for method, places_of in methods.items())

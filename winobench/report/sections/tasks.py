@@ -55,7 +55,7 @@ def task_section(report_data: ReportData) -> Section:
             f"The paper's number of {', '.join(map(task_label, of_tasks))}: {note}."
             for note, of_tasks in published.notes_of_runs(report_data.runs, tasks).items()
         ]
-    if is_quoted or (report_data.is_text and any(map(published.numbers_of_task, tasks))):
+    if any(map(published.numbers_of_task, tasks)):
         section.folds.append(Details("All of the paper's numbers for these tasks", tables=[_paper_table(tasks)]))
     section.folds += sub_task_folds(columns, parts)
     left_out = len(report_data.tasks) - len(report_data.charted)
@@ -97,10 +97,8 @@ def _paper_says(report_data: ReportData, task: str, name: str) -> str:
 
 def _on_the_paper(report_data: ReportData) -> str:
     cited = "; ".join(source["short"] for source in published.sources(report_data.runs))
-    others = "or for Stable Diffusion 2.1 where it has no diffusion model like ours"
-    if report_data.is_text:
-        others = "asked by the same prompt, or in WSC+ for people"
-    return f"Next to ours is the paper's number ({cited}) for the same model, {others}, with its row and table."
+    prompt = ", asked by the same prompt" if report_data.is_text else ""
+    return f"Next to ours is the paper's number ({cited}) for the same model{prompt}, with its row and table."
 
 
 def notes_of(run: Run, tasks: Sequence[str], *, several: bool) -> list[str]:
