@@ -54,6 +54,9 @@ the same command on several machines shares the work.
 """
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder, runs/<config>-<model>-<hash> by default.")
+_NAME = flags.DEFINE_string(
+    "name", None, "What reports and the viewer call the run. The same command with another name resumes the same run."
+)
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Delete another run's records in --workdir instead of refusing it.")
 _REUSE = flags.DEFINE_bool("reuse", True, "Take errors and responses that runs next to this one have recorded.")
 _PROCESSES = flags.DEFINE_string(
@@ -97,7 +100,9 @@ def main(config: Settings | settings.Asking) -> None:
                 "--processes is for configs of images and texts, such as gdbench: leave it out", code="option-of-others"
             )
         name = _label(flags.FLAGS.config)
-        recording = settings.Recording(overwrite=_OVERWRITE.value, reuse=_REUSE.value, name=name, log=_LOG.value)
+        recording = settings.Recording(
+            overwrite=_OVERWRITE.value, reuse=_REUSE.value, name=name, label=_NAME.value, log=_LOG.value
+        )
         text.main(config, _WORKDIR.value, recording, paper=_PAPER.value)
         return
     config = settle_timesteps(config, flags.FLAGS.config or DEFAULT_CONFIG)
@@ -177,6 +182,7 @@ def _evaluate_model(
             model=_display_name(model, config, label),
             name="-".join([_label(flags.FLAGS.config or DEFAULT_CONFIG), label, *_lora(config)]),
             config=configuration.plain(config) | {"model": model.name},
+            label=_NAME.value,
             log=_LOG.value,
         ),
     )

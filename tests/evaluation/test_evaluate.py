@@ -17,6 +17,7 @@ from winobench.base.errors import InputError
 from winobench.base.texts import text_hash
 from winobench.evaluation import evaluate, runner
 from winobench.runs import provenance
+from winobench.runs.reading import read_run
 from winobench.scorers import samples
 
 TASKS = (fakes.text_task(), fakes.image_task(), fakes.square_task())
@@ -454,3 +455,24 @@ def test_tables_and_pictures_of_telling_examples(finished):
         assert {row["image"] for row in shown} <= asked
         assert len(shown) == len({row["image"] for row in shown}) > 0
         assert all(row["jpeg"][:2] == b"\xff\xd8" for row in shown)
+
+
+def test_a_label_is_no_part_of_a_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(provenance, "software", lambda: {"winobench": {"commit": "1", "dirty": False}})
+    folder = tmp_path / "run"
+    first = run(FakeScorer(), folder, label="mine")
+    assert config(folder)["name"] == "mine"
+    # Another label, or none, computes nothing. The run has the last one that was given.
+    for label, name in ((None, "mine"), ("yours", "yours"), (None, "yours")):
+        scorer = FakeScorer()
+        again = run(scorer, folder, label=label)
+        assert (again["tasks"], again["workdir"], scorer.scored) == (first["tasks"], first["workdir"], [])
+        assert config(folder)["name"] == name
+    # A run that is planned again keeps its name, and one that is overwritten does not.
+    (folder / "results.json").unlink()
+    run(FakeScorer(), folder)
+    assert config(folder)["name"] == "yours"
+    run(FakeScorer(), folder, overwrite=True)
+    assert "name" not in config(folder)
+    named = read_run(run(FakeScorer(), folder, label="ours")["workdir"])
+    assert named.label == "ours"

@@ -212,8 +212,10 @@ def test_a_run_that_is_being_extended_says_so(run_folders, tmp_path):
     assert any("running" in note for note in reading.read_run(folder).notes)
 
 
-def named(model, folder="run", normalize="auto", num_samples=100, dtype="float32", **scorer):
-    config = {"config": {"model": model}, "identity": {"normalize": normalize, "scorer": {"dtype": dtype, **scorer}}}
+def named(model, folder="run", normalize="auto", num_samples=100, dtype="float32", **more):
+    identity = {"normalize": normalize, "scorer": {"dtype": dtype}, "sampling": {"num_samples": num_samples}}
+    identity |= {key: more.pop(key) for key in ("limit", "tasks") if key in more}
+    config = {"config": {"model": model, **more.pop("config", {})}, "identity": identity, **more}
     task = TaskRun("pets", {}, "accuracy", ("accuracy",), 1.0, {}, None, num_samples, None, False)
     run = Run(pathlib.Path("/runs") / folder, "", config, {}, {"pets": task}, {}, [])
     run.label = reading.short_label(run)
@@ -234,6 +236,26 @@ def named(model, folder="run", normalize="auto", num_samples=100, dtype="float32
         ),
         ([named("sd", "r1"), named("sd", "r2"), named("clip")], ["sd (r1)", "sd (r2)", "clip"]),
         ([named("sd"), named("sd")], ["sd 1", "sd 2"]),
+        (
+            [named("sd", limit=4), named("sd", limit=1000), named("sd")],
+            ["sd (limit 4)", "sd (limit 1,000)", "sd (all questions)"],
+        ),
+        ([named("sd", tasks={"clevr": {}}), named("sd", tasks={"pets": {}})], ["sd (clevr)", "sd (pets)"]),
+        # An option that no list knows, and at last the time: a digest tells nobody anything.
+        (
+            [named("sd", config={"sampling": {"alpha": 0.1}}), named("sd", config={"sampling": {"alpha": 0.2}})],
+            ["sd (alpha 0.1)", "sd (alpha 0.2)"],
+        ),
+        (
+            [
+                named("sd", "gdbench-sd-0123abcd", started="2026-11-28T14:03:00+00:00"),
+                named("sd", "gdbench-sd-4567abcd", started="2026-11-29T09:30:00+00:00"),
+            ],
+            ["sd (2026-11-28 14:03)", "sd (2026-11-29 09:30)"],
+        ),
+        # A run's own name comes first.
+        ([named("sd", name="before"), named("sd", name="after"), named("sd")], ["before", "after", "sd"]),
+        ([named("sd", name="mine"), named("clip", name="mine")], ["mine (sd)", "mine (clip)"]),
     ],
 )
 def test_equal_names_get_what_differs(some, labels):

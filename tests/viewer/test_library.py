@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import shutil
 import time
 
@@ -12,6 +13,7 @@ import pytest
 from tests.expectations import raises
 from winobench.base import files
 from winobench.runs.image_runs import KIND
+from winobench.runs.reading import read_runs
 from winobench.viewer import library
 
 PROPORTION = {"value": 0.5, "low": 0.25, "high": 0.75, "chance": 0.25, "n": 8, "ties": 0}
@@ -146,7 +148,7 @@ def test_runs_come_and_go(tmp_path):
 @pytest.mark.parametrize(
     ("names", "labels"),
     [
-        (("tiny", "tiny-race"), {"tiny", "tiny (race)"}),
+        (("tiny", "tiny-race"), {"tiny (tiny)", "tiny (tiny-race)"}),
         (("tiny-race", "race"), {"tiny (tiny-race)", "tiny (race)"}),
         (("one",), {"tiny"}),
     ],
@@ -155,6 +157,21 @@ def test_labels_say_what_differs(tmp_path, names, labels):
     for name in names:
         make(tmp_path / name)
     assert {run["label"] for run in library.Library([tmp_path]).runs()} == labels
+
+
+def test_labels_are_those_of_reports(tmp_path, viewed):
+    for number, folder in enumerate([*viewed[:3], viewed[0]]):
+        copy = shutil.copytree(folder, tmp_path / f"run {number}")
+        config = json.loads((copy / "config.json").read_text())
+        if number == 2:
+            config["name"] = "my run"
+        if number == 3:
+            config["identity"]["limit"] = 4
+        (copy / "config.json").write_text(json.dumps(config))
+    folders = sorted(tmp_path.iterdir())
+    reports = {run.path.name: run.label for run in read_runs(folders)}
+    assert {"my run", "clevr-tiny (limit 4)", "clevr-tiny (all questions)"} < set(reports.values())
+    assert {pathlib.Path(run["folder"]).name: run["label"] for run in library.Library([tmp_path]).runs()} == reports
 
 
 def test_a_changed_file_is_read_again(tmp_path):
@@ -173,7 +190,7 @@ def test_slugs_and_labels_tell_runs_apart(tmp_path):
     folders = found.run_folders()
     assert [folder.slug for folder in folders] == ["a-b", "a-b-2", "a-b-3", ".hidden", "run"]
     labels = {run["label"] for run in found.runs()}
-    assert labels == {"tiny (a-b)", "tiny (a-b-2)", "tiny (a-b-3)", "tiny (hidden)", "tiny (run)"}
+    assert labels == {"tiny (a-b)", "tiny (a-b-2)", "tiny (a-b-3)", "tiny (.hidden)", "tiny (run)"}
     shutil.rmtree(tmp_path / "a b")
     assert [folder.slug for folder in found.run_folders()] == ["a-b-2", "a-b-3", ".hidden", "run"]
 

@@ -83,6 +83,7 @@ def evaluate(
     chosen = choose_tasks(tasks, settings.data_dir)
     contracts.check_questions(chosen, scorer)
     options.text().or_none().check("model", recording.model)
+    options.text().or_none().check("label", recording.label)
     run = _Evaluation(scorer, chosen, _settled(of_runs.checked(sampling)), of_runs.checked(settings), recording)
     return run.finished(workdir) or run.carry_out(workdir, started)
 
@@ -126,6 +127,7 @@ class _Evaluation:
             identity,
             kind=type(self.scorer).__name__,
             model=self.recording.model,
+            name=self.recording.label,
             config=self._config,
             versions=lifecycle.versions_of(identity, on_this_machine=True, seeds=seeds),
             **planned,

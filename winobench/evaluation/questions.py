@@ -159,6 +159,7 @@ class _Evaluation:
             identity,
             kind=type(self.models["scorer"]).__name__,
             model=self.recording.model,
+            name=self.recording.label,
             config=self.config,
             versions=lifecycle.versions_of(identity, on_this_machine=self._is_here),
             **planned,

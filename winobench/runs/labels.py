@@ -1,8 +1,16 @@
-"""Labels of tasks and models in reports: short, and the same in tables and figures."""
+"""Labels of tasks, models and runs: short, and the same in tables, figures, reports, exports and the viewer."""
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+# Letters of a run's name, and of one difference between runs of one name, that fit tables and legends.
+MOST_LETTERS, _MOST_LETTERS_MORE = 32, 26
+STARTED = "started"
+_DIGEST = re.compile(r"-[0-9a-f]{8}$")  # of an identity, at the end of a folder that the user has not named
 
 TASK_LABELS = {
     "aro_flickr_order": "ARO Flickr order",
@@ -75,3 +83,52 @@ def shortened(text: str, most: int) -> str:
         return text
     tail = (most - 1) // 3
     return f"{text[: most - 1 - tail].rstrip()}…{text[len(text) - tail :].lstrip()}"
+
+
+class Labelled(NamedTuple):
+    """The parts of a run's label.
+
+    ``label`` is the run's name, or its model's short one. ``model`` is the model's full name. ``fields`` maps options
+    to words, the most telling first, and `STARTED` to a time. ``folder`` is the folder's name.
+    """
+
+    label: str
+    model: str
+    fields: Mapping[str, str]
+    folder: str
+
+
+def unique_labels(runs: Sequence[Labelled]) -> list[str]:
+    """A label for each run. Equal ones get the fields in which their runs differ, as few as will do."""
+    labels = [run.label for run in runs]
+    for label in dict.fromkeys(labels):
+        alike = [number for number, run in enumerate(runs) if run.label == label]
+        parts: list[tuple[str, ...]] = [() for _ in alike]
+        for words in _differences([runs[number] for number in alike]):
+            if len(set(parts)) == len(alike):
+                break
+            more = [shortened(part, _MOST_LETTERS_MORE) for part in words]
+            if len(set(more)) > 1:
+                parts = [(*before, after) for before, after in zip(parts, more, strict=True)]
+        for number, more in zip(alike, parts, strict=True):
+            labels[number] = f"{label} ({', '.join(filter(None, more))})" if any(more) else label
+    return [f"{label} {number}" if labels.count(label) > 1 else label for number, label in enumerate(labels, 1)]
+
+
+def _differences(runs: Sequence[Labelled]) -> Iterator[list[str]]:
+    """The words of each run on one thing after the other. A folder named by a digest tells less than a time."""
+    yield [model_label(run.model) for run in runs]
+    yield _different_parts([run.model for run in runs])
+    for field in dict.fromkeys(field for run in runs for field in run.fields if field != STARTED):
+        yield [run.fields.get(field, "") for run in runs]
+    last = [[run.fields.get(STARTED, "") for run in runs], [run.folder for run in runs]]
+    yield from last if any(_DIGEST.search(run.folder) for run in runs) else reversed(last)
+
+
+def _different_parts(models: Sequence[str]) -> list[str]:
+    """The last parts before the names' ends in which the names differ. Empty if none do."""
+    parts = [re.split(r"[/\\]", model.rstrip("/\\"))[-2::-1] for model in models]
+    for at_one_depth in itertools.zip_longest(*parts, fillvalue=""):
+        if len(set(at_one_depth)) > 1:
+            return list(at_one_depth)
+    return [""] * len(models)

@@ -25,6 +25,7 @@ _OF_ANOTHER_RUN = (OSError, ValueError, LookupError, TypeError, parquet_files.Da
 
 # Folders of generated images were called pictures until 0.2.0.
 _OLDER_NAME = re.compile(r"^()images(-)|(-)images(-)$")
+_FREE = ("started", "name")  # what the same run may have another time
 
 FINISHED = "finished"
 """``status`` in the ``config.json`` of a run that has all its numbers."""
@@ -43,10 +44,18 @@ def versions_of(identity: Mapping[str, Any], *, on_this_machine: bool, **more: A
 
 
 def described(
-    identity: Mapping[str, Any], *, kind: str, model: str | None, config: Any, versions: Mapping[str, Any], **more: Any
+    identity: Mapping[str, Any],
+    *,
+    kind: str,
+    model: str | None,
+    config: Any,
+    versions: Mapping[str, Any],
+    name: str | None = None,
+    **more: Any,
 ) -> dict[str, Any]:
-    """The content of ``config.json`` when a run begins."""
+    """The content of ``config.json`` when a run begins. A run without a name keeps the one that it has."""
     return {
+        **({} if name is None else {"name": name}),
         "status": "running",
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "model": model or identity["scorer"].get("scorer", kind),
@@ -94,7 +103,7 @@ def finished_config(folder: records.RunFolder, description: Mapping[str, Any]) -
     What a description has only once the run is planned does not count. Neither do a checkout's uncommitted changes as
     the same version.
     """
-    told = json_files.as_json({name: value for name, value in description.items() if name != "started"})
+    told = json_files.as_json({name: value for name, value in description.items() if name not in _FREE})
     told |= {"schema": records.SCHEMA_VERSION, "status": FINISHED}
     try:
         recorded = json_files.load(folder.config_path)
@@ -119,7 +128,11 @@ def finished(
             return None
         for task in results["tasks"]:
             parquet_files.metadata(folder.examples_path / f"{task}.parquet")
-        return results if is_recorded(results) else None
+        if not is_recorded(results):
+            return None
+        if description.get("name", recorded.get("name")) != recorded.get("name"):
+            folder.describe({**recorded, "name": description["name"]})
+        return results
     except _OF_ANOTHER_RUN:
         return None
 

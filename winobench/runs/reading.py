@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
+import json
 import math
 import os
 import pathlib
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,16 +18,16 @@ from winobench.base.errors import InputError
 from winobench.base.files import user_path
 from winobench.metrics import association
 from winobench.metrics.sample_mean import DTYPES, SampleMean
-from winobench.runs import consistency, image_runs, records
+from winobench.runs import consistency, image_runs, labels, records
 from winobench.runs import schema as schemas
 from winobench.runs.examples import Examples, read_examples, read_questions
 from winobench.runs.labels import model_label, shortened
 from winobench.runs.rows import rows_of
 from winobench.runs.run import BIAS_METRIC, OTHER_METRIC, TEXT_METRIC, Run, TaskRun
 
-# Lengths of a model's name and of a difference between runs of one model that fit tables and legends.
-_MOST_LETTERS, _MOST_LETTERS_MORE = 32, 26
 _MOST_LETTERS_OF_REASONS = 200
+# Options that are in words already, and that change no number.
+_NO_DIFFERENCE = ("model", "sampling.num_samples", "sampling.seed", "batch_size", "data_dir")
 
 # By which runs are known that do not name their metrics.
 _ROWS_OF_OLD_RUNS = {
@@ -295,48 +294,55 @@ def _check(content: dict[str, Any], expected: Any, path: str | os.PathLike[str])
 
 
 def short_label(run: Run) -> str:
-    """A run's label where no other run has its model."""
-    return shortened(model_label(str(run.config.get("model") or run.model)), _MOST_LETTERS)
+    """A run's label where no other run has its name or model."""
+    name = run.config.get("name") or model_label(str(run.config.get("model") or run.model))
+    return labels.shortened(str(name), labels.MOST_LETTERS)
 
 
 def make_labels_unique(runs: Sequence[Run]) -> None:
-    """Adds to equal labels what differs between their runs, as little of it as will do."""
-    by_label: dict[str, list[Run]] = {}
-    for run in runs:
-        by_label.setdefault(run.label, []).append(run)
-    for label, alike in by_label.items():
-        parts: list[tuple[str, ...]] = [() for _ in alike]
-        for said in (
-            _different_parts([run.model for run in alike]),
-            [run.protocol for run in alike],
-            [f"normalize {run.config['identity'].get('normalize')}" for run in alike],
-            [_samples_said(run) for run in alike],
-            [str((run.config["identity"].get("scorer") or {}).get("dtype") or "") for run in alike],
-            [run.path.resolve().name for run in alike],
-        ):
-            if len(set(parts)) == len(alike):
-                break
-            if len(set(said)) > 1:
-                more = [shortened(part, _MOST_LETTERS_MORE) for part in said]
-                parts = [(*before, after) for before, after in zip(parts, more, strict=True)]
-        for run, more in zip(alike, parts, strict=True):
-            run.label = f"{label} ({', '.join(filter(None, more))})" if any(more) else label
-    labels = [run.label for run in runs]
-    for number, run in enumerate(runs):
-        if labels.count(run.label) > 1:
-            run.label = f"{run.label} {number + 1}"
+    """Adds to equal labels the fields in which their runs differ."""
+    described = [labels.Labelled(run.label, run.model, fields_of(run.config), run.path.resolve().name) for run in runs]
+    for run, label in zip(runs, labels.unique_labels(described), strict=True):
+        run.label = label
 
 
-def _different_parts(models: Sequence[str]) -> list[str]:
-    """The last parts before the names' ends in which the names differ. Empty if none do."""
-    parts = [re.split(r"[/\\]", model.rstrip("/\\"))[-2::-1] for model in models]
-    for own in itertools.zip_longest(*parts, fillvalue=""):
-        if len(set(own)) > 1:
-            return list(own)
-    return [""] * len(models)
+def fields_of(config: Mapping[str, Any]) -> dict[str, str]:
+    """The options of a run's ``config.json`` in words, by name, the most telling first."""
+    identity, launched = config.get("identity") or {}, config.get("config")
+    limit, seed = identity.get("limit"), (identity.get("sampling") or {}).get("seed")
+    fields = {
+        "protocol": ", ".join(dict.fromkeys((identity.get("protocol") or {}).values())),
+        "normalize": f"normalize {identity['normalize']}" if "normalize" in identity else "",
+        "samples": _samples_of(config),
+        "limit": "all questions" if limit is None else f"limit {limit:,}",
+        "tasks": ", ".join(identity.get("tasks") or ()),
+        "dtype": str((identity.get("scorer") or {}).get("dtype") or ""),
+        "seed": "" if seed is None else f"seed {seed}",
+    }
+    for name, value in sorted(_leaves(launched if isinstance(launched, Mapping) else {})):
+        if name not in {*fields, *_NO_DIFFERENCE}:
+            word = model_label(value) if isinstance(value, str) else json.dumps(value)
+            fields[name] = f"{name.rpartition('.')[2]} {word}"
+    return {**fields, labels.STARTED: str(config.get("started") or "")[: len("2026-01-31T12:34")].replace("T", " ")}
 
 
-def _samples_said(run: Run) -> str:
-    counts = [task.num_samples for task in run.tasks.values() if not (task.deterministic or task.is_bias)]
-    known = [count for count in counts if count is not None]
-    return f"{max(known):,} samples" if known else ""
+def _leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _samples_of(config: Mapping[str, Any]) -> str:
+    """The largest number of samples a pair, of tasks that take random ones."""
+    identity, kinds = config.get("identity") or {}, config.get("metrics") or {}
+    if "rounds" in config:
+        bias = {task for task, metric in kinds.items() if metric["name"] == BIAS_METRIC}
+        counts = [
+            len(group.get("timesteps") or ()) for group in config["rounds"] if not bias.issuperset(group["tasks"])
+        ]
+    else:  # an older run, which sampled all tasks alike
+        sampling = identity.get("sampling") or {}
+        counts = [] if sampling.get("timesteps") == "published" else [sampling.get("num_samples") or 0]
+    return f"{max(counts):,} samples" if any(counts) else ""

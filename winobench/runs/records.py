@@ -152,7 +152,12 @@ class RunFolder:
         return True
 
     def describe(self, description: Mapping[str, Any]) -> None:
-        write_json(self.config_path, {"schema": SCHEMA_VERSION, **description})
+        """Writes ``config.json``. A name that the run was given before stays, where there is no new one."""
+        name = {}
+        if not self._replaces:
+            with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+                name = {"name": json_files.load(self.config_path)["name"]}
+        write_json(self.config_path, {"schema": SCHEMA_VERSION, **name, **description})
 
     def write_examples(self, task: str, table: pa.Table) -> None:
         write_table(self.examples_path / f"{task}.parquet", table, REPEATING)

@@ -219,6 +219,7 @@ class Config(TypedDict):
     schema: Required[int]  # of the folder's layout
     status: NotRequired[str]  # "running", "finished", "interrupted", or "failed: <why>"
     started: NotRequired[str]  # ISO 8601
+    name: NotRequired[str]  # what the user calls the run
     model: NotRequired[str | None]  # what reports call the scorer
     config: NotRequired[dict[str, Any] | None]  # the launcher's config, or the arguments
     identity: Required[Identity]

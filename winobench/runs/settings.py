@@ -177,6 +177,8 @@ class Recording:
       name: begins the default folder's name.
       model: what reports call the scorer or responder.
       config: recorded in the results as it is, instead of the arguments.
+      label: what reports and the viewer call the run. By default its model, and the options in which runs differ. The
+        same call with another label resumes the same run, which then has that label.
       log: experiment trackers that get progress and results: ``tensorboard``, ``wandb`` or ``trackio``, several with
         commas or in a list. A tracker that fails costs a warning.
     """
@@ -187,6 +189,7 @@ class Recording:
     name: str = "evaluation"
     model: str | None = None
     config: Mapping[str, Any] | None = None
+    label: str | None = None
     log: str | Sequence[str] = ()
 
 

@@ -5,7 +5,6 @@ Folders are not trusted. A file is read, or given out, only where it is a regula
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import datetime
@@ -25,8 +24,8 @@ from winobench import metrics
 from winobench.base import files, json_files
 from winobench.base.errors import InputError
 from winobench.runs import image_records, image_runs, judgements, records
-from winobench.runs.labels import model_label, shortened, task_label
-from winobench.runs.reading import recorded_metric
+from winobench.runs.labels import MOST_LETTERS, Labelled, model_label, shortened, task_label, unique_labels
+from winobench.runs.reading import fields_of, recorded_metric
 from winobench.runs.run import BIAS_METRIC
 
 RUNNING, FINISHED, INTERRUPTED, FAILED, UNREADABLE = "running", "finished", "interrupted", "failed", "unreadable"
@@ -60,7 +59,7 @@ _FOLDERS = {
     GENERATED: (image_records.GENERATED, image_records.IMAGES),
 }
 _UNITS = {IMAGES: "errors", TEXT: "responses", GENERATED: "images"}
-_MOST_LETTERS, _MOST_LETTERS_OF_REASONS, _MOST_TASKS = 60, 500, 500
+_MOST_LETTERS_OF_REASONS, _MOST_TASKS = 500, 500
 _BYTES_AT_ONCE = 2**20
 
 T = TypeVar("T")
@@ -164,6 +163,7 @@ class Library:
             "tasks": [],
             "headline": [],
             "progress": None,
+            "fields": {},
         }
         try:
             self._fill(entry, run_folder)
@@ -177,8 +177,9 @@ class Library:
     def _fill(self, entry: dict[str, Any], run_folder: RunFolder) -> None:
         config = self._object(run_folder, _CONFIG, _facts_of_config)
         kind = config["kind"]
-        entry |= {name: config[name] for name in ("kind", "model", "started", "tasks")}
-        entry["label"] = shortened(model_label(config["model"]), _MOST_LETTERS) if config["model"] else entry["label"]
+        entry |= {name: config[name] for name in ("kind", "model", "started", "tasks", "fields")}
+        if label := config["name"] or model_label(config["model"]):
+            entry["label"] = shortened(label, MOST_LETTERS)
         entry["updated"] = _newest(run_folder.root, kind)
         status, _, reason = config["status"].partition(": ")
         if status == RUNNING and not _is_locked(run_folder.root, kind):
@@ -311,6 +312,8 @@ def _facts_of_config(config: Mapping[str, Any]) -> dict[str, Any]:
         "tasks": [_text(task) for task in tasks[:_MOST_TASKS]],
         "total": total if isinstance(total, int) and total > 0 else None,
         "metrics": config.get("metrics") or {},
+        "name": _text(config.get("name") or ""),
+        "fields": _fields_of(config),
     }
 
 
@@ -336,22 +339,18 @@ def _facts_of_results(results: Mapping[str, Any], config: Mapping[str, Any]) -> 
 
 
 def _tell_apart(runs: Sequence[dict[str, Any]]) -> None:
-    """Adds to equal labels what differs between the names of their folders."""
-    alike = collections.defaultdict(list)
-    for run in runs:
-        alike[run["label"]].append(run)
-    for label, same_label in alike.items():
-        if len(same_label) > 1:
-            more = {run["slug"]: run["slug"].removeprefix(label).lstrip("-_. ") for run in same_label}
-            if len(set(more.values())) < len(same_label):
-                more = {slug: slug for slug in more}
-            for run in same_label:
-                run["label"] = f"{label} ({more[run['slug']]})" if more[run["slug"]] else label
-    seen: set[str] = set()
-    for run in runs:  # a model may be named as another run's label is now
-        if run["label"] in seen:
-            run["label"] = f"{run['label']} ({run['slug']})"
-        seen.add(run["label"])
+    """Adds to equal labels the fields in which their runs differ, as reports do."""
+    described = [Labelled(run["label"], run["model"] or "", run.pop("fields"), run["slug"]) for run in runs]
+    for run, label in zip(runs, unique_labels(described), strict=True):
+        run["label"] = label
+
+
+def _fields_of(config: Mapping[str, Any]) -> dict[str, str]:
+    """The options of a run in words, or none of a config that no run has written."""
+    try:
+        return {name: _text(words) for name, words in fields_of(config).items()}
+    except (TypeError, ValueError, LookupError, AttributeError):
+        return {}
 
 
 def parts(root: str, kind: str) -> list[str]:
