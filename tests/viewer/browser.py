@@ -1,16 +1,11 @@
 """Drives a browser through every page of the viewer and names what is wrong with it.
 
-    python -m tests.viewer.browser RUNS... --screenshots=DIR       server and bundle, desktop and phone, light and dark
-    python -m tests.viewer.browser --address=URL --screenshots=DIR a viewer that is there already
-
 A page is complete when nothing in it waits, no request is under way, and it stays so for some frames.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import dataclasses
 import functools
 import http.server
 import importlib.util
@@ -27,7 +22,7 @@ import tempfile
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tests import launching
@@ -451,38 +446,18 @@ def screenshot(visit: Visit, path: pathlib.Path) -> None:
     visit.page.screenshot(path=path, full_page=True, clip=clip)
 
 
-@dataclasses.dataclass
-class Round:
-    """One walk through all pages."""
-
-    host: str
-    size: str
-    scheme: str
-    axe: bool = True
-
-    def __str__(self) -> str:
-        return f"{self.host}, {self.size}, {self.scheme}"
-
-
 def walk(
-    browser: Any,
-    address: str,
-    round: Round,
-    folder: pathlib.Path | None = None,
-    tell: Callable[[str], object] = lambda line: None,
+    browser: Any, address: str, name: str, size: str, scheme: str, pictures: pathlib.Path | None, *, axe: bool = True
 ) -> dict[str, list[str]]:
     """Checks every page. Returns route -> problems, of pages that have some."""
     found = {}
-    with Visit(browser, address, round.size, round.scheme) as visit:
+    with Visit(browser, address, size, scheme) as visit:
         for number, route in enumerate(routes(visit)):
-            if problems := check_page(visit, route, axe=round.axe):
+            if problems := check_page(visit, route, axe=axe):
                 found[route] = problems
-            for problem in problems:
-                tell(f"{round}: {route}: {problem}")
-            if folder is not None:
+            if pictures is not None:
                 called = re.sub(r"[^A-Za-z0-9.]+", "-", route).strip("-") or "runs"
-                place = folder / f"{round.host}-{round.size}-{round.scheme}"
-                screenshot(visit, place / f"{number:02}-{called[:80]}.png")
+                screenshot(visit, pictures / f"{name}-{size}-{scheme}" / f"{number:02}-{called[:80]}.png")
     return found
 
 
@@ -494,52 +469,3 @@ def bundled(runs: Sequence[object]) -> Iterator[pathlib.Path]:
         status, _, err = launching.launch_process("launch.view", *runs, f"--bundle={folder}")
         assert status == 0, err
         yield folder
-
-
-def _main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="*", type=pathlib.Path)
-    parser.add_argument("--address", help="a viewer that is there already")
-    parser.add_argument("--hosts", default="server,bundle,plain")
-    parser.add_argument("--sizes", default=",".join(SIZES))
-    parser.add_argument("--schemes", default=",".join(SCHEMES))
-    parser.add_argument("--screenshots", type=pathlib.Path)
-    options = parser.parse_args()
-    hosts = ["given"] if options.address else options.hosts.split(",")
-    runs = [run.resolve() for run in options.runs]
-    with browser() as found:
-        for host in hosts:
-            with contextlib.ExitStack() as stack:
-                if host == "given":
-                    address = options.address
-                elif host == "server":
-                    address, _ = stack.enter_context(serving(*runs))
-                else:
-                    folder = stack.enter_context(bundled(runs))
-                    address = stack.enter_context(hosting(folder, ranges=host == "bundle"))
-                for size in options.sizes.split(","):
-                    for scheme in options.schemes.split(","):
-                        begun = time.monotonic()
-                        round = Round(host, size, scheme)
-                        walk(found, address, round, options.screenshots, tell=functools.partial(print, flush=True))
-                        print(f"{round}: {time.monotonic() - begun:.0f} s", flush=True)
-                if host in ("given", "server"):
-                    with Visit(found, address) as visit:
-                        every = routes(visit)
-                        for route in every:
-                            _print(f"keys {route}", lambda r=route: check_keyboard(visit, r))
-                        for route in (r for r in every if r == "#/" or r.startswith(("#/questions/", "#/flips/"))):
-                            _print(f"list {route}", lambda r=route: check_list(visit, r))
-
-
-def _print(what: str, check: Any) -> None:
-    try:
-        found = check()
-    except Exception as error:
-        found = [" ".join(str(error).split())[:300]]
-    for problem in found:
-        print(f"{what}: {problem}", flush=True)
-
-
-if __name__ == "__main__":
-    _main()

@@ -45,14 +45,14 @@ def test_the_checks_find_faults(chromium, tmp_path):
 
 @pytest.mark.parametrize(("size", "scheme"), [*itertools.product(browser.SIZES, browser.SCHEMES)])
 def test_pages_of_the_server(address, chromium, screenshots, size, scheme):
-    assert browser.walk(chromium, address, browser.Round("server", size, scheme), screenshots) == {}
+    assert browser.walk(chromium, address, "server", size, scheme, screenshots) == {}
 
 
 @pytest.mark.parametrize("host", ["bundle", "plain"])
 @pytest.mark.parametrize(("size", "scheme"), [("desktop", "light"), ("phone", "dark")])
 def test_pages_of_a_static_site(site, chromium, screenshots, host, size, scheme):
     with browser.hosting(site, ranges=host == "bundle") as address:
-        assert browser.walk(chromium, address, browser.Round(host, size, scheme, axe=False), screenshots) == {}
+        assert browser.walk(chromium, address, host, size, scheme, screenshots, axe=False) == {}
 
 
 def test_the_site_has_the_server_s_pages(pages, site, chromium):
