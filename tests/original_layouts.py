@@ -167,9 +167,7 @@ def vae(tensors, levels: int, prefix: str) -> dict[str, torch.Tensor]:
     found = {}
     for name, tensor in tensors.items():
         name = re.sub(r"up_blocks\.(\d+)\.resnets\.", lambda match: f"up.{levels - 1 - int(match[1])}.block.", name)
-        name = re.sub(
-            r"up_blocks\.(\d+)\.upsamplers\.0", lambda match: f"up.{levels - 1 - int(match[1])}.upsample", name
-        )
+        name = re.sub(r"up_blocks\.(\d+)\.upsamplers\.0", lambda m: f"up.{levels - 1 - int(m[1])}.upsample", name)
         name = _renamed(name, _VAE)
         is_convolution = ".attn_1." in name and tensor.ndim == 2
         found[prefix + name] = tensor[:, :, None, None] if is_convolution else tensor

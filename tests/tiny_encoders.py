@@ -55,15 +55,10 @@ def write_nli(folder: pathlib.Path) -> pathlib.Path:
         ]
         other = [{"sentence1": "a ball", "sentence2": "a car", "gold_label": label} for label in ("-", "neutral")]
         write(f"snli_1.0_{split}.jsonl", snli + other)
-        for number in (1, 2, 3):
+        for n in (1, 2, 3):
             anli = [
-                {
-                    "context": f"{first} . {first} .",
-                    "hypothesis": second,
-                    "label": "e" if same else "c",
-                    "uid": f"{number}",
-                }
-                for first, second, same in pairs[number::3]
+                {"context": f"{first} . {first} .", "hypothesis": second, "label": "e" if same else "c", "uid": f"{n}"}
+                for first, second, same in pairs[n::3]
             ]
-            write(f"anli_v1.0/R{number}/{split}.jsonl", [*anli, {"context": "a", "hypothesis": "b", "label": "n"}])
+            write(f"anli_v1.0/R{n}/{split}.jsonl", [*anli, {"context": "a", "hypothesis": "b", "label": "n"}])
     return folder

@@ -95,14 +95,7 @@ SCORES = (
     ("<think>score: 3</think>score = 4", [4]),
 )
 LINES = (
-    *(
-        "Yes, a street.\nNo.",
-        "1. Yes\n2. No",
-        '["yes","no"]',
-        '{"1":"yes","2":"no"}',
-        "Yes, No",
-        "**Yes** - a\n**No** - b",
-    ),
+    *("Yes, sun.\nNo.", "1. Yes\n2. No", '["yes","no"]', '{"1":"yes","2":"no"}', "Yes, No", "**Yes** - a\n**No** - b"),
     *("是\n否", '[{"question":"a?","answer":"Yes"},{"question":"b","answer":"no"}]', "| Yes |\n| No |"),
     *("<think>yes\nyes</think>yes\nno", "Answers:\n- Yes\n- No", "yes no"),
 )

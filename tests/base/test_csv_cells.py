@@ -19,9 +19,7 @@ def test_formulas_begin_with_an_apostrophe(text):
     assert csv_cells.unescape_formula(csv_cells.escape_formula(text)) == text
 
 
-@pytest.mark.parametrize(
-    "value", [-1.5, 3, None, True, "-1.5", "+3", "-1e-05", "", "a=b", "'quoted'", "'", "−1", "1-2"]
-)
+@pytest.mark.parametrize("value", [-1.5, 3, None, True, "-1.5", "+3", "-1e-05", "", "a=b", "'quote'", "'", "−1", "1-2"])
 def test_numbers_and_other_texts_stay(value):
     assert csv_cells.escape_formula(value) == value
 

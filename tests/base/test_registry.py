@@ -68,11 +68,7 @@ def test_labels_can_be_part_of_a_file_name(name, label):
 
 
 @pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("clevr_tiny/unet", "a flipped bit"),
-        ("clevr_flow/transformer", "a missing file"),
-    ],
+    ("name", "change"), [("clevr_tiny/unet", "a flipped bit"), ("clevr_flow/transformer", "a missing file")]
 )
 def test_the_embedded_models_are_checked(tmp_path, monkeypatch, name, change):
     assets = pathlib.Path(registry.__file__).parents[1] / "assets"

@@ -50,10 +50,7 @@ def test_shards_and_their_index(tmp_path):
     (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps(index))
     convert_pickle.convert_folder(tmp_path)
     paths = weights.find_weights(sources.resolve(tmp_path), None, "model")
-    assert [pathlib.Path(path).name for path in paths] == [
-        "model-00001-of-00002.safetensors",
-        "model-00002-of-00002.safetensors",
-    ]
+    assert [pathlib.Path(path).name for path in paths] == [f"model-0000{n}-of-00002.safetensors" for n in (1, 2)]
     assert set(weights.read_weights(paths)) == {"a", "b"}
 
 

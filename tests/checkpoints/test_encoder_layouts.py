@@ -89,9 +89,7 @@ def test_a_file_without_pooler_and_head(folder, arrays, tmp_path):
     other = copy_with(folder, tmp_path / "other", rest)
     expect(other, "no-task-head", "BERT")
     # The missing parts are drawn, the same for the same seed.
-    first, again, two = (
-        encoder_layouts.load_bert_for_tuning(other, ("yes", "no"), seed=seed).model for seed in (0, 0, 1)
-    )
+    first, again, two = (encoder_layouts.load_bert_for_tuning(other, ("yes", "no"), seed=n).model for n in (0, 0, 1))
     assert checkpoints.weights_sha256(first) == checkpoints.weights_sha256(again) != checkpoints.weights_sha256(two)
     assert first.config.labels == ("yes", "no")
     assert first.classifier.kernel.shape == (16, 2)

@@ -226,9 +226,7 @@ def test_a_tensors_alpha_counts_more_than_the_metadata(path):
     assert {adapter.alpha for adapter in checkpoints.read_lora(path).parts["unet"].values()} == {6}
 
 
-@pytest.mark.parametrize(
-    "metadata", [{"lora_alpha": "6", "r": "4"}, {"lora_alpha": "6", "unet.config": '{"alpha": 7}'}]
-)
+@pytest.mark.parametrize("metadata", [{"lora_alpha": "6", "r": "4"}, {"lora_alpha": "6", "unet.config": '{"alpha":7}'}])
 def test_metadata_that_contradicts_is_refused(metadata, path):
     safetensors.numpy.save_file(tensors_of(UNET_FORMS["peft"], unet_pairs()), path, metadata)
     expect(path, "mismatched-parts")
@@ -255,11 +253,7 @@ DOWN, UP = pair(0)
         ({"unet.attn1.processor.to_x_lora.down.weight": DOWN}, ("not-a-lora",)),
         *(
             ({A: DOWN, B: UP, f"lora_unet_mid_block_x.{name}": np.ones((2, 2), np.float32)}, ("not-a-lora", kind))
-            for name, kind in {
-                "oft_blocks": "OFT",
-                "on_input": "IA3",
-                "norm_q.weight": "control LoRA",
-            }.items()
+            for name, kind in {"oft_blocks": "OFT", "on_input": "IA3", "norm_q.weight": "control LoRA"}.items()
         ),
         *(
             ({A: DOWN, B: UP, f"lora_unet_mid_block_x.{name}": np.ones((2, 2), np.float32)}, ("incomplete-file", name))

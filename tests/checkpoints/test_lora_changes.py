@@ -58,8 +58,8 @@ def kron(first, second):
     return np.einsum("ab,cd...->acbd...", first, second).reshape(len(first) * len(second), -1, *second.shape[2:])
 
 
-def lengths(weight, axes):
-    return np.sqrt(np.sum(np.square(weight), axes, keepdims=True))
+def dora(scale, weight, axis):
+    return scale * weight / np.sqrt(np.sum(np.square(weight), axis, keepdims=True))
 
 
 LOHA = {"w1_a": random(8, 2), "w1_b": random(2, 8), "w2_a": random(8, 2), "w2_b": random(2, 8)}
@@ -109,20 +109,12 @@ FORMS = {
         {"lora_down.weight": DOWN3, "lora_mid.weight": MID, "lora_up.weight": UP[..., None, None]},
         lambda w: w + tucker(MID, UP.T, DOWN3[..., 0, 0]),
     ),
-    "DoRA": (
-        QUERY,
-        PAIR | {"dora_scale": OUT[:, None]},
-        lambda w: OUT[:, None] * (w + UP @ DOWN) / lengths(w + UP @ DOWN, 1),
-    ),
-    "DoRA by inputs": (
-        QUERY,
-        PAIR | {"dora_scale": IN[None]},
-        lambda w: IN * (w + UP @ DOWN) / lengths(w + UP @ DOWN, 0),
-    ),
+    "DoRA": (QUERY, PAIR | {"dora_scale": OUT[:, None]}, lambda w: dora(OUT[:, None], w + UP @ DOWN, 1)),
+    "DoRA by inputs": (QUERY, PAIR | {"dora_scale": IN[None]}, lambda w: dora(IN, w + UP @ DOWN, 0)),
     "DoRA of a LoHa": (
         QUERY,
         named("hada", LOHA) | {"dora_scale": OUT[:, None]},
-        lambda w: OUT[:, None] * (w + 1.5 * hada(LOHA)) / lengths(w + 1.5 * hada(LOHA), 1),
+        lambda w: dora(OUT[:, None], w + 1.5 * hada(LOHA), 1),
     ),
     "difference": (QUERY, {"diff": DIFF}, lambda w: w + DIFF),
     "difference of a norm": (NORM, {"w_norm": OUT, "b_norm": IN}, lambda w: w + OUT),
@@ -194,7 +186,7 @@ def test_layers_that_are_one_in_the_original_code(form, tmp_path):
     weight, bias = (np.concatenate(parts) for parts in zip(*before, strict=True))
     expected = weight + (kron(W1[:, :2], W2) if form == "LoKr" else tensors.get("diff", up @ down))
     if form == "DoRA":
-        expected *= rows[:, None] / lengths(expected, 1)
+        expected = dora(rows[:, None], expected, 1)
     pipeline = Flow()
     checkpoints.load_lora(pipeline, write(tmp_path / "a.safetensors", file))
     after = [parameters(pipeline.networks["unet"], layer) for layer in layers]

@@ -96,10 +96,7 @@ def test_what_does_not_go_together_is_one_sentence():
         ("lora_unet_joint_blocks_3_x_block_mlp_fc1.alpha", ("unet", "joint_blocks_3_x_block_mlp_fc1", "alpha")),
         ("lora_unet_all_x_embedder_2-1.lora_up.weight", ("unet", "all_x_embedder_2-1", "up")),
         ("base_model.model.layers.1.attention.to_q.lora_B.weight", ("unet", "layers.1.attention.to_q", "up")),
-        (
-            "transformer.layers.1.attention.to_q.lora_A.default.weight",
-            ("transformer", "layers.1.attention.to_q", "down"),
-        ),
+        ("transformer.layers.1.attention.q.lora_A.default.weight", ("transformer", "layers.1.attention.q", "down")),
         (
             "lora_te2_text_model_encoder_layers_0_mlp_fc1.alpha",
             ("text_encoder_2", "text_model.encoder.layers.0.mlp.fc1", "alpha"),

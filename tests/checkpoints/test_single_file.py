@@ -106,10 +106,8 @@ def test_errors_are_those_of_the_folder(name, folder_of, path):
 
 
 def test_networks_that_a_file_lacks_are_the_bases(folder_of, path):
-    folder, tensors = (
-        folder_of("flux"),
-        original_layouts.flux(original_layouts.read(folder_of("flux"), "transformer"), ""),
-    )
+    folder = folder_of("flux")
+    tensors = original_layouts.flux(original_layouts.read(folder, "transformer"), "")
     write(path, {name: tensor + 1 for name, tensor in tensors.items()})
     expected, found = fingerprint(load_pipeline(folder)), fingerprint(load_pipeline(f"{folder}+{path}"))
     assert {name for name in expected if expected[name] != found[name]} == {"transformer"}
@@ -318,11 +316,7 @@ def test_marks_are_compared_with_the_schedule(folder_of, path, tmp_path):
 @pytest.mark.parametrize("event", ["same size and time", "other size", "other link", "other base", "linked base"])
 def test_the_state_changes_with_the_file_and_its_base(event, tiny_pipeline, tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "_TICK_NS", 0)
-    base, path, other = (
-        shutil.copytree(tiny_pipeline, tmp_path / "base"),
-        tmp_path / "one.safetensors",
-        tmp_path / "two",
-    )
+    base, path, other = shutil.copytree(tiny_pipeline, tmp_path / "base"), tmp_path / "a.safetensors", tmp_path / "two"
     for file in (path, other):
         write(file, {"any": torch.zeros(2)})
     name = tmp_path / "link.safetensors"
@@ -358,9 +352,7 @@ def test_names_of_other_tensors_and_of_none(folder_of):
     whole = {f"{start}{name}": tensor for name, tensor in tensors.items()}
     # Stable Diffusion 2 has one layer less than its file.
     layer = f"{start}transformer.resblocks."
-    last = {
-        f"{layer}23.{name.removeprefix(f'{layer}0.')}": values for name, values in whole.items() if f"{layer}0." in name
-    }
+    last = {f"{layer}23.{name.removeprefix(f'{layer}0.')}": one for name, one in whole.items() if f"{layer}0." in name}
     assert last
     result, unused = single_file._convert("CLIPTextModel", whole | last, {"hidden_size": 40})
     expected = original_layouts.read(folder_of("sdxl"), "text_encoder_2")

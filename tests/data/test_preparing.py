@@ -205,9 +205,7 @@ _BROKEN = {
 
 
 @pytest.mark.parametrize("damage", _BROKEN)
-def test_images_that_cannot_be_decoded_are_named_and_mending_them_is_enough(
-    root, prepare, tmp_path, damage, small_shards
-):
+def test_images_that_cannot_be_decoded_are_named_and_mending_is_enough(root, prepare, tmp_path, damage, small_shards):
     content = (root / "4.png").read_bytes()
     (root / "4.png").write_bytes(_BROKEN[damage](content))
     with raises("unusable-images", "20", "'toy'", kind=sources.SourceProblems) as caught:

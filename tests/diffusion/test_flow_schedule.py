@@ -42,21 +42,26 @@ def test_a_shift_by_the_number_of_positions():
     assert FlowSchedule(shift=3.0).for_positions(4096) == FlowSchedule(shift=3.0)
 
 
-@pytest.mark.parametrize("num_steps", [1, 4, 28, 50])
-@pytest.mark.parametrize(
-    ("config", "positions"), [(SD3, None), (FLUX, 1024), (FLUX, 4096), ({**SD3, "shift": 1.0}, None)]
-)
-def test_steps_of_drawing_are_those_of_diffusers(config, positions, num_steps):
-    schedule = FlowSchedule.from_config(config)
-    theirs = published(config)
-    evenly = positions is not None or config["shift"] == 1.0
+def check_steps(config, positions, num_steps, *, evenly=False, **tolerance):
+    """Compares the levels of drawing with those of diffusers."""
+    schedule, theirs = FlowSchedule.from_config(config), published(config)
+    assert FlowSchedule.from_config(schedule.to_config()) == schedule
     options = {"sigmas": np.linspace(1.0, 1 / num_steps, num_steps)} if evenly else {"num_inference_steps": num_steps}
     if positions is not None:
         schedule = schedule.for_positions(positions)
         options["mu"] = 0.5 + (1.15 - 0.5) * (positions - 256) / (4096 - 256)
     theirs.set_timesteps(**options)
     levels = schedule.sampling_levels(num_steps, evenly=evenly)
-    np.testing.assert_allclose(levels, theirs.sigmas.numpy(), rtol=3e-7, atol=1e-9)
+    np.testing.assert_allclose(levels, theirs.sigmas.numpy(), **tolerance)
+
+
+@pytest.mark.parametrize("num_steps", [1, 4, 28, 50])
+@pytest.mark.parametrize(
+    ("config", "positions", "evenly"),
+    [(SD3, None, False), (FLUX, 1024, True), (FLUX, 4096, True), ({**SD3, "shift": 1.0}, None, True)],
+)
+def test_steps_of_drawing_are_those_of_diffusers(config, positions, num_steps, evenly):
+    check_steps(config, positions, num_steps, evenly=evenly, rtol=3e-7, atol=1e-9)
 
 
 CONVERSIONS = ("use_karras_sigmas", "use_exponential_sigmas", "use_beta_sigmas")
@@ -69,15 +74,7 @@ CONVERSIONS = ("use_karras_sigmas", "use_exponential_sigmas", "use_beta_sigmas")
 def test_options_of_runs_are_applied_as_by_diffusers(config, positions, terminal, conversion, num_steps):
     """Theirs are float32 in part: 1e-6."""
     config = {**config, "shift_terminal": terminal, **({conversion: True} if conversion else {})}
-    schedule, theirs = FlowSchedule.from_config(config), published(config)
-    assert FlowSchedule.from_config(schedule.to_config()) == schedule
-    options = {"num_inference_steps": num_steps}
-    if positions is not None:
-        schedule = schedule.for_positions(positions)
-        options["mu"] = 0.5 + (1.15 - 0.5) * (positions - 256) / (4096 - 256)
-    theirs.set_timesteps(**options)
-    levels = schedule.sampling_levels(num_steps, evenly=False)
-    np.testing.assert_allclose(levels, theirs.sigmas.numpy(), atol=1e-6, rtol=0)
+    check_steps(config, positions, num_steps, atol=1e-6, rtol=0)
 
 
 def test_options_of_runs_by_hand():

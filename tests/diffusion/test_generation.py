@@ -57,9 +57,7 @@ def test_the_noise_of_steps_is_another_one_in_each(pipeline, whole):
 
 
 @pytest.mark.slow
-def test_a_pipeline_on_the_host_draws_the_same_and_has_one_network_at_a_time_there(
-    pipeline, whole, tiny_pipeline, monkeypatch
-):
+def test_a_pipeline_on_the_host_draws_the_same_with_one_network_there(pipeline, whole, tiny_pipeline, monkeypatch):
     if len(jax.devices()) != 8:
         pytest.skip("needs 8 devices")
     live, first, sizes = LiveArrays(), jax.devices()[0], []
@@ -115,11 +113,7 @@ def test_a_run_begins_with_pictures_or_their_latents(pipeline):
     latents = np.asarray(pipeline.encode_images(images, batch_size=8))
     np.testing.assert_array_equal(drawn(pipeline, TEXTS[:2], image=latents, **options), result)
     # Other noise, no image, and the last 3 of 8 steps: three other pictures.
-    changes = (
-        {"latents": np.zeros_like(latents)},
-        {"image": None, "strength": None, **STEPS},
-        {"num_steps": 8, "strength": 0.4},
-    )
+    changes = ({"latents": 0 * latents}, {"image": None, "strength": None, **STEPS}, {"num_steps": 8, "strength": 0.4})
     for change in changes:
         other = drawn(pipeline, TEXTS[:2], **{"image": latents, **options, **change})
         assert np.abs(other - result).max() > 0.1, change

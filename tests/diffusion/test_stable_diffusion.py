@@ -80,9 +80,7 @@ def test_truncated_texts_are_counted_once(bundle, caplog):
     texts = ["red " * 75, "red " * 76, "a", "blue " * 500]
     with caplog.at_level(logging.WARNING):
         ids = bundle.tokenize(texts)
-    assert [record.getMessage() for record in caplog.records] == [
-        "2 of 4 texts are longer than 77 tokens and were truncated."
-    ]
+    assert caplog.messages == ["2 of 4 texts are longer than 77 tokens and were truncated."]
     np.testing.assert_array_equal(ids[0], ids[1])
     assert (ids[:, -1] == bundle.tokenizer.eos_token_id).all()
 

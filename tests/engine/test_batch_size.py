@@ -134,9 +134,7 @@ def searched(device, default=8, mesh=None, key=KEY):
 def device(monkeypatch):
     device = Device({4: 11, 8: 10, 16: 9})
     search = batch_size.search
-    monkeypatch.setattr(
-        batch_size, "search", lambda *args, **options: search(*args, **options, clock=lambda: device.now)
-    )
+    monkeypatch.setattr(batch_size, "search", lambda *args, **named: search(*args, **named, clock=lambda: device.now))
     return device
 
 

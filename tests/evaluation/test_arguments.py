@@ -63,13 +63,10 @@ def test_what_is_refused(tmp_path, arguments, message):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("timesteps", "recorded"),
-    [("uniform", [300, 800]), ("published", None), (np.array([7]), None)],
-)
-def test_a_range_that_has_no_part_in_the_timesteps_is_not_recorded(tmp_path, timesteps, recorded):
+@pytest.mark.parametrize(("timesteps", "kept"), [("uniform", [300, 800]), ("published", None), (np.array([7]), None)])
+def test_a_range_that_has_no_part_in_the_timesteps_is_not_recorded(tmp_path, timesteps, kept):
     evaluate(WithRange(), TASKS, tmp_path / "run", timesteps=timesteps, limit=2, progress=False)
-    assert fakes.config(tmp_path / "run")["identity"]["scorer"]["timestep_range"] == recorded
+    assert fakes.config(tmp_path / "run")["identity"]["scorer"]["timestep_range"] == kept
 
 
 def test_a_table_of_errors_that_cannot_fit_is_told_before_it_is_made(tmp_path, monkeypatch):

@@ -98,10 +98,13 @@ def _later(counts, files="1", **changes):
     return LazyResponder(frozenset(text_fakes.KINDS), files, load)
 
 
-def _change_text(path, old, new):
-    content = path.read_text()
-    assert old in content
-    path.write_text(content.replace(old, new, 1))
+def _changes(name, old, new):
+    def change(folder, commit):
+        content = (folder / name).read_text()
+        assert old in content
+        (folder / name).write_text(content.replace(old, new, 1))
+
+    return change
 
 
 # What happens to a finished run -> whether its next call loads the model and the questions, and how many it asks.
@@ -110,19 +113,11 @@ _AFTERWARDS = {
     "another commit": (lambda folder, commit: commit.update(commit="2"), True, 0),
     "uncommitted changes": (lambda folder, commit: commit.update(dirty=True), True, 0),
     "a lost part": (lambda folder, commit: (folder / "responses/part-0-00000.jsonl").unlink(), True, NUM_QUESTIONS),
-    "a damaged line": (lambda f, c: _change_text(f / "responses/part-0-00000.jsonl", '"raw":{', '"raw":'), True, 1),
+    "a damaged line": (_changes("responses/part-0-00000.jsonl", '"raw":{', '"raw":'), True, 1),
     "a damaged table": (lambda f, c: (f / "examples/colours.parquet").write_bytes(b"PAR1"), True, 0),
     "lost results": (lambda folder, commit: (folder / "results.json").unlink(), True, 0),
-    "an incomplete answer": (
-        lambda folder, commit: _change_text(folder / "results.json", '"cut_off": 0', '"cut_off": 1'),
-        True,
-        0,
-    ),
-    "of an earlier version": (
-        lambda folder, commit: _change_text(folder / "config.json", '"recorded"', '"other"'),
-        True,
-        0,
-    ),
+    "an incomplete answer": (_changes("results.json", '"cut_off": 0', '"cut_off": 1'), True, 0),
+    "of an earlier version": (_changes("config.json", '"recorded"', '"other"'), True, 0),
 }
 
 

@@ -60,9 +60,7 @@ def test_the_numbers_are_those_of_score(scorer, tasks, tmp_path):
         rows = examples(tmp_path / "run", task.name)
         for example, row in zip(task.load(None, 2), rows, strict=True):
             normalize = "unconditional" if task.images_compete else "none"
-            expected = scorer.score(
-                list(example.images), list(example.texts), num_samples=4, seed=5, normalize=normalize
-            )
+            expected = scorer.score([*example.images], [*example.texts], num_samples=4, seed=5, normalize=normalize)
             np.testing.assert_allclose(row["scores"], expected, atol=1e-5 * 50)
 
 

@@ -150,10 +150,7 @@ def test_verdicts_of_earlier_versions_are_read_and_taken_over(run, tmp_path):
     assert [found[verdict.file] for verdict in earlier] == earlier
     (judgement,) = judgements.read_all(run)
     assert (judgement.rubric, judgement.judge, judgement.num_images) == ("geneval", GENEVAL_DETECTOR, 8)
-    assert {label: groups["accuracy"]["all"]["value"] for label, groups in judgement.models.items()} == {
-        "a": 0.5,
-        "b": 0.5,
-    }
+    assert {name: found["accuracy"]["all"]["value"] for name, found in judgement.models.items()} == {"a": 0.5, "b": 0.5}
 
 
 def test_damaged_verdicts_are_one_sentence(run):

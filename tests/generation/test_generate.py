@@ -99,9 +99,7 @@ def _change_a_byte(path):
 def test_a_finished_run_loads_nothing_where_nothing_has_changed(tmp_path, monkeypatch, event):
     happen, loads, drawn = _AFTERWARDS[event]
     now, loaded, folder = {"commit": "1", "dirty": False, "files": "1"}, [], tmp_path / "run"
-    monkeypatch.setattr(
-        provenance, "software", lambda: {"winobench": {name: now[name] for name in ("commit", "dirty")}}
-    )
+    monkeypatch.setattr(provenance, "software", lambda: {"winobench": {key: now[key] for key in ("commit", "dirty")}})
 
     def again():
         loaded.clear()

@@ -41,9 +41,7 @@ LOST = [(_pipe_without_reader, 141, ""), (lambda: os.open("/dev/full", os.O_WRON
 @pytest.mark.parametrize(("lost", "status", "sentence"), LOST)
 @pytest.mark.parametrize("is_buffered", [True, False])
 @pytest.mark.parametrize("end", [None, 0, 2])
-def test_a_command_ends_like_others_whose_output_is_lost(
-    standard_output, capfd, lost, status, sentence, is_buffered, end
-):
+def test_commands_end_as_others_whose_output_is_lost(standard_output, capfd, lost, status, sentence, is_buffered, end):
     standard_output(lost(), is_buffered)
 
     def command():

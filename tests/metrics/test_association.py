@@ -302,9 +302,7 @@ def test_average_without_bias_is_what_permutations_give(sizes):
 
 
 def test_rows_of_a_task():
-    scores, groups = scores_of(
-        Christian=[1, 3, 2], Muslim=[-1, 1, 0, 0.5], Jewish=[0.2, 0.1, -0.3], Elsewhere=[9, 9, 9]
-    )
+    scores, groups = scores_of(Christian=[1, 3, 2], Muslim=[-1, 1, 0, 0.5], Jewish=[0.2, 0.1, -0.3], Another=[9, 9, 9])
     texts = [*GOOD, *BAD]
     task = Association((pair("Christian-Muslim"), pair("Jewish-Muslim")))
     result = assoc.association_results(scores, texts, groups, task, num_resamples=200)

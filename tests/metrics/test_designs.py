@@ -7,15 +7,7 @@ from hypothesis import strategies as st
 
 from tests.expectations import names
 from tests.metrics.test_dependence import matrices
-from winobench.metrics import (
-    Dependence,
-    Design,
-    clustered,
-    false_discovery_rates,
-    family_wise,
-    paired_difference,
-    wilson,
-)
+from winobench import metrics
 
 Z = scipy.stats.norm.ppf(0.975)
 
@@ -83,8 +75,8 @@ def test_a_proportion_is_as_defined(design):
         sets, strata, right, shrunk.mean() * (1 - shrunk.mean()), shrunk * (1 - shrunk), telling
     )
     value = float(np.mean(member.T @ right / sizes))
-    expected = wilson(min(number, value * number), number)
-    result = clustered(right, Dependence.from_sets(sets), strata=strata)
+    expected = metrics.wilson(min(number, value * number), number)
+    result = metrics.clustered(right, metrics.Dependence.from_sets(sets), strata=strata)
     assert result.value == pytest.approx(value)
     np.testing.assert_allclose(result[1:], expected[1:], rtol=1e-7, atol=1e-9)
 
@@ -107,7 +99,7 @@ def test_a_difference_is_as_defined(design):
         _kish(weights, better | worse),
     )
     gain, loss = (float(np.mean(member.T @ part / sizes)) for part in (better, worse))
-    result = paired_difference(first, second, Dependence.from_sets(sets), strata=strata)
+    result = metrics.paired_difference(first, second, metrics.Dependence.from_sets(sets), strata=strata)
     assert result.value == pytest.approx(gain - loss, abs=1e-12)
     for end, sign in ((result.low, 1), (result.high, -1)):
         assert -1 <= end <= 1
@@ -142,20 +134,20 @@ def _tango(gain, loss, number, tested):
 def test_independent_examples_have_mcnemars_test_and_tangos_interval(gained, lost, total):
     first = np.repeat([False, True, True], [gained, lost, total - gained - lost])
     second = np.repeat([True, False, True], [gained, lost, total - gained - lost])
-    found = paired_difference(first, second, range(total))
+    found = metrics.paired_difference(first, second, range(total))
     assert found.p_value == pytest.approx(scipy.stats.chi2.sf((gained - lost) ** 2 / (gained + lost), 1))
     assert found.num_apart == gained + lost
     assert _tango(gained / total, lost / total, total, found.low) == pytest.approx(Z, rel=1e-4)
     assert _tango(gained / total, lost / total, total, found.high) == pytest.approx(-Z, rel=1e-4)
-    swapped = paired_difference(second, first, range(total))
+    swapped = metrics.paired_difference(second, first, range(total))
     np.testing.assert_allclose([swapped.low, swapped.high], [-found.high, -found.low], atol=1e-12)
 
 
 def test_no_difference_at_all_has_an_interval_and_no_p_value():
-    found = paired_difference([1, 0, 1] * 30, [1, 0, 1] * 30, range(90))
+    found = metrics.paired_difference([1, 0, 1] * 30, [1, 0, 1] * 30, range(90))
     assert (found.value, found.p_value, found.num_apart) == (0, 1, 0)
     # Tango's of no example apart: z^2 / (n + z^2), as Wilson's of none.
-    assert found.high == pytest.approx(wilson(0, 90).high)
+    assert found.high == pytest.approx(metrics.wilson(0, 90).high)
     assert found.low == pytest.approx(-found.high)
 
 
@@ -165,24 +157,24 @@ def test_levels(level):
     gained, lost, total = 9, 4, 40
     first, second = np.zeros(total, bool), np.zeros(total, bool)
     second[:gained], first[gained : gained + lost] = True, True
-    result = paired_difference(first, second, range(total), level=level)
+    result = metrics.paired_difference(first, second, range(total), level=level)
     assert _tango(gained / total, lost / total, total, result.low) == pytest.approx(z, rel=1e-4)
     even = np.arange(total) % 2.0
-    means = Design(range(total)).means(even[:, None], level)
+    means = metrics.Design(range(total)).means(even[:, None], level)
     half = scipy.stats.t.ppf(0.5 + level / 2, total - 1) * scipy.stats.sem(even)
     np.testing.assert_allclose([means[1][0], means[2][0]], [0.5 - half, 0.5 + half])
-    assert result.p_value == pytest.approx(paired_difference(first, second, range(total)).p_value, rel=1e-12)
+    assert result.p_value == pytest.approx(metrics.paired_difference(first, second, range(total)).p_value, rel=1e-12)
 
 
 @pytest.mark.parametrize(
     ("call", "named"),
     [
-        (lambda: Design(range(3), strata=[0, 1]), ("3 clusters", "2 strata")),
-        (lambda: Design(range(3)).proportions(np.ones((2, 1))), ("(2, 1)", "3 clusters")),
-        (lambda: Design(range(3)).proportions(np.ones(3)), ("(3,)", "3 clusters")),
-        (lambda: paired_difference([1, 0], [1], [0, 1]), ("paired_difference", "(2,)", "(1,)")),
-        (lambda: paired_difference([], [], []), ("paired_difference", "(0,)")),
-        (lambda: Design(range(2), strata=[0, 1]).means(np.ones((2, 1))), ("means", "strata")),
+        (lambda: metrics.Design(range(3), strata=[0, 1]), ("3 clusters", "2 strata")),
+        (lambda: metrics.Design(range(3)).proportions(np.ones((2, 1))), ("(2, 1)", "3 clusters")),
+        (lambda: metrics.Design(range(3)).proportions(np.ones(3)), ("(3,)", "3 clusters")),
+        (lambda: metrics.paired_difference([1, 0], [1], [0, 1]), ("paired_difference", "(2,)", "(1,)")),
+        (lambda: metrics.paired_difference([], [], []), ("paired_difference", "(0,)")),
+        (lambda: metrics.Design(range(2), strata=[0, 1]).means(np.ones((2, 1))), ("means", "strata")),
     ],
 )
 def test_what_does_not_fit_is_refused(call, named):
@@ -193,19 +185,19 @@ def test_what_does_not_fit_is_refused(call, named):
 def test_p_values_lie_between_0_and_1():
     for wrong in ([1.5], [-0.1], [np.nan]):
         with pytest.raises(ValueError):  # noqa: PT011 (scipy's words)
-            family_wise(wrong)
+            metrics.family_wise(wrong)
         with pytest.raises(ValueError):  # noqa: PT011
-            false_discovery_rates(wrong)
+            metrics.false_discovery_rates(wrong)
 
 
 def test_adjusted_p_values_by_hand():
     p_values = [0.01, 0.04, 0.03, 0.005, 1.0]
     # Sorted 0.005, 0.01, 0.03, 0.04, 1 times 5, 4, 3, 2, 1, never falling; and times 5/1 to 5/5, the least from above.
-    assert family_wise(p_values) == pytest.approx([0.04, 0.09, 0.09, 0.025, 1.0])
-    assert false_discovery_rates(p_values) == pytest.approx([0.025, 0.05, 0.05, 0.025, 1.0])
-    assert family_wise([0.6, 0.7]) == [1.0, 1.0]
-    assert family_wise([0.0]) == [0.0]
-    assert family_wise([]) == false_discovery_rates([]) == []
+    assert metrics.family_wise(p_values) == pytest.approx([0.04, 0.09, 0.09, 0.025, 1.0])
+    assert metrics.false_discovery_rates(p_values) == pytest.approx([0.025, 0.05, 0.05, 0.025, 1.0])
+    assert metrics.family_wise([0.6, 0.7]) == [1.0, 1.0]
+    assert metrics.family_wise([0.0]) == [0.0]
+    assert metrics.family_wise([]) == metrics.false_discovery_rates([]) == []
 
 
 @pytest.mark.parametrize(
@@ -217,7 +209,7 @@ def test_unequal_clusters_are_covered(sizes, correlation):
     labels = np.repeat(np.arange(len(sizes)), sizes)
     spread = (1 - correlation) / correlation
     easy = generator.beta(value * spread, (1 - value) * spread, (len(sizes), repetitions))[labels]
-    _, low, high = Design(labels).proportions(generator.random(easy.shape) < easy)
+    _, low, high = metrics.Design(labels).proportions(generator.random(easy.shape) < easy)
     assert np.mean((low <= value) & (value <= high)) >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / repetitions)
 
 
@@ -237,6 +229,6 @@ def test_small_groups_that_are_the_hard_ones_are_covered(sizes, values, tied):
     labels = np.arange(len(strata))
     labels[1] = 0 if tied else 1
     right = generator.random((len(strata), repetitions)) < np.repeat(values, sizes)[:, None]
-    _, low, high = Design(labels, strata).proportions(right)
+    _, low, high = metrics.Design(labels, strata).proportions(right)
     true = np.mean(values)
     assert np.mean((low <= true) & (true <= high)) >= 0.93 - 2 * np.sqrt(0.93 * 0.07 / repetitions)

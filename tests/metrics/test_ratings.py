@@ -200,8 +200,7 @@ def test_a_resample_has_the_correlation_of_its_images():
 
 
 @pytest.mark.parametrize(
-    "measures",
-    [ratings.rank_measures, ratings.yes_no_measures, ratings.preference_measures, ratings.element_measures],
+    "measures", [ratings.rank_measures, ratings.yes_no_measures, ratings.preference_measures, ratings.element_measures]
 )
 def test_a_resample_is_the_same_measure_of_the_prompts_that_were_drawn(measures):
     """Copies of a prompt count as prompts of their own, except that no picture meets its own copy."""

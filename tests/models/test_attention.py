@@ -78,9 +78,7 @@ def test_parts_are_the_whole(monkeypatch, limits, shape):
     expected = call()
     called = []
     original = plain_attention.attend_in_parts
-    monkeypatch.setattr(
-        plain_attention, "attend_in_parts", lambda *a, **keywords: called.append(1) or original(*a, **keywords)
-    )
+    monkeypatch.setattr(plain_attention, "attend_in_parts", lambda *a, **k: called.append(1) or original(*a, **k))
     for name, limit in zip(("_LARGE_MATRIX", "_MANY_SCORES", "_PART_ROWS"), limits, strict=True):
         monkeypatch.setattr(attention, name, limit)
     for ours, theirs in zip(jax.tree.leaves(call()), jax.tree.leaves(expected), strict=True):

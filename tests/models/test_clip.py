@@ -163,6 +163,9 @@ def test_other_image_sizes_are_refused():
         model.encode_texts(np.zeros((1, 8), np.int32))
 
 
+RESNET = {"model_type": "clip_resnet_vision_model"}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -174,14 +177,8 @@ def test_other_image_sizes_are_refused():
         ({"projection_dim": 0}, ("unsupported-option", "projection_dim=0")),
         ({"surprise": 3}, ("unknown-option", "surprise=3")),
         ({"model_type": "blip"}, ("wrong-kind-of-model", "model_type='blip'", "'clip'")),
-        (
-            {"vision_config": {"model_type": "clip_resnet_vision_model", "depths": [1, 2]}},
-            ("unsupported-option", "depths=(1, 2)"),
-        ),
-        (
-            {"vision_config": {"model_type": "clip_resnet_vision_model", "image_size": 225}},
-            ("unsupported-option", "32"),
-        ),
+        ({"vision_config": {**RESNET, "depths": [1, 2]}}, ("unsupported-option", "depths=(1, 2)")),
+        ({"vision_config": {**RESNET, "image_size": 225}}, ("unsupported-option", "32")),
         (
             {"vision_config": {"model_type": "siglip_vision_model"}},
             ("wrong-kind-of-model", "model_type='siglip_vision_model'"),

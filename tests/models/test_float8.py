@@ -59,9 +59,7 @@ def test_a_position_does_not_change_another_and_zeros_stay():
 def test_attention_and_feed_forward_of_a_network_are_rounded_and_nothing_else():
     network = _network()
     result = float8.rounded(network)
-    names = {
-        ".".join(map(str, path)) for path, part in nnx.iter_modules(result) if isinstance(part, float8.Float8Linear)
-    }
+    names = {".".join(map(str, path)) for path, one in nnx.iter_modules(result) if isinstance(one, float8.Float8Linear)}
     assert len(names) == 2 * 12 - 1 + 4 - 2  # the last block ends the text
     assert {"transformer_blocks.0.attn2.to_out.0", "transformer_blocks.1.ff.net.0.proj"} <= names
     assert not any("norm" in name for name in names)

@@ -38,12 +38,10 @@ def randomize(module: Any, seed: int = 0) -> Any:
                 parameter.copy_(noise * parameter[0].numel() ** -0.5)
             else:
                 parameter.copy_(0.2 * noise)
-        for submodule in module.modules():
-            is_norm = (
-                isinstance(submodule, torch.nn.GroupNorm | torch.nn.LayerNorm) or "RMSNorm" in type(submodule).__name__
-            )
-            if is_norm and getattr(submodule, "weight", None) is not None:
-                submodule.weight += 1.0
+        for part in module.modules():
+            is_norm = isinstance(part, torch.nn.GroupNorm | torch.nn.LayerNorm) or "RMSNorm" in type(part).__name__
+            if is_norm and getattr(part, "weight", None) is not None:
+                part.weight += 1.0
     return module.eval()
 
 

@@ -17,15 +17,7 @@ from flax import nnx
 from PIL import Image
 
 from tests.expectations import raises
-from tests.parity.harness import (
-    NETWORK_TOLERANCE,
-    QUICK_COMPILATION,
-    check_close,
-    check_files,
-    randomize,
-    relative_error,
-    to_torch,
-)
+from tests.parity import harness
 from winobench.models.blip import BlipForImageTextRetrieval
 from winobench.scorers.itm_head import ItmHead
 
@@ -62,7 +54,7 @@ TEXTS = ["a red cube", "a blue ball left of the red cubes, of the red cubes, of 
 
 @pytest.fixture(scope="module")
 def network():
-    return randomize(transformers.BlipForImageTextRetrieval(transformers.BlipConfig(**CONFIG)))
+    return harness.randomize(transformers.BlipForImageTextRetrieval(transformers.BlipConfig(**CONFIG)))
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +88,7 @@ def test_states_logits_and_similarities(network, ours):
     pixels = np.random.default_rng(5).standard_normal((4, SIZE, SIZE, 3)).astype(np.float32)
     graph, state = nnx.split(ours)
 
-    @functools.partial(jax.jit, compiler_options=QUICK_COMPILATION)
+    @functools.partial(jax.jit, compiler_options=harness.QUICK_COMPILATION)
     def run(state, pixels, ids, lengths):
         model = nnx.merge(graph, state)
         states = model.image_states(pixels)
@@ -109,13 +101,15 @@ def test_states_logits_and_similarities(network, ours):
     with jax.default_matmul_precision("highest"):
         states, alone, with_images, logits, similarities = run(state, pixels, ids, lengths)
     texts = {"input_ids": torch.from_numpy(ids).long(), "attention_mask": torch.from_numpy(mask).long()}
-    expected = network.vision_model(to_torch(pixels)).last_hidden_state
+    expected = network.vision_model(harness.to_torch(pixels)).last_hidden_state
     seen = {"encoder_hidden_states": expected, "encoder_attention_mask": torch.ones(4, 17, dtype=torch.long)}
     expected_alone, expected_with = (network.text_encoder(**texts, **images)[0].numpy()[mask] for images in ({}, seen))
-    scores = [network(**texts, pixel_values=to_torch(pixels), use_itm_head=itm).itm_score for itm in (True, False)]
+    scores = [
+        network(**texts, pixel_values=harness.to_torch(pixels), use_itm_head=itm).itm_score for itm in (True, False)
+    ]
     ours = [states, np.asarray(alone)[mask], np.asarray(with_images)[mask], logits, similarities]
-    check_close(ours, [expected, expected_alone, expected_with, *scores], NETWORK_TOLERANCE)
-    assert relative_error(expected_alone, expected_with) > 1000 * NETWORK_TOLERANCE
+    harness.check_close(ours, [expected, expected_alone, expected_with, *scores], harness.NETWORK_TOLERANCE)
+    assert harness.relative_error(expected_alone, expected_with) > 1000 * harness.NETWORK_TOLERANCE
 
 
 def images():
@@ -141,7 +135,7 @@ def test_scores(network, processor, folder, head, first_token):
     """The whole way from images and texts, of unlike lengths, one beyond the limit."""
     expected = torch_scores(network, processor, itm=head == "itm", first_token=first_token)
     scorer = ItmHead.from_pretrained(folder, head=head, first_token=first_token, max_text_tokens=16, batch_size=1)
-    error = relative_error(scorer.score(images(), TEXTS), expected)
+    error = harness.relative_error(scorer.score(images(), TEXTS), expected)
     assert error < 1e-4
     if head == "itm":
         other = torch_scores(network, processor, itm=True, first_token={"enc": "cls", "cls": "enc"}[first_token])
@@ -176,6 +170,6 @@ def test_published_files_of_2022(network, folder, tmp_path):
 
 
 def test_torch_loads_what_we_saved(network, ours, tmp_path):
-    check_files(network, ours, tmp_path)
+    harness.check_files(network, ours, tmp_path)
     again = transformers.BlipConfig.from_pretrained(tmp_path / "ours")
     assert again.text_config.num_attention_heads == 3

@@ -11,15 +11,7 @@ import torch
 import transformers
 from PIL import Image
 
-from tests.parity.harness import (
-    NETWORK_TOLERANCE,
-    check_close,
-    check_tensors,
-    clip_outputs,
-    randomize,
-    relative_error,
-    to_torch,
-)
+from tests.parity import harness
 from tests.parity.open_clip_torch import WORDS
 from winobench import checkpoints
 from winobench.checkpoints import clip_layouts, convert_pickle, tokenizer_files
@@ -52,7 +44,7 @@ def build(tmp_path_factory):
             vision_config={**VISION, **(vision or {})},
             **{"projection_dim": 12, **options},
         )
-        model = randomize(transformers.CLIPModel(config))
+        model = harness.randomize(transformers.CLIPModel(config))
         model.save_pretrained(folder)
         size = config.vision_config.image_size
         processor = {"size": {"shortest_edge": size}, "crop_size": size, "image_processor_type": "CLIPImageProcessor"}
@@ -64,9 +56,9 @@ def build(tmp_path_factory):
 
 def torch_outputs(model, pixels, ids):
     with torch.no_grad():
-        output = model(input_ids=torch.from_numpy(ids).long(), pixel_values=to_torch(pixels))
+        output = model(input_ids=torch.from_numpy(ids).long(), pixel_values=harness.to_torch(pixels))
         return (
-            model.get_image_features(pixel_values=to_torch(pixels)).pooler_output,
+            model.get_image_features(pixel_values=harness.to_torch(pixels)).pooler_output,
             model.get_text_features(input_ids=torch.from_numpy(ids).long()).pooler_output,
             output.logits_per_image,
         )
@@ -83,10 +75,10 @@ def test_features(name, build):
     ids = np.asarray(ours.tokenizer(texts, padding="max_length", max_length=16)["input_ids"], np.int32)
     expected = torch_outputs(theirs, pixels, ids)
     # Otherwise the comparison would be one of biases.
-    assert relative_error(expected[0][0], expected[0][1]) > 0.1
-    *features, logits = clip_outputs(ours.model, pixels, ids)
-    check_close(features, list(expected[:2]), NETWORK_TOLERANCE)
-    check_close(logits, expected[2], LOGIT_TOLERANCE)
+    assert harness.relative_error(expected[0][0], expected[0][1]) > 0.1
+    *features, logits = harness.clip_outputs(ours.model, pixels, ids)
+    harness.check_close(features, list(expected[:2]), harness.NETWORK_TOLERANCE)
+    harness.check_close(logits, expected[2], LOGIT_TOLERANCE)
 
 
 @pytest.mark.parametrize("layout", ["pickle converted", "processor_config"])
@@ -126,9 +118,9 @@ def test_scorer(build):
     scorer = Contrastive.from_pretrained(folder)
     scores = scorer.score(images, texts)
     errors = [
-        relative_error(scores, output.logits_per_image / theirs.logit_scale.exp()),
-        relative_error(scorer.encode_images(images), output.image_embeds),
-        relative_error(scorer.encode_texts(texts), output.text_embeds),
+        harness.relative_error(scores, output.logits_per_image / theirs.logit_scale.exp()),
+        harness.relative_error(scorer.encode_images(images), output.image_embeds),
+        harness.relative_error(scorer.encode_texts(texts), output.text_embeds),
     ]
     assert max(errors) < LOGIT_TOLERANCE
 
@@ -138,7 +130,7 @@ def test_saved_again(build, tmp_path):
     theirs, folder = build({"hidden_act": "gelu"}, {"layer_norm_eps": 1e-3})
     checkpoints.save_model(clip_layouts.load_clip(folder).model, tmp_path)
     again = transformers.CLIPModel.from_pretrained(tmp_path)
-    check_tensors(again, theirs)
+    harness.check_tensors(again, theirs)
     pixels, ids = np.ones((1, 24, 24, 3), np.float32), np.arange(16, dtype=np.int32)[None]
     # The same numbers elsewhere in memory: torch may add them up in another order.
-    check_close(torch_outputs(theirs, pixels, ids), list(torch_outputs(again, pixels, ids)), 1e-6)
+    harness.check_close(torch_outputs(theirs, pixels, ids), list(torch_outputs(again, pixels, ids)), 1e-6)

@@ -128,9 +128,7 @@ def our_function(networks, config, prediction_type, *, with_ids=False):
         draws = Draws(batch["noise"], jnp.asarray(TIMESTEPS), kinds)
         with jax.default_matmul_precision("highest"):
             (loss, metrics), gradients = function(params, frozen, batch, None, draws)
-        named = {
-            name: lora.lora_params(nnx.merge(graphdefs[name], gradients[name], frozen[name])) for name in gradients
-        }
+        named = {key: lora.lora_params(nnx.merge(graphdefs[key], gradients[key], frozen[key])) for key in gradients}
         return loss, metrics, named
 
     return call

@@ -62,9 +62,7 @@ def torch_outputs(pipeline) -> tuple[np.ndarray, np.ndarray]:
 
 def our_outputs(pipeline) -> tuple[np.ndarray, np.ndarray]:
     latents, timesteps, states, ids = _inputs()
-    noise = harness.call(
-        pipeline.unet, latents.permute(0, 2, 3, 1).numpy(), jnp.asarray(timesteps.numpy()), states.numpy()
-    )
+    noise = harness.call(pipeline.unet, harness.from_nchw(latents), jnp.asarray(timesteps.numpy()), states.numpy())
     return noise, harness.call(pipeline.text_encoder, jnp.asarray(ids.numpy(), jnp.int32)).last_hidden_state
 
 
@@ -101,9 +99,7 @@ def save_torch_lora(pipeline, folder, *, metadata: bool) -> None:
         configs[f"{part}_lora_adapter_metadata"] = _plain(network.peft_config["default"].to_dict())
     diffusers.StableDiffusionPipeline.save_lora_weights(folder, **layers, **(configs if metadata else {}))
     names = safetensors.torch.load_file(folder / "pytorch_lora_weights.safetensors")
-    assert any(
-        name.endswith("attn2.to_q.lora_A.weight" if metadata else "attn2.to_q.lora.down.weight") for name in names
-    )
+    assert any(one.endswith("attn2.to_q.lora_A.weight" if metadata else "attn2.to_q.lora.down.weight") for one in names)
 
 
 def _plain(config: dict) -> dict:

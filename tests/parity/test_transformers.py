@@ -12,18 +12,7 @@ from diffusers import Flux2KleinPipeline, FluxPipeline
 from flax import nnx
 
 from tests.expectations import names, raises
-from tests.parity.harness import (
-    QUICK_COMPILATION,
-    call,
-    check_close,
-    check_files,
-    check_shapes,
-    from_nchw,
-    from_torch,
-    randomize,
-    relative_error,
-    to_torch,
-)
+from tests.parity import harness
 from tests.parity.transformer_families import FAMILIES, TOLERANCE
 from winobench import checkpoints
 from winobench.base.errors import InputError
@@ -47,7 +36,7 @@ def table(field):
 def test_network(family, entry):
     network, ours = family.small_pair()
     arrays = family.inputs(ours.config, height=entry[0], width=entry[1])
-    check_close(call(ours, *arrays), family.predict(network, *arrays), TOLERANCE)
+    harness.check_close(harness.call(ours, *arrays), family.predict(network, *arrays), TOLERANCE)
 
 
 @pytest.mark.slow
@@ -56,7 +45,7 @@ def test_published_heads(family):
     """Their width and axes, and positions as far out as those of 640 pixels."""
     network, ours = family.pair(**family.published_heads)
     arrays = family.inputs(ours.config, height=4, width=80, tokens=20)
-    check_close(call(ours, *arrays), family.predict(network, *arrays), TOLERANCE)
+    harness.check_close(harness.call(ours, *arrays), family.predict(network, *arrays), TOLERANCE)
 
 
 @pytest.mark.slow
@@ -70,20 +59,20 @@ def test_remat_gives_the_same_gradient(family):
         def loss(state):
             return jnp.sum(jnp.square(nnx.merge(graph, state)(*arrays, remat=remat)))
 
-        return jax.tree.leaves(jax.jit(jax.grad(loss), compiler_options=QUICK_COMPILATION)(state))
+        return jax.tree.leaves(jax.jit(jax.grad(loss), compiler_options=harness.QUICK_COMPILATION)(state))
 
-    check_close(gradient(True), gradient(False), TOLERANCE)
+    harness.check_close(gradient(True), gradient(False), TOLERANCE)
 
 
 @pytest.mark.quick(1)
 @EACH
 def test_half_precision(family):
     network, ours = family.small_pair()
-    half = from_torch(family.ours, ours.config, network, dtype="bfloat16")
+    half = harness.from_torch(family.ours, ours.config, network, dtype="bfloat16")
     arrays = family.inputs(ours.config)
-    found = call(half, *arrays)
+    found = harness.call(half, *arrays)
     assert found.dtype == jnp.bfloat16
-    assert relative_error(found.astype(jnp.float32), family.predict(network, *arrays)) < family.half
+    assert harness.relative_error(found.astype(jnp.float32), family.predict(network, *arrays)) < family.half
 
 
 @EACH
@@ -96,7 +85,7 @@ def test_adapted_layers(family):
 
 @EACH
 def test_files_in_both_directions(family, tmp_path):
-    check_files(*family.small_pair(), tmp_path, max_shard_size="40KB")
+    harness.check_files(*family.small_pair(), tmp_path, max_shard_size="40KB")
     assert (tmp_path / "theirs" / "diffusion_pytorch_model.safetensors.index.json").exists()
 
 
@@ -104,7 +93,7 @@ def test_files_in_both_directions(family, tmp_path):
 @table("released")
 def test_released_sizes(family, entry):
     config = getattr(family.config, entry)()
-    network = check_shapes(family.ours, config, lambda: family.theirs.from_config(config.to_dict()))
+    network = harness.check_shapes(family.ours, config, lambda: family.theirs.from_config(config.to_dict()))
     size = sum(tensor.numel() for tensor in network.state_dict().values())
     assert round(size / 1e9, 3) == family.released[entry]
     assert family.config.from_dict(dict(network.config)) == config
@@ -135,7 +124,7 @@ Z_OPTIONS = {"qk_norm": False, "rope_theta": 40.0, "t_scale": 30.0, "norm_eps": 
 def test_other_options(family, options, size):
     theirs, ours = family.pair(**options)
     arrays = family.inputs(ours.config, height=size[0], width=size[1])
-    check_close(call(ours, *arrays), family.predict(theirs, *arrays), TOLERANCE)
+    harness.check_close(harness.call(ours, *arrays), family.predict(theirs, *arrays), TOLERANCE)
 
 
 @pytest.mark.slow
@@ -144,11 +133,11 @@ def test_the_table_of_positions_is_read_and_made():
     theirs, ours = SD3.pair(**SD3_MEDIUM)
     table = theirs.pos_embed.pos_embed
     fresh = SD3Transformer2DModel(ours.config, rngs=nnx.Rngs(0))
-    assert relative_error(fresh.pos_embed.pos_embed[...], table) < 1e-6
+    assert harness.relative_error(fresh.pos_embed.pos_embed[...], table) < 1e-6
     with torch.no_grad():
         table += 1
-    read = from_torch(SD3Transformer2DModel, ours.config, theirs)
-    assert relative_error(read.pos_embed.pos_embed[...], table) == 0
+    read = harness.from_torch(SD3Transformer2DModel, ours.config, theirs)
+    assert harness.relative_error(read.pos_embed.pos_embed[...], table) == 0
 
 
 def test_a_sample_of_another_size_is_refused():
@@ -172,8 +161,8 @@ def test_network_with_guidance(family, told_guidance):
     network, ours = told_guidance if family is FLUX else family.pair(**FLUX2_OPTIONS)
     arrays, guidance = family.inputs(ours.config), np.array([3.5, 1.0], np.float32)
     expected = family.predict(network, *arrays, guidance)
-    check_close(call(ours, *arrays, guidance=guidance), expected, TOLERANCE)
-    assert relative_error(family.predict(network, *arrays, guidance[::-1].copy()), expected) > 1e-3
+    harness.check_close(harness.call(ours, *arrays, guidance=guidance), expected, TOLERANCE)
+    assert harness.relative_error(family.predict(network, *arrays, guidance[::-1].copy()), expected) > 1e-3
 
 
 def test_patches_and_back():
@@ -200,12 +189,12 @@ def test_what_is_behind_a_text_does_not_matter():
     """Neither its values, nor how much there is of it; rows do not matter to each other."""
     _, ours = Z_IMAGE.small_pair()
     sample, times, (states, lengths) = Z_IMAGE.inputs(ours.config, batch=3)
-    expected = call(ours, sample, times, ZImageConditions(states, lengths))
+    expected = harness.call(ours, sample, times, ZImageConditions(states, lengths))
     behind = np.where(np.arange(45)[:, None] < lengths[:, None, None], states, np.nan)
     longer = np.pad(behind, ((0, 0), (0, 50), (0, 0)), constant_values=np.nan)
     for changed in (behind, longer):
-        check_close(call(ours, sample, times, ZImageConditions(changed, lengths)), expected, TOLERANCE)
-    none = call(ours, sample, times, ZImageConditions(states, lengths * np.array([1, 0, 1], np.int32)))
+        harness.check_close(harness.call(ours, sample, times, ZImageConditions(changed, lengths)), expected, TOLERANCE)
+    none = harness.call(ours, sample, times, ZImageConditions(states, lengths * np.array([1, 0, 1], np.int32)))
     assert np.isfinite(none).all()
     np.testing.assert_allclose(none[::2], expected[::2], atol=1e-5)
 
@@ -214,19 +203,19 @@ def test_what_is_behind_a_text_does_not_matter():
 def test_sizes_that_cannot_be(size):
     _, ours = Z_IMAGE.small_pair()
     with pytest.raises(ValueError, match=str(size[0] if size[0] % 2 else "axes_lens")):
-        call(ours, *Z_IMAGE.inputs(ours.config, height=size[0], width=size[1]))
+        harness.call(ours, *Z_IMAGE.inputs(ours.config, height=size[0], width=size[1]))
 
 
 @pytest.fixture(scope="module")
 def autoencoders():
     levels = {"down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2}
     sizes = {"block_out_channels": (8, 12), "layers_per_block": 1, "latent_channels": 3, "norm_num_groups": 4}
-    network = randomize(diffusers.AutoencoderKLFlux2(**levels, **sizes, batch_norm_eps=1e-2))
+    network = harness.randomize(diffusers.AutoencoderKLFlux2(**levels, **sizes, batch_norm_eps=1e-2))
     rng = np.random.default_rng(1)
     network.bn.running_mean.copy_(torch.from_numpy(rng.normal(size=12)))
     network.bn.running_var.copy_(torch.from_numpy(rng.uniform(0.01, 2, size=12)))
     config = AutoencoderKLFlux2Config.from_dict(dict(network.config))
-    return network, from_torch(AutoencoderKLFlux2, config, network)
+    return network, harness.from_torch(AutoencoderKLFlux2, config, network)
 
 
 def test_normalized_latents(autoencoders):
@@ -235,25 +224,27 @@ def test_normalized_latents(autoencoders):
     images = np.random.default_rng(0).uniform(-1, 1, (2, 12, 8, 3)).astype(np.float32)
     pipeline = types.SimpleNamespace(vae=network, _patchify_latents=Flux2KleinPipeline._patchify_latents)
     with torch.no_grad():
-        normal = Flux2KleinPipeline._encode_vae_image(pipeline, to_torch(images), generator=None)
-        raw = from_nchw(network.encode(to_torch(images)).latent_dist.mean)
-    expected = from_nchw(Flux2KleinPipeline._unpatchify_latents(normal))
-    mean, _ = call(ours, images, method="encode")
-    normalized = call(ours, mean, method="normalize")
+        normal = Flux2KleinPipeline._encode_vae_image(pipeline, harness.to_torch(images), generator=None)
+        raw = harness.from_nchw(network.encode(harness.to_torch(images)).latent_dist.mean)
+    expected = harness.from_nchw(Flux2KleinPipeline._unpatchify_latents(normal))
+    mean, _ = harness.call(ours, images, method="encode")
+    normalized = harness.call(ours, mean, method="normalize")
     assert normalized.shape == (2, 6, 4, 3)
-    back = call(ours, normalized, method="denormalize")
-    check_close([mean, normalized, back], [raw, expected, mean], TOLERANCE)
-    assert relative_error(raw, expected) > 0.1
+    back = harness.call(ours, normalized, method="denormalize")
+    harness.check_close([mean, normalized, back], [raw, expected, mean], TOLERANCE)
+    assert harness.relative_error(raw, expected) > 0.1
 
 
 def test_decoded_latents(autoencoders):
     network, ours = autoencoders
     latents = np.random.default_rng(0).normal(size=(2, 6, 4, 3)).astype(np.float32)
-    check_close(call(ours, latents, method="decode"), network.decode(to_torch(latents)).sample, TOLERANCE)
+    harness.check_close(
+        harness.call(ours, latents, method="decode"), network.decode(harness.to_torch(latents)).sample, TOLERANCE
+    )
 
 
 def test_files_of_the_autoencoder(autoencoders, tmp_path):
-    check_files(*autoencoders, tmp_path)
+    harness.check_files(*autoencoders, tmp_path)
 
 
 def test_released_autoencoder():

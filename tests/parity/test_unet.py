@@ -11,19 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.parity import published_configs
-from tests.parity.harness import (
-    NETWORK_TOLERANCE,
-    abstract,
-    call,
-    check_close,
-    copy_parameters,
-    group_norm_epsilons,
-    pair,
-    randomize,
-    relative_error,
-    to_torch,
-)
+from tests.parity import harness, published_configs
 from winobench.models import unet_2d_condition
 from winobench.models.unet_2d_condition import UNet2DConditionModel
 from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
@@ -46,11 +34,7 @@ CONFIGS = {
         "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
         "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"),
     },
-    "middle alone": {
-        **SMALL,
-        "down_block_types": ("DownBlock2D", "DownBlock2D"),
-        "up_block_types": ("UpBlock2D", "UpBlock2D"),
-    },
+    "middle alone": {**SMALL, "down_block_types": ("DownBlock2D",) * 2, "up_block_types": ("UpBlock2D",) * 2},
     "three levels": {
         **SMALL,
         "down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D", "DownBlock2D"),
@@ -93,12 +77,12 @@ def inputs(config, height=8, width=8):
 
 def predict(network, sample, timesteps, states):
     with torch.no_grad():
-        return network(to_torch(sample), torch.from_numpy(timesteps), torch.from_numpy(states)).sample
+        return network(harness.to_torch(sample), torch.from_numpy(timesteps), torch.from_numpy(states)).sample
 
 
 @functools.cache
 def both(name):
-    return pair(diffusers.UNet2DConditionModel(**CONFIGS[name]), UNet2DConditionModel)
+    return harness.pair(diffusers.UNet2DConditionModel(**CONFIGS[name]), UNet2DConditionModel)
 
 
 @pytest.mark.quick(2)
@@ -106,7 +90,7 @@ def both(name):
 def test_network(name):
     network, ours = both(name)
     arrays = inputs(ours.config, *((5, 9) if name == "three levels" else ()))
-    check_close(call(ours, *arrays), predict(network, *arrays), NETWORK_TOLERANCE)
+    harness.check_close(harness.call(ours, *arrays), predict(network, *arrays), harness.NETWORK_TOLERANCE)
 
 
 @pytest.mark.quick(1)
@@ -123,16 +107,18 @@ def test_several_texts_about_one_sample(name):
     states = np.random.default_rng(3).normal(size=(5, 5, ours.config.per_level("cross_attention_dim")[0]))
     states = states.astype(np.float32)
     expected = predict(network, sample[rows], timesteps[rows], states)
-    check_close(call(ours, sample, timesteps, states, rows), expected, NETWORK_TOLERANCE)
+    harness.check_close(harness.call(ours, sample, timesteps, states, rows), expected, harness.NETWORK_TOLERANCE)
     whole = predict(network, sample[rows], timesteps[rows].round(), states)
-    assert relative_error(whole, expected) > 10 * NETWORK_TOLERANCE
+    assert harness.relative_error(whole, expected) > 10 * harness.NETWORK_TOLERANCE
 
 
 def test_epsilons_within_the_network():
     """``norm_eps`` reaches every norm but those of the transformers."""
     network = diffusers.UNet2DConditionModel(**{**BOTH, "norm_eps": 3e-4})
-    ours = abstract(lambda rngs: UNet2DConditionModel(UNet2DConditionConfig.from_dict(dict(network.config)), rngs=rngs))
-    expected, found = group_norm_epsilons(network, ours)
+    ours = harness.abstract(
+        lambda rngs: UNet2DConditionModel(UNet2DConditionConfig.from_dict(dict(network.config)), rngs=rngs)
+    )
+    expected, found = harness.group_norm_epsilons(network, ours)
     assert found == expected
     assert set(found.values()) == {3e-4, 1e-6}
 
@@ -145,9 +131,11 @@ def test_full_width_block(name):
     config = UNet2DConditionConfig.from_dict(options)
     with torch.device("meta"):
         source = diffusers.UNet2DConditionModel.from_config(options).up_blocks[2]
-    source = randomize(source.to_empty(device="cpu"))
+    source = harness.randomize(source.to_empty(device="cpu"))
     kwargs = {"dtype": jnp.float32, "param_dtype": jnp.float32}
-    ours = copy_parameters(source, abstract(lambda rngs: unet_2d_condition.UpBlock(config, 2, rngs=rngs, **kwargs)))
+    ours = harness.copy_parameters(
+        source, harness.abstract(lambda rngs: unet_2d_condition.UpBlock(config, 2, rngs=rngs, **kwargs))
+    )
     rng = np.random.default_rng(0)
     x, *skips = (rng.normal(size=(1, 8, 8, width)).astype(np.float32) for width in (1280, 320, 640, 640))
     time, states = (
@@ -156,5 +144,5 @@ def test_full_width_block(name):
     )
     given = {"encoder_hidden_states": torch.from_numpy(states)}
     with torch.no_grad():
-        expected = source(to_torch(x), tuple(map(to_torch, skips)), torch.from_numpy(time), **given)
-    check_close(call(ours, x, skips, time, states), expected, NETWORK_TOLERANCE)
+        expected = source(harness.to_torch(x), tuple(map(harness.to_torch, skips)), torch.from_numpy(time), **given)
+    harness.check_close(harness.call(ours, x, skips, time, states), expected, harness.NETWORK_TOLERANCE)

@@ -7,15 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.parity.harness import (
-    NETWORK_TOLERANCE,
-    abstract,
-    call,
-    check_close,
-    group_norm_epsilons,
-    pair,
-    to_torch,
-)
+from tests.parity.harness import NETWORK_TOLERANCE, abstract, call, check_close, group_norm_epsilons, pair, to_torch
 from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
 
 

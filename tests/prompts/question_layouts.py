@@ -84,17 +84,9 @@ def write_tiif(folder, content=TIIF):
     for name in ("test_prompts", "test_eval_prompts"):
         (folder / name).mkdir(parents=True)
     for kind, entries in content.items():
-        prompts = [
-            {"type": kind, "short_description": short, "long_description": long} for short, long, _, _ in entries
-        ]
-        asked = [
-            {"type": kind, "yn_question_list": questions, "yn_answer_list": answers}
-            for _, _, questions, answers in entries
-        ]
-        for name, lines in (
-            (f"test_prompts/{kind}_prompts", prompts),
-            (f"test_eval_prompts/{kind}_eval_prompts", asked),
-        ):
+        prompts = [{"type": kind, "short_description": short, "long_description": long} for short, long, *_ in entries]
+        asked = [{"type": kind, "yn_question_list": texts, "yn_answer_list": answers} for *_, texts, answers in entries]
+        for name, lines in (f"test_prompts/{kind}_prompts", prompts), (f"test_eval_prompts/{kind}_eval_prompts", asked):
             (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder / "test_prompts"
 

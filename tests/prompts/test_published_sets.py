@@ -56,9 +56,7 @@ def test_damaged_files_of_genai_bench(tmp_path, images, skills, said):
 def test_genai_bench_needs_both_files(tmp_path):
     write(tmp_path)
     (tmp_path / "genai_skills.json").unlink()
-    with pytest.raises(
-        InputError, match=r"genai_skills\.json cannot be read .*: get both files as they were published"
-    ):
+    with pytest.raises(InputError, match=r"genai_skills.json cannot be read .*: get both files as they were published"):
         read_prompts(f"genai_bench:{tmp_path}")
 
 

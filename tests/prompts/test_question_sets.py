@@ -28,11 +28,8 @@ def test_dpg_bench_without_the_first_question_of_its_table(tmp_path):
 
 def test_dpg_bench_takes_texts_of_files_and_the_last_of_what_is_there_twice(tmp_path):
     """As the published code, which fills a dictionary anew when a prompt begins again."""
-    whoops = layouts.DPG_QUESTIONS["whoops5"]
-    questions = {
-        **layouts.DPG_QUESTIONS,
-        "whoops5": [*whoops, (1, "0", "entity - part (moon)", "Is there half a moon?")],
-    }
+    old = layouts.DPG_QUESTIONS["whoops5"]
+    questions = {**layouts.DPG_QUESTIONS, "whoops5": [*old, (1, "0", "entity - part (moon)", "Is there half a moon?")]}
     folder = layouts.write_dpg(tmp_path / "dpg", questions, {**layouts.DPG_TEXTS, "whoops5": " A blue moon.\n\n"})
     assert [prompt.text for prompt in read_prompts(f"dpg_bench:{folder}")][2] == "A blue moon."
     last = read_prompts(f"dpg_bench:{folder / 'dpg_bench.csv'}")[2]
@@ -64,10 +61,7 @@ def test_tiif_has_each_prompt_short_and_long(tmp_path):
     assert prompts[1] == Prompt("action+2d-0-long", "With joy, a child runs.", "action+2d", content)
     assert len(prompts) == 8
     assert all(tiif.has_questions(prompt.content) for prompt in prompts)
-    assert [prompt.id for prompt in read_prompts(f"tiif:{folder}", categories=["style"])] == [
-        "style-0-short",
-        "style-0-long",
-    ]
+    assert [one.id for one in read_prompts(f"tiif:{folder}", categories=["style"])] == ["style-0-short", "style-0-long"]
 
 
 def test_questions_of_other_prompts_are_refused_or_named(tmp_path, monkeypatch):

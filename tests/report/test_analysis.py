@@ -230,9 +230,7 @@ def test_a_profile_by_hand():
     errors = np.array([[[[1, 10, 3], [5, 20, 7]]], [[[2, 30, 2], [4, 30, 4]]]], np.float32)
     empty = np.array([[[[3, 12, 3]]], [[[1, 25, 1]]]], np.float32)
     batch = Batch(np.arange(2), {"own": errors, "unconditional": empty})
-    profile = analysis.timestep_profile(
-        [batch], np.array([100, 500, 100]), [0, 0], metrics.Dependence.from_labels([0, 1])
-    )
+    profile = analysis.timestep_profile([batch], np.r_[100, 500, 100], [0, 0], metrics.Dependence.from_labels([0, 1]))
     np.testing.assert_array_equal(profile.timesteps, [100, 500])
     assert profile.edges == [(100, 100), (500, 500)]
     np.testing.assert_allclose(profile.series["right"][0], [2, 20])

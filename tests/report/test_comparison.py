@@ -120,15 +120,11 @@ def test_flips_are_the_questions_that_one_run_alone_has_right(found, run_folders
 def test_a_skill_is_the_mean_of_its_tasks(skilled):
     found = winobench.compare(*skilled)
     rows = {(row.task, row.name): row for row in found.differences}
-    skill, clevr, colorswap = (
-        rows["@compositional", "macro_mean"],
-        rows["clevr", "accuracy"],
-        rows["colorswap", "group"],
-    )
-    assert clevr.num_examples != colorswap.num_examples
-    assert skill.first == pytest.approx((clevr.first + colorswap.first) / 2)
-    assert skill.second == pytest.approx((clevr.second + colorswap.second) / 2)
-    assert skill.value == pytest.approx((clevr.value + colorswap.value) / 2)
+    skill, clevr, swap = rows["@compositional", "macro_mean"], rows["clevr", "accuracy"], rows["colorswap", "group"]
+    assert clevr.num_examples != swap.num_examples
+    assert skill.first == pytest.approx((clevr.first + swap.first) / 2)
+    assert skill.second == pytest.approx((clevr.second + swap.second) / 2)
+    assert skill.value == pytest.approx((clevr.value + swap.value) / 2)
     assert skill.low < skill.value < skill.high
     assert not skill.lacks_noise
     assert ("@spatial", "macro_mean") not in rows  # one task alone

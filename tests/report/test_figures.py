@@ -99,9 +99,7 @@ def test_a_figure_is_the_same_on_the_page_however_it_was_drawn(tmp_path):
     panels = panels_of("one")
     drawn = to_png(panels, tmp_path / "all.png")
     for panel in panels:
-        texts = [
-            re.findall(r"<text[^>]*>([^<]+)</text>", to_svg(panel, "key", given)) for given in (drawn[panel], None)
-        ]
+        texts = [re.findall(r"<text[^>]*>([^<]+)</text>", to_svg(panel, "key", one)) for one in (drawn[panel], None)]
         assert texts[0] == texts[1]
 
 

@@ -186,9 +186,7 @@ def _answer(handler, server):
         content = content if isinstance(content, str) else json.dumps(content)
     else:
         text = server.answer(prompt)
-        content = json.dumps(
-            text if isinstance(text, dict) else openai_body(text) if is_openai else anthropic_body(text)
-        )
+        content = json.dumps(text if isinstance(text, dict) else (openai_body if is_openai else anthropic_body)(text))
     data = content.encode()
     handler.send_response(status)
     handler.send_header("Content-Type", "text/html" if step == "html" else "application/json")

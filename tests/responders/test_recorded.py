@@ -24,10 +24,7 @@ def generation(text, **options):
 def texts(model, *requests):
     raws = dict(model.ask(requests))
     assert sorted(raws) == list(range(len(requests)))
-    return [
-        None if "error" in raws[index] else model.read(request, raws[index]).text
-        for index, request in enumerate(requests)
-    ]
+    return [None if "error" in raws[n] else model.read(request, raws[n]).text for n, request in enumerate(requests)]
 
 
 def test_prompts_are_looked_up(tmp_path):
@@ -48,9 +45,7 @@ def test_the_question_at_the_end_of_a_prompt_counts(tmp_path):
     shots = "\n".join(f"Q: {text} A: 0" for text in questions)
     assert texts(model, generation(f"{shots}\nQ: {questions[1]}\nA:")) == ["'b'"]
     # An unknown question is not answered by one of its examples.
-    unknown = (
-        f"{shots}\nQ: What does 'it' refer to in a rather long sentence that is not in the file and has a comma, too?"
-    )
+    unknown = f"{shots}\nQ: What does 'it' refer to in a long sentence that is not in the file and has a comma, too?"
     assert texts(model, generation(f"{unknown} Options: x, y. A:")) == [None]
 
 

@@ -138,9 +138,7 @@ def test_clip_vectors_that_are_not_finite_are_a_failed_call():
 
 
 def test_many_pairs_are_tokenized_in_parts(encoder, monkeypatch, caplog):
-    pairs = [
-        (f"the {noun} is {color} . " * length, f"a {color}") for length in (1, 30) for noun in NOUNS for color in COLORS
-    ]
+    pairs = [(f"the {noun} is {color} . " * n, f"a {color}") for n in (1, 30) for noun in NOUNS for color in COLORS]
     whole = text_encoders.pack(encoder.tokenizer, pairs, 64)
     monkeypatch.setattr(text_encoders, "_PAIRS_AT_ONCE", 5)
     caplog.clear()

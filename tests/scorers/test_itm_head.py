@@ -110,12 +110,10 @@ def test_what_is_given_twice_is_scored_once(scorer, expected, tmp_path, monkeypa
     assert Lazy.opened == 1
 
 
-@pytest.mark.parametrize(
-    ("head", "options"), [("itm", {"batch_size": 3, "table_rows": 2}), ("itc", {"batch_size": 64})]
-)
-def test_pairs_in_any_order(parts, expected, one_device, head, options):
+@pytest.mark.parametrize(("head", "more"), [("itm", {"batch_size": 3, "table_rows": 2}), ("itc", {"batch_size": 64})])
+def test_pairs_in_any_order(parts, expected, one_device, head, more):
     pairs = np.random.default_rng(1).permutation(np.argwhere(expected[head] < np.inf))[:-3]
-    scorer = ItmHead(*parts, head=head, mesh=one_device, **options)
+    scorer = ItmHead(*parts, head=head, mesh=one_device, **more)
     rows, scores = zip(*scorer.iter_scores(IMAGES, TEXTS, pairs), strict=True)
     np.testing.assert_array_equal(np.concatenate(rows), np.arange(len(pairs)))
     np.testing.assert_allclose(np.concatenate(scores), expected[head][tuple(pairs.T)], rtol=1e-5, atol=1e-6)

@@ -175,9 +175,7 @@ def test_questions_with_answers_of_their_own(load, scorer, llava, family, templa
     question, loaded, scorer = "Is it red?", load(family), scorer if family == "instructblip" else llava
     texts = [question_texts.join(question, "yes"), TEXTS[0], question_texts.join(question, "no")]
     yes, no = (VQAScore(loaded, question=template, answer=answer, batch_size=2) for answer in ("yes", "no"))
-    expected = [
-        each.score(IMAGES, [text])[:, 0] for each, text in ((yes, question), (scorer, TEXTS[0]), (no, question))
-    ]
+    expected = [one.score(IMAGES, [text])[:, 0] for one, text in ((yes, question), (scorer, TEXTS[0]), (no, question))]
     np.testing.assert_allclose(scorer.score(IMAGES, texts), np.stack(expected, axis=1), rtol=1e-6)
     assert not np.allclose(expected[0], expected[2])
     (numbers, scores), *more = scorer.iter_scores(IMAGES, texts, [[1, 2]])

@@ -161,10 +161,8 @@ def test_published_shuffles_without_those_that_say_the_same(tmp_path):
     path = published_layouts.write_aro_coco_order(tmp_path) / "coco_karpathy_test.json"
     put(0, "caption", ["Two dogs.", "Dog"])(path)
     items = read("aro_coco_order_published", tmp_path)
-    shuffles = published_order.PublishedShuffles(
-        published_layouts.stand_in_tagger, published_layouts.stand_in_tokenizer
-    )
-    expected = [shuffles(caption) for row in json.loads(path.read_text()) for caption in row["caption"]]
+    order = published_order.PublishedShuffles(published_layouts.stand_in_tagger, published_layouts.stand_in_tokenizer)
+    expected = [order(caption) for row in json.loads(path.read_text()) for caption in row["caption"]]
     assert [item.texts for item in items] == [tuple(dict.fromkeys(texts)) for texts in expected]
     assert expected[0].count("two dogs") > 1
     # Nothing stands against a caption of one word; the published code counts it as right, and so do we.

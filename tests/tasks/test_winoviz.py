@@ -11,17 +11,7 @@ from winobench.data import published_numbers
 from winobench.data import winoviz as data
 from winobench.metrics.intervals import clustered, wilson
 from winobench.report import published
-from winobench.runs.requests import (
-    ANSWERED,
-    FAILED,
-    UNPARSABLE,
-    Entailment,
-    Generation,
-    Options,
-    Response,
-    Similarity,
-    Turn,
-)
+from winobench.runs import requests
 from winobench.tasks import get_text_task, winoviz
 from winobench.tasks.option_answers import read_choice, states_choice
 from winobench.tasks.questions import Answer, TextQuestion
@@ -110,16 +100,16 @@ def test_the_prompt_of_the_paper():
         f"{INSTRUCTION}\n\nSentence: The tomato burst.\n"
         "Option 1: The tomato was green.\nOption 2: The tomato was red.\nAnswer:"
     )
-    assert request_of("zero_shot") == Generation((Turn("user", text),), max_tokens=128)
-    assert request_of("zero_shot_options") == Options((Turn("user", text),), ("Option 1", "Option 2"))
+    assert request_of("zero_shot") == requests.Generation((requests.Turn("user", text),), max_tokens=128)
+    assert request_of("zero_shot_options") == requests.Options((requests.Turn("user", text),), ("Option 1", "Option 2"))
     # Encoders are asked without a prompt.
-    assert request_of("entailment") == Entailment("The tomato burst.", OPTIONS)
-    assert request_of("similarity") == Similarity("The tomato burst.", OPTIONS)
+    assert request_of("entailment") == requests.Entailment("The tomato burst.", OPTIONS)
+    assert request_of("similarity") == requests.Similarity("The tomato burst.", OPTIONS)
 
 
 def test_examples_come_as_turns():
     plain, reasoned = request_of("few_shot"), request_of("chain_of_thought")
-    assert request_of("few_shot_options") == Options(plain.turns, ("Option 1", "Option 2"), prefix_turns=8)
+    assert request_of("few_shot_options") == requests.Options(plain.turns, ("Option 1", "Option 2"), prefix_turns=8)
     for request in (plain, reasoned):
         assert [turn.role for turn in request.turns] == ["user", "assistant"] * 4 + ["user"]
         assert request.prefix_turns == 8
@@ -143,25 +133,27 @@ def test_our_examples_share_nothing_with_our_items():
 
 def test_reading_texts():
     read = winoviz.PROTOCOLS["zero_shot"].read
-    assert read(QUESTION, [Response(text="Option 2")]) == Answer(ANSWERED, 1)
-    assert read(QUESTION, [Response(text="Maybe")]) == Answer(UNPARSABLE)
-    assert read(QUESTION, [Response()]) == Answer(UNPARSABLE)
+    assert read(QUESTION, [requests.Response(text="Option 2")]) == Answer(requests.ANSWERED, 1)
+    assert read(QUESTION, [requests.Response(text="Maybe")]) == Answer(requests.UNPARSABLE)
+    assert read(QUESTION, [requests.Response()]) == Answer(requests.UNPARSABLE)
 
 
 def test_reasoning_that_was_cut_off_is_no_answer():
     read = winoviz.PROTOCOLS["chain_of_thought"].read
-    cut = Response(text="A tomato that bursts fits Option 2", finish="length")
-    assert read(QUESTION, [cut]) == Answer(UNPARSABLE)
-    assert read(QUESTION, [dataclasses.replace(cut, finish="stop")]) == Answer(ANSWERED, 1)
+    cut = requests.Response(text="A tomato that bursts fits Option 2", finish="length")
+    assert read(QUESTION, [cut]) == Answer(requests.UNPARSABLE)
+    assert read(QUESTION, [dataclasses.replace(cut, finish="stop")]) == Answer(requests.ANSWERED, 1)
     stated = dataclasses.replace(cut, text="It is ripe. So the answer is Option 2. Also,")
-    assert read(QUESTION, [stated]) == Answer(ANSWERED, 1)
+    assert read(QUESTION, [stated]) == Answer(requests.ANSWERED, 1)
 
 
 def test_reading_scores():
     for name in ("zero_shot_options", "entailment", "similarity"):
         read = winoviz.PROTOCOLS[name].read
-        assert read(QUESTION, [Response(scores=(0.25, 0.75))]) == Answer(ANSWERED, 1, scores=(0.25, 0.75))
-        assert read(QUESTION, [Response(scores=(0.5, 0.5))]).tie
+        assert read(QUESTION, [requests.Response(scores=(0.25, 0.75))]) == Answer(
+            requests.ANSWERED, 1, scores=(0.25, 0.75)
+        )
+        assert read(QUESTION, [requests.Response(scores=(0.5, 0.5))]).tie
 
 
 def test_swapped_options():
@@ -169,20 +161,20 @@ def test_swapped_options():
     there, back = protocol.requests(QUESTION)
     assert there == request_of("zero_shot")
     assert back.turns[0].text.endswith("Option 1: The tomato was red.\nOption 2: The tomato was green.\nAnswer:")
-    steady = protocol.read(QUESTION, [Response(text="Option 2"), Response(text="Option 1")])
-    assert steady == Answer(ANSWERED, 1, choices=(1, 1))
-    biased = protocol.read(QUESTION, [Response(text="Option 1"), Response(text="Option 1")])
-    assert biased == Answer(ANSWERED, 0, choices=(0, 1))
+    steady = protocol.read(QUESTION, [requests.Response(text="Option 2"), requests.Response(text="Option 1")])
+    assert steady == Answer(requests.ANSWERED, 1, choices=(1, 1))
+    biased = protocol.read(QUESTION, [requests.Response(text="Option 1"), requests.Response(text="Option 1")])
+    assert biased == Answer(requests.ANSWERED, 0, choices=(0, 1))
     # A repeated sentence is read by the order in which it was listed.
-    repeated = protocol.read(QUESTION, [Response(text=OPTIONS[1]), Response(text=OPTIONS[1])])
+    repeated = protocol.read(QUESTION, [requests.Response(text=OPTIONS[1]), requests.Response(text=OPTIONS[1])])
     assert repeated.choices == (1, 1)
-    half = protocol.read(QUESTION, [Response(text="?"), Response(text="Option 1")])
-    assert half == Answer(UNPARSABLE, choices=(None, 1))
-    assert protocol.read(QUESTION, [Response(text="Option 1"), None]).status == FAILED
+    half = protocol.read(QUESTION, [requests.Response(text="?"), requests.Response(text="Option 1")])
+    assert half == Answer(requests.UNPARSABLE, choices=(None, 1))
+    assert protocol.read(QUESTION, [requests.Response(text="Option 1"), None]).status == requests.FAILED
     scored = winoviz.PROTOCOLS["few_shot_options_swapped"].read(
-        QUESTION, [Response(scores=(-2.0, -1.0)), Response(scores=(-3.0, -3.0))]
+        QUESTION, [requests.Response(scores=(-2.0, -1.0)), requests.Response(scores=(-3.0, -3.0))]
     )
-    assert scored == Answer(ANSWERED, 1, choices=(1, None), scores=(-2.0, -1.0))
+    assert scored == Answer(requests.ANSWERED, 1, choices=(1, None), scores=(-2.0, -1.0))
 
 
 def asked(*pairs):
@@ -196,10 +188,10 @@ def asked(*pairs):
 def test_metrics_by_hand():
     questions = asked(("a", "color"), ("b", "color"), ("c", "shape"), ("d", "shape"))
     answers = [
-        *(Answer(ANSWERED, 0), Answer(ANSWERED, 1)),  # both right
-        *(Answer(ANSWERED, 0), Answer(ANSWERED, 0)),  # one right
-        *(Answer(UNPARSABLE), Answer(ANSWERED, 1, tie=True)),  # none
-        *(Answer(FAILED), Answer(ANSWERED, 1)),  # one right, the other one unknown
+        *(Answer(requests.ANSWERED, 0), Answer(requests.ANSWERED, 1)),  # both right
+        *(Answer(requests.ANSWERED, 0), Answer(requests.ANSWERED, 0)),  # one right
+        *(Answer(requests.UNPARSABLE), Answer(requests.ANSWERED, 1, tie=True)),  # none
+        *(Answer(requests.FAILED), Answer(requests.ANSWERED, 1)),  # one right, the other one unknown
     ]
     rows = winoviz.metrics(questions, answers)
     assert list(rows) == [
@@ -228,10 +220,10 @@ def test_metrics_by_hand():
 def test_position_bias_by_hand():
     questions = asked(("a", "color"), ("b", "color"))
     answers = [
-        Answer(ANSWERED, 0, choices=(0, 0)),  # right in both orders; listed first, listed second
-        Answer(ANSWERED, 0, choices=(0, 1)),  # the first one in both orders
-        Answer(ANSWERED, 0, choices=(0, None)),  # the first one, then nothing
-        Answer(UNPARSABLE, choices=(None, 0)),  # nothing, then the second one
+        Answer(requests.ANSWERED, 0, choices=(0, 0)),  # right in both orders; listed first, listed second
+        Answer(requests.ANSWERED, 0, choices=(0, 1)),  # the first one in both orders
+        Answer(requests.ANSWERED, 0, choices=(0, None)),  # the first one, then nothing
+        Answer(requests.UNPARSABLE, choices=(None, 0)),  # nothing, then the second one
     ]
     rows = winoviz.metrics(questions, answers)
     assert {name.partition("/")[2]: (row["value"], row["n"]) for name, row in rows.items() if "bias" in name} == {

@@ -137,9 +137,7 @@ ANSWERS = {
 
 
 class TestParser:
-    @pytest.mark.parametrize(
-        ("answer", "text"), [(answer, text) for answer, texts in ANSWERS.items() for text in texts]
-    )
+    @pytest.mark.parametrize(("answer", "text"), [(each, text) for each, texts in ANSWERS.items() for text in texts])
     def test_answers(self, answer, text):
         assert answers_in_words.parse_answer(text, NAMES) == answer
 

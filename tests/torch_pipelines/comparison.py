@@ -122,9 +122,7 @@ def compare(maker):
         vae = copy.deepcopy(getattr(pipe, family.autoencoder))
         encoder = encoder_of(type(vae).__name__, family)
         clean = encoder.scale(vae, encoder.encode(vae, pixels))
-        noises = [
-            torch.randn((rows, *clean.shape[1:]), generator=torch.Generator().manual_seed(rows)) for rows in (1, 3)
-        ]
+        noises = [torch.randn((n, *clean.shape[1:]), generator=torch.Generator().manual_seed(n)) for n in (1, 3)]
         runs = [run_of_diffusers(pipe, maker, TEXTS[: len(noise)], noise) for noise in noises]
 
     pipeline = TorchPipeline.from_diffusers(pipe)
@@ -143,9 +141,7 @@ def compare(maker):
         )
         # Each row is at another step. A single row is at the second one.
         of_rows = range(len(noise)) if len(noise) > 1 else [1]
-        noisy, expected = (
-            np.stack([each[step][row] for row, step in enumerate(of_rows)]) for each in (samples, wanted)
-        )
+        noisy, expected = (np.stack([one[step][row] for row, step in enumerate(of_rows)]) for one in (samples, wanted))
         inputs = np.moveaxis(noisy, 1, -1), np.asarray([times[step] for step in of_rows], np.float32), conditions
         began = time.perf_counter()
         function = jax.jit(lambda params, *inputs: structure.module(params)(*inputs)).lower(params, *inputs).compile()

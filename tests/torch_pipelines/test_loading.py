@@ -136,10 +136,7 @@ REFUSED = {
         _index(tokenizer=["transformers", "CLIPTextModel"]),
         *("wrong-kind-of-model", "CLIPTextModel"),
     ),
-    "an unknown class": (
-        _index(vae=["diffusers", "AutoencoderOfTomorrow"]),
-        *("unknown-class", "AutoencoderOfTomorrow"),
-    ),
+    "an unknown class": (_index(vae=["diffusers", "FutureAutoencoder"]), *("unknown-class", "FutureAutoencoder")),
     "a tensor too few": (
         _changed(ENCODER, lambda tensors: dict(list(tensors.items())[1:])),
         *("mismatched-parts", "text_encoder"),
@@ -195,8 +192,7 @@ def test_a_pickle_is_not_read_where_pickles_are_allowed(folder):
 
 
 @pytest.mark.parametrize(
-    ("part", "layer"),
-    [("transformer", "transformer_blocks.0.attn1.to_q"), ("text_encoder", "layers.0.mlp.up_proj")],
+    ("part", "layer"), [("transformer", "transformer_blocks.0.attn1.to_q"), ("text_encoder", "layers.0.mlp.up_proj")]
 )
 def test_weights_of_8_bits_are_multiplied_by_their_factors(folder, part, layer):
     path = folder / (DENOISER if part == "transformer" else ENCODER)
@@ -250,8 +246,7 @@ def test_weights_of_4_bits_need_no_bitsandbytes(folder, part, layer):
 
 
 @pytest.mark.parametrize(
-    ("method", "code", "word"),
-    [("torchao", "missing-package", '"torchao"'), ("awq", "unsupported-checkpoint", "awq")],
+    ("method", "code", "word"), [("torchao", "missing-package", '"torchao"'), ("awq", "unsupported-checkpoint", "awq")]
 )
 def test_a_quantised_part_names_its_package(folder, monkeypatch, method, code, word):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -589,18 +584,14 @@ def test_text_encoders_are_adapted_as_well(tmp_path):
     with torch.no_grad():
         outputs = [one.text_encoder(ids)[0] for one in (plain, fused, eager)]
         latents = torch.randn((1, 4, 8, 8), generator=torch.Generator().manual_seed(0))
-        predictions = [
-            one.unet(latents, 5, states)[0] for one, states in zip((plain, fused, eager), outputs, strict=True)
-        ]
-    for before, got, wanted in (outputs, predictions):
+        noises = [one.unet(latents, 5, states)[0] for one, states in zip((plain, fused, eager), outputs, strict=True)]
+    for before, got, wanted in (outputs, noises):
         torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-5)
         assert (got - before).abs().max() > 1e-2
 
 
 def _other_network(path):
-    change(
-        path, lambda tensors: {name.replace("transformer.", "text_encoder_2."): one for name, one in tensors.items()}
-    )
+    change(path, lambda tensors: {key.replace("transformer.", "text_encoder_2."): one for key, one in tensors.items()})
 
 
 def _one_layer_of_another(path):

@@ -63,9 +63,7 @@ FORMS = {
 QUICK = ("diffusers with kohya's ends", "peft")
 
 
-@pytest.mark.parametrize(
-    "form", [form if form in QUICK else pytest.param(form, marks=pytest.mark.slow) for form in FORMS]
-)
+@pytest.mark.parametrize("form", [one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in FORMS])
 @pytest.mark.parametrize(("name", "maker"), with_loader())
 def test_every_layer_has_its_strength(name, maker, form, tmp_path):
     stem, ends, alpha, metadata = FORMS[form]

@@ -126,8 +126,7 @@ def test_kernels_with_masks(form, name, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("mask", "takes"),
-    [((1, 1, 1, 64), True), ((2, 2, 1, 64), False), ((1, 1, 64, 64), True), (None, True)],
+    ("mask", "takes"), [((1, 1, 1, 64), True), ((2, 2, 1, 64), False), ((1, 1, 64, 64), True), (None, True)]
 )
 def test_widest_heads_with_masks(mask, takes):
     query = jax.ShapeDtypeStruct((2, 64, 2, 256), jnp.bfloat16)

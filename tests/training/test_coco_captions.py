@@ -144,9 +144,7 @@ def test_negatives_are_made_for_captions(tmp_path, stand_in):
 
 def test_images_that_share_a_caption_are_no_negatives(tmp_path, stand_in):
     names = [path.name for path in published_files.make_images(tmp_path / "own", 6)]
-    captions = [
-        (name, ["A man sits near dogs." if name in names[:2] else f"A man sits near {name}."]) for name in names
-    ]
+    captions = [(one, ["A man sits near dogs." if one in names[:2] else f"A man sits near {one}."]) for one in names]
     write_captions(tmp_path / "own", captions)
     items = built(tmp_path / "own")
     for item in items[:2]:

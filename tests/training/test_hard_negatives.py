@@ -37,9 +37,7 @@ from winobench.training.hard_negatives import Draws, contrast, draw, make_loss
 )
 def test_contrast(threshold, positive, negative, expected, clipped):
     errors = jnp.float32(positive), jnp.float32(negative)
-    (value, is_clipped), slopes = jax.value_and_grad(
-        lambda *errors: contrast(*errors, threshold), (0, 1), has_aux=True
-    )(*errors)
+    (value, is_clipped), slopes = jax.value_and_grad(lambda *e: contrast(*e, threshold), (0, 1), has_aux=True)(*errors)
     assert ([float(value), *map(float, slopes)], bool(is_clipped)) == (expected, clipped)
 
 

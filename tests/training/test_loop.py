@@ -31,9 +31,7 @@ def test_resumed_run_equals_the_uninterrupted_one(tmp_path):
     rows = toy_run.rows_of(folder)
     assert [row["step"] for row in rows] == [5, 10, 15, 17, 20, 25, 30]
     assert rows[-1]["loss"] < rows[0]["loss"]
-    assert all(
-        json.loads(line)["images_per_second"] > 0 for line in (folder / "metrics.jsonl").read_text().splitlines()
-    )
+    assert all(json.loads(one)["images_per_second"] > 0 for one in (folder / "metrics.jsonl").read_text().splitlines())
     # A finished run needs no batch.
     assert_equal(toy_run.run(folder, 30, batches=lambda first: pytest.fail("asked for batches")), whole)
 

@@ -54,14 +54,7 @@ def test_who_cannot_wait_asks_again(worker):
 
 @pytest.mark.parametrize(
     ("function", "said"),
-    [
-        ("die", "-9"),
-        ("leave", "3"),
-        ("fail", "KeyError: 'key"),
-        ("fill", "memory"),
-        ("odd", "ValueError"),
-        ("no", "no"),
-    ],
+    {"die": "-9", "leave": "3", "fail": "KeyError: 'key", "fill": "memory", "odd": "ValueError", "no": "no"}.items(),
 )
 def test_a_fault_is_a_sentence_and_the_next_document_comes(worker, function, said):
     with pytest.raises(Crash) as caught:

@@ -142,10 +142,8 @@ def test_the_printed_address_gives_a_cookie(with_cookie):
     assert ask_for_all(server, "GET", "/file", headers={"Cookie": cookie}, token="wrong")[0] == 403
 
 
-@pytest.mark.parametrize(
-    ("site", "status"), [("same-origin", 200), ("none", 200), ("same-site", 403), ("cross-site", 403)]
-)
-def test_a_cookie_does_not_help_other_servers_of_this_computer(with_cookie, site, status):
+@pytest.mark.parametrize("site", ["same-origin", "none", "same-site", "cross-site"])
+def test_a_cookie_does_not_help_other_servers_of_this_computer(with_cookie, site):
     cookie = f"{with_cookie.cookie}={with_cookie.token}"
     found = plain(with_cookie, "/file", {"Cookie": cookie, "Sec-Fetch-Site": site})[0]
     assert found == (200 if site in ("same-origin", "none") else 403)
@@ -280,11 +278,7 @@ def test_bodies_without_a_short_length_are_refused(server, lines):
 
 @pytest.mark.parametrize(
     "sent",
-    [
-        b"",
-        b"GET /?token=TOKEN HT",
-        POST + b"Content-Length: 9\r\n\r\n{",
-    ],
+    [b"", b"GET /?token=TOKEN HT", POST + b"Content-Length: 9\r\n\r\n{"],
     ids=["nothing", "half a line", "half a body"],
 )
 def test_silence_ends_a_connection(place, monkeypatch, capfd, sent):
@@ -377,12 +371,7 @@ def test_refused_requests_have_the_same_headers(with_cookie):
     granted = plain(with_cookie, "/value", kept)[2]
     names = [name for name in granted if name.lower() not in ("date", "content-length", "content-type", "etag")]
     assert "content-security-policy" in {name.lower() for name in names}
-    for path, headers in (
-        ("/value", {}),
-        ("/value", {**kept, "Host": "evil.example"}),
-        ("/nothing", kept),
-        ("/sent", kept),
-    ):
+    for path, headers in ("/value", {}), ("/value", {**kept, "Host": "evil.org"}), ("/nothing", kept), ("/sent", kept):
         status, _, found = plain(with_cookie, path, headers)
         assert status in (403, 404, 405)
         assert {name: found[name] for name in names} == {name: granted[name] for name in names}

@@ -52,14 +52,12 @@ def _t5():
 @maker(guidance_scale=1.0)
 def bria_pipeline():
     """BRIA 3.2: zeros behind each text, latents packed by 2 x 2."""
-    transformer = diffusers.BriaTransformer2DModel(
-        **FLUX, in_channels=16, joint_attention_dim=24, axes_dims_rope=[4, 4, 8]
-    )
+    network = diffusers.BriaTransformer2DModel(**FLUX, in_channels=16, joint_attention_dim=24, axes_dims_rope=[4, 4, 8])
     vae = tiny_sd3.autoencoder(4, scaling_factor=0.13025, shift_factor=0.1)
-    components = {"transformer": transformer, "vae": vae, **_t5(), "scheduler": parts.moving_schedule()}
+    components = {"transformer": network, "vae": vae, **_t5(), "scheduler": parts.moving_schedule()}
     pipe = parts.filled(diffusers.BriaPipeline, components)
     with torch.no_grad():  # 128 tokens, nearly all of them zeros, would hide the text
-        transformer.context_embedder.weight.mul_(10)
+        network.context_embedder.weight.mul_(10)
     return pipe
 
 
