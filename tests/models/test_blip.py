@@ -63,28 +63,6 @@ def test_defaults_are_those_of_transformers():
     )
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"nonsense": 1}, ("unknown-option", "nonsense=1")),
-        ({"model_type": "clip"}, ("wrong-kind-of-model", "model_type='clip'", "'blip'")),
-        ({"architectures": ["BlipForConditionalGeneration"]}, ("no-task-head", "BlipForConditionalGeneration")),
-        ({"text_config": [1]}, ("not-an-object", "BlipTextConfig", "list")),
-        ({"text_config": {"is_decoder": False}}, ("unsupported-option", "is_decoder=False", "True")),
-        ({"text_config": {"hidden_act": "relu"}}, ("unsupported-option", "hidden_act='relu'", "'gelu'")),
-        (
-            {"text_config": {"num_attention_heads": 7}},
-            ("unsupported-option", "num_attention_heads=7", "hidden_size=768"),
-        ),
-        ({"vision_config": {"image_size": 100}}, ("unsupported-option", "image_size=100", "patch_size=16")),
-        ({"vision_config": {"layer_norm_eps": 0}}, ("unsupported-option", "layer_norm_eps=0")),
-    ],
-)
-def test_unsupported_configs(change, message):
-    with raises(*message):
-        BlipConfig.from_dict({"model_type": "blip", **change})
-
-
 def test_encoders_of_two_widths():
     with raises("mismatched-parts", "768", "64"):
         BlipConfig(vision_config=BlipVisionConfig(hidden_size=64, num_attention_heads=2))

@@ -10,13 +10,24 @@ from tests.parity import published_configs
 from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.models.autoencoder_kl import AutoencoderKLConfig
+from winobench.models.bert import BertConfig
+from winobench.models.blip_config import BlipConfig
 from winobench.models.clip import CLIPTextConfig
+from winobench.models.clip_model import CLIPConfig
 from winobench.models.config import NetworkConfig
+from winobench.models.opt_config import OPTConfig
+from winobench.models.t5 import T5Config
 from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
 
 UNET = published_configs.UNETS["sd15"]
 VAE = published_configs.VAES["sd15"]
 TEXT = published_configs.TEXT_ENCODERS["sd15"]
+OPT = ("unsupported-option", "OPTConfig")
+BASES = {
+    BlipConfig: {"model_type": "blip"},
+    CLIPConfig: next(iter(published_configs.of("clip").values())),
+    OPTConfig: {"model_type": "opt", "dropout": 0.1, "_remove_final_layer_norm": False},
+}
 PUBLISHED = {UNet2DConditionConfig: UNET, AutoencoderKLConfig: VAE, CLIPTextConfig: TEXT}
 
 
@@ -71,6 +82,77 @@ def test_refused(cls, key, value):
     assert message.startswith(f"{cls.__name__}: ")
     assert f"{key}={options.quote(shown)}" in message
     assert "\n" not in message
+
+
+RESNET = {"model_type": "clip_resnet_vision_model"}
+# Class -> changes of its config, and the words of the sentence that refuses them.
+TOLD = {
+    BertConfig: [
+        ({"hidden_act": "swish"}, "unsupported-option", "hidden_act='swish'", "'gelu'"),
+        ({"position_embedding_type": "r"}, "unsupported-option", "position_embedding_type='r'", "'absolute'"),
+        ({"num_attention_heads": 5}, "unsupported-option", "num_attention_heads=5", "hidden_size=768"),
+        ({"id2label": {"0": "a", "2": "b"}}, "bad-labels", "id2label", "0, 2"),
+        ({"id2label": {"0": "a", "1": "a"}}, "unsupported-option", "labels=('a', 'a')"),
+        ({"hidden_dropout_prob": 1.0}, "unsupported-option", "hidden_dropout_prob=1.0", "0", "1"),
+        ({"model_type": "roberta"}, "wrong-kind-of-model", "model_type='roberta'", "'bert'"),
+        ({"window": 3}, "unknown-option", "window=3"),
+    ],
+    BlipConfig: [
+        ({"nonsense": 1}, "unknown-option", "nonsense=1"),
+        ({"model_type": "clip"}, "wrong-kind-of-model", "model_type='clip'", "'blip'"),
+        ({"architectures": ["BlipForConditionalGeneration"]}, "no-task-head", "BlipForConditionalGeneration"),
+        ({"text_config": [1]}, "not-an-object", "BlipTextConfig", "list"),
+        ({"text_config": {"is_decoder": False}}, "unsupported-option", "is_decoder=False", "True"),
+        ({"text_config": {"hidden_act": "relu"}}, "unsupported-option", "hidden_act='relu'", "'gelu'"),
+        ({"text_config": {"num_attention_heads": 7}}, "unsupported-option", "num_attention_heads=7", "hidden_size=768"),
+        ({"vision_config": {"image_size": 100}}, "unsupported-option", "image_size=100", "patch_size=16"),
+        ({"vision_config": {"layer_norm_eps": 0}}, "unsupported-option", "layer_norm_eps=0"),
+    ],
+    CLIPConfig: [
+        ({"vision_config": {"num_channels": 1}}, "unsupported-option", "num_channels=1"),
+        ({"vision_config": {"patch_size": 300}}, "unsupported-option", "patch_size=300", "image_size=224"),
+        ({"vision_config": {"num_attention_heads": 7}}, "unsupported-option", "num_attention_heads=7"),
+        ({"vision_config": [3]}, "not-an-object", "CLIPVisionConfig", "list"),
+        ({"text_config": {"attention_dropout": 0.5}}, "unsupported-option", "attention_dropout=0.5"),
+        ({"projection_dim": 0}, "unsupported-option", "projection_dim=0"),
+        ({"surprise": 3}, "unknown-option", "surprise=3"),
+        ({"model_type": "blip"}, "wrong-kind-of-model", "model_type='blip'", "'clip'"),
+        ({"vision_config": {**RESNET, "depths": [1, 2]}}, "unsupported-option", "depths=(1, 2)"),
+        ({"vision_config": {**RESNET, "image_size": 225}}, "unsupported-option", "32"),
+        ({"vision_config": {"model_type": "siglip"}}, "wrong-kind-of-model", "model_type='siglip'"),
+    ],
+    # OPTs of 350 million parameters, of Galactica, and of what was trained before a bug was found.
+    OPTConfig: [
+        ({"do_layer_norm_before": False}, *OPT, "do_layer_norm_before=False", "True only"),
+        ({"word_embed_proj_dim": 512}, *OPT, "word_embed_proj_dim=512", "hidden_size=768"),
+        ({"enable_bias": False}, *OPT, "enable_bias=False"),
+        ({"activation_function": "gelu"}, *OPT, "activation_function='gelu'", "'relu' only"),
+        ({"_remove_final_layer_norm": True}, *OPT, "_remove_final_layer_norm=True", "False only"),
+        ({"num_attention_heads": 5}, *OPT, "num_attention_heads=5", "hidden_size=768"),
+        ({"eos_token_id": None}, *OPT, "eos_token_id=None", "one token id"),
+    ],
+    T5Config: [
+        (
+            {"feed_forward_proj": "gated-x"},
+            "unsupported-option",
+            "feed_forward_proj='gated-x'",
+            "'relu'",
+            "'gated-gelu'",
+        ),
+        ({"decoder_start_token_id": 32128}, "unsupported-option", "decoder_start_token_id=32128", "vocab_size=32128"),
+        ({"is_encoder_decoder": False}, "unsupported-option", "True"),
+        ({"relative_attention_max_distance": 16}, "unsupported-option", "relative_attention_num_buckets=32"),
+        ({"model_type": "umt5"}, "wrong-kind-of-model", "'t5'"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("cls", "changes", "words"), [(c, row[0], row[1:]) for c, rows in TOLD.items() for row in rows]
+)
+def test_what_is_wrong_is_told(cls, changes, words):
+    with raises(*words):
+        cls.from_dict(BASES.get(cls, {}) | changes)
 
 
 @pytest.mark.parametrize(
