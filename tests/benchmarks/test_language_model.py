@@ -1,8 +1,10 @@
+import contextlib
 import json
 
+import numpy as np
 import pytest
 
-from benchmarks import language_model
+from benchmarks import language_model, vision_language
 from tests.tiny_language_models import compile_quickly
 
 
@@ -27,21 +29,23 @@ def test_runs_and_all_agree(tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("work", "results", "message"),
+    ("module", "work", "results", "reference", "message"),
     [
-        ("options", [[-1.0, -2.0]], None),
-        ("options", [[-1.0, -2.0011]], "scores differ by up to 0.0011"),
-        ("options", [[-1.0, float("nan")]], "scores differ by up to nan"),
-        ("generation", [[2, 3]], "100% of the texts differ"),
+        (language_model, "options", [[-1.0, -2.0]], [[-1.0, -2.0]], None),
+        (language_model, "options", [[-1.0, -2.0011]], [[-1.0, -2.0]], "scores differ by up to 0.0011"),
+        (language_model, "options", [[-1.0, float("nan")]], [[-1.0, -2.0]], "scores differ by up to nan"),
+        (language_model, "generation", [[2, 3]], [[2, 4]], "100% of the texts differ"),
+        (vision_language, "scores", [[1.0, 2.0]], np.array([[1.0, 2.0]]), None),
+        (vision_language, "scores", [[1.0, 2.001]], np.array([[1.0, 2.0]]), "scores differ by up to 0.0005"),
+        (vision_language, "scores", [[1.0, float("nan")]], np.array([[1.0, 2.0]]), "scores differ by up to nan"),
+        (vision_language, "captions", ["a", "c"], ["a", "b"], "50% of the texts differ"),
     ],
 )
-def test_what_counts_as_the_same(work, results, message):
-    reference = [[-1.0, -2.0]] if work == "options" else [[2, 4]]
-    if message is None:
-        language_model.check_agreement(work, "winobench", results, reference)
-    else:
-        with pytest.raises(RuntimeError, match=f"winobench and torch, batched do not do the same: {message}"):
-            language_model.check_agreement(work, "winobench", results, reference)
+def test_what_counts_as_the_same(module, work, results, reference, message):
+    peer = "torch, batched" if module is language_model else "torch"
+    refused = pytest.raises(RuntimeError, match=f"winobench and {peer} do not do the same: {message}")
+    with refused if message else contextlib.nullcontext():
+        module.check_agreement(work, "winobench", results, reference)
 
 
 def test_real_size_is_llama_2():

@@ -1,6 +1,5 @@
 """BERT, what was trained from it, and T5 from folders: names of several vintages, and refusals."""
 
-import json
 import re
 import shutil
 
@@ -11,6 +10,7 @@ import safetensors.numpy
 from flax import nnx
 
 from tests.expectations import raises
+from tests.json_files import edit
 from tests.tiny_encoders import bert_config, write_bert
 from winobench import checkpoints, parallel
 from winobench.checkpoints import encoder_layouts
@@ -34,8 +34,7 @@ def fingerprint(folder):
 def copy_with(folder, target, arrays, **options):
     shutil.copytree(folder, target)
     safetensors.numpy.save_file(arrays, target / "model.safetensors", metadata={"format": "pt"})
-    config = json.loads((target / "config.json").read_text())
-    (target / "config.json").write_text(json.dumps(config | options))
+    edit(target / "config.json", **options)
     return target
 
 

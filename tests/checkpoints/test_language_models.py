@@ -16,6 +16,7 @@ from flax import nnx
 from huggingface_hub import constants
 
 from tests.expectations import raises
+from tests.json_files import edit
 from tests.parity.harness import QUICK_COMPILATION
 from winobench import parallel
 from winobench.base.errors import InputError
@@ -223,16 +224,10 @@ def test_nobody_is_asked_to_run_code_of_a_folder(folder, monkeypatch):
         content.pop("tokenizer_class", None)
         content["auto_map"] = {"AutoTokenizer": [None, "own.Tokenizer"]}
 
-    _edit(folder / "tokenizer_config.json", name_code)
+    edit(folder / "tokenizer_config.json", name_code)
     with contextlib.suppress(InputError):
         load(folder)
     assert not prompts
-
-
-def _edit(path, change):
-    content = json.loads(path.read_text())
-    change(content)
-    path.write_text(json.dumps(content))
 
 
 @pytest.mark.parametrize(
@@ -245,7 +240,7 @@ def _edit(path, change):
     ],
 )
 def test_tokenizers_of_other_kinds(folder, name, change, words):
-    _edit(folder / name, lambda content: content.update(change))
+    edit(folder / name, **change)
     expect(folder, *words)
 
 

@@ -1,5 +1,4 @@
 import dataclasses
-import json
 import logging
 import pathlib
 import shutil
@@ -15,6 +14,7 @@ from flax import nnx
 from huggingface_hub import constants
 
 from tests.expectations import names, raises
+from tests.json_files import edit, edited
 from winobench import parallel
 from winobench.base.errors import InputError
 from winobench.checkpoints import weights
@@ -31,11 +31,6 @@ def bundle(tiny_pipeline):
 @pytest.fixture
 def copy(tiny_pipeline, tmp_path):
     return pathlib.Path(shutil.copytree(tiny_pipeline, tmp_path / "copy"))
-
-
-def edit(path, **changes):
-    content = json.loads(path.read_text()) | changes
-    path.write_text(json.dumps({key: value for key, value in content.items() if value != "REMOVED"}))
 
 
 def pad_with_exclamation_mark(folder):
@@ -210,10 +205,6 @@ def cut(name):
     return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:-1000])
 
 
-def change(name, **changes):
-    return lambda folder: edit(folder / name, **changes)
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -221,15 +212,15 @@ def change(name, **changes):
         (remove("scheduler/scheduler_config.json"), ("no-such-file", "scheduler/scheduler_config.json")),
         (remove("vae/diffusion_pytorch_model.safetensors"), ("no-weights", "vae/diffusion_pytorch_model.safetensors")),
         (cut("tokenizer/tokenizer.json"), ("unreadable-tokenizer", "CLIP")),
-        (change("unet/config.json", in_channels=9), ("mismatched-parts", "9", "4")),
-        (change("unet/config.json", cross_attention_dim=99), ("mismatched-parts", "99")),
-        (change("text_encoder/config.json", vocab_size=500), ("mismatched-parts", "500")),
+        (edited("unet/config.json", in_channels=9), ("mismatched-parts", "9", "4")),
+        (edited("unet/config.json", cross_attention_dim=99), ("mismatched-parts", "99")),
+        (edited("text_encoder/config.json", vocab_size=500), ("mismatched-parts", "500")),
         (
-            change("model_index.json", unet=["diffusers", "UNet3D"]),
+            edited("model_index.json", unet=["diffusers", "UNet3D"]),
             ("wrong-kind-of-model", "UNet3D", "UNet2DConditionModel"),
         ),
-        (change("model_index.json", vae="REMOVED"), ("wrong-kind-of-model", "vae")),
-        (change("model_index.json", text_encoder_2=["a", "b"]), ("wrong-kind-of-model", "text_encoder_2")),
+        (edited("model_index.json", vae=...), ("wrong-kind-of-model", "vae")),
+        (edited("model_index.json", text_encoder_2=["a", "b"]), ("wrong-kind-of-model", "text_encoder_2")),
     ],
 )
 def test_damaged_pipelines_are_one_sentence(copy, damage, message):

@@ -109,6 +109,17 @@ def clip_outputs(model: nnx.Module, pixels: np.ndarray, ids: np.ndarray) -> tupl
         return _clip_outputs(*nnx.split(model), pixels, ids)
 
 
+def torch_clip_outputs(model: Any, pixels: Any, ids: np.ndarray) -> list[Any]:
+    """The same of a CLIP or SigLIP in torch."""
+    import torch
+
+    ids = torch.from_numpy(ids).long()
+    with torch.no_grad():
+        images = model.get_image_features(pixel_values=pixels).pooler_output
+        texts = model.get_text_features(input_ids=ids).pooler_output
+        return [images, texts, model(input_ids=ids, pixel_values=pixels).logits_per_image]
+
+
 def our_shapes(module: nnx.Module) -> dict[str, tuple[int, ...]]:
     """Torch name -> shape of all parameters."""
     return {name: shape for name, (_, shape) in checkpoint_models.torch_names(module).items()}

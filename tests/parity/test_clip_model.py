@@ -54,16 +54,6 @@ def build(tmp_path_factory):
     return write
 
 
-def torch_outputs(model, pixels, ids):
-    with torch.no_grad():
-        output = model(input_ids=torch.from_numpy(ids).long(), pixel_values=harness.to_torch(pixels))
-        return (
-            model.get_image_features(pixel_values=harness.to_torch(pixels)).pooler_output,
-            model.get_text_features(input_ids=torch.from_numpy(ids).long()).pooler_output,
-            output.logits_per_image,
-        )
-
-
 @pytest.mark.quick(2)
 @pytest.mark.parametrize("name", OTHERS)
 def test_features(name, build):
@@ -73,11 +63,11 @@ def test_features(name, build):
     pixels = np.random.default_rng(0).normal(size=(3, size, size, 3)).astype(np.float32)
     texts = ["a red cube", "the", ""]
     ids = np.asarray(ours.tokenizer(texts, padding="max_length", max_length=16)["input_ids"], np.int32)
-    expected = torch_outputs(theirs, pixels, ids)
+    expected = harness.torch_clip_outputs(theirs, harness.to_torch(pixels), ids)
     # Otherwise the comparison would be one of biases.
     assert harness.relative_error(expected[0][0], expected[0][1]) > 0.1
     *features, logits = harness.clip_outputs(ours.model, pixels, ids)
-    harness.check_close(features, list(expected[:2]), harness.NETWORK_TOLERANCE)
+    harness.check_close(features, expected[:2], harness.NETWORK_TOLERANCE)
     harness.check_close(logits, expected[2], LOGIT_TOLERANCE)
 
 
@@ -133,4 +123,5 @@ def test_saved_again(build, tmp_path):
     harness.check_tensors(again, theirs)
     pixels, ids = np.ones((1, 24, 24, 3), np.float32), np.arange(16, dtype=np.int32)[None]
     # The same numbers elsewhere in memory: torch may add them up in another order.
-    harness.check_close(torch_outputs(theirs, pixels, ids), list(torch_outputs(again, pixels, ids)), 1e-6)
+    first, second = (harness.torch_clip_outputs(model, harness.to_torch(pixels), ids) for model in (theirs, again))
+    harness.check_close(first, second, 1e-6)

@@ -8,11 +8,10 @@ import json
 import jax
 import numpy as np
 import pytest
-import torch
 import transformers
 
 from tests import tiny_siglip
-from tests.parity.harness import check_close, check_files, clip_outputs, odd_images, relative_error, to_torch
+from tests.parity import harness
 from tests.tiny_siglip import LENGTH, PIECES, SIZE
 from winobench import parallel
 from winobench.checkpoints import models, siglip_files
@@ -51,38 +50,28 @@ def ours(folder):
     return siglip_files.load_siglip(folder)
 
 
-def torch_outputs(model, pixels, ids):
-    inputs = {"input_ids": torch.from_numpy(ids).long(), "pixel_values": pixels}
-    with torch.no_grad():
-        return (
-            model.get_image_features(pixel_values=inputs["pixel_values"]).pooler_output,
-            model.get_text_features(input_ids=inputs["input_ids"]).pooler_output,
-            model(**inputs).logits_per_image,
-        )
-
-
 def test_features_and_logits(theirs, ours, family):
     rng = np.random.default_rng(0)
     pixels = rng.normal(size=(3, SIZE, SIZE, 3)).astype(np.float32)
     ids = rng.integers(0, theirs.config.text_config.vocab_size, (4, LENGTH)).astype(np.int32)
-    expected = torch_outputs(theirs, to_torch(pixels), ids)
+    expected = harness.torch_clip_outputs(theirs, harness.to_torch(pixels), ids)
     # Otherwise the comparison would be one of biases.
-    assert relative_error(expected[0][0], expected[0][1]) > 0.1
-    assert relative_error(expected[1][0], expected[1][1]) > 0.1
-    check_close(clip_outputs(ours.model, pixels, ids), list(expected), TOLERANCE)
+    assert harness.relative_error(expected[0][0], expected[0][1]) > 0.1
+    assert harness.relative_error(expected[1][0], expected[1][1]) > 0.1
+    harness.check_close(harness.clip_outputs(ours.model, pixels, ids), expected, TOLERANCE)
 
 
 def torch_pixels(folder):
     """By transformers' own processor, with all images made RGB."""
     options = json.loads((folder / "preprocessor_config.json").read_text()) | {"do_convert_rgb": True}
     official = transformers.SiglipImageProcessorPil(**options)
-    return official(odd_images(), return_tensors="pt")["pixel_values"]
+    return official(harness.odd_images(), return_tensors="pt")["pixel_values"]
 
 
 def test_preprocessing(folder, ours):
     """Pixel values of odd shapes, of gray, and of an alpha channel that is opaque, bit for bit."""
     expected = torch_pixels(folder).numpy().transpose(0, 2, 3, 1)
-    for image, values in zip(odd_images(), expected, strict=True):
+    for image, values in zip(harness.odd_images(), expected, strict=True):
         np.testing.assert_array_equal(ours.processor.normalize(ours.processor(image)), values)
 
 
@@ -119,18 +108,18 @@ def test_pieces_of_sentencepiece(tmp_path):
 @pytest.mark.parametrize("family", ["siglip", pytest.param("siglip2", marks=pytest.mark.slow)], indirect=True)
 def test_scores(folder, theirs, family):
     """From images and strings to the logits of all pairs, in both ways to ask for them."""
-    expected = torch_outputs(theirs, torch_pixels(folder), expected_ids(folder, family))[2]
+    expected = harness.torch_clip_outputs(theirs, torch_pixels(folder), expected_ids(folder, family))[2]
     scorer = Contrastive.from_pretrained(folder, mesh=parallel.make_mesh(jax.devices()[:1]))
-    scores = scorer.score(odd_images(), TEXTS)
+    scores = scorer.score(harness.odd_images(), TEXTS)
     assert scores.dtype == np.float32
-    assert relative_error(scores, expected) < TOLERANCE
+    assert harness.relative_error(scores, expected) < TOLERANCE
     pairs = np.argwhere(np.ones(scores.shape))
-    listed = np.concatenate([part for _, part in scorer.iter_scores(odd_images(), TEXTS, pairs)])
+    listed = np.concatenate([part for _, part in scorer.iter_scores(harness.odd_images(), TEXTS, pairs)])
     np.testing.assert_allclose(listed, scores.ravel(), rtol=1e-6)
 
 
 def test_saved_again(theirs, ours, tmp_path):
-    check_files(theirs, ours.model, tmp_path)
+    harness.check_files(theirs, ours.model, tmp_path)
     assert theirs.state_dict().keys() == models.torch_names(ours.model).keys()
 
 

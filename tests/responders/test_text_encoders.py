@@ -11,6 +11,7 @@ import torch
 import transformers
 
 from tests.expectations import names, raises
+from tests.json_files import edit
 from tests.scorers import tiny_models
 from tests.tiny_encoders import COLORS, NOUNS, write_bert
 from winobench import parallel
@@ -87,9 +88,7 @@ def test_fingerprints(folder, encoder, tmp_path):
     list(same.ask(REQUESTS[:1]))
     assert same.fingerprint() == print_
     other = shutil.copytree(folder, tmp_path / "other")
-    config = json.loads((other / "config.json").read_text())
-    config["layer_norm_eps"] = 1e-3
-    (other / "config.json").write_text(json.dumps(config))
+    edit(other / "config.json", layer_norm_eps=1e-3)
     assert NliEncoder.from_pretrained(other).fingerprint() != print_
     assert NliEncoder.from_pretrained(folder, "bfloat16").fingerprint() != print_
 

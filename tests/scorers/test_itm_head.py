@@ -14,6 +14,7 @@ from flax import nnx
 from PIL import Image
 
 from tests.expectations import names, raises
+from tests.json_files import edit
 from tests.models.test_networks import filled
 from tests.parity.harness import call
 from tests.scorers import tiny_models
@@ -240,17 +241,13 @@ def test_missing_and_damaged_files(copy, file, content, message):
 
 
 def test_config_and_weights_of_two_models(copy):
-    config = json.loads((copy / "config.json").read_text())
-    config["vision_config"]["intermediate_size"] = 24
-    (copy / "config.json").write_text(json.dumps(config))
+    edit(copy / "config.json", lambda config: config["vision_config"].update(intermediate_size=24))
     with raises("mismatched-parts", "vision_model.encoder.layers.0.mlp.fc1.bias", "[16]"):
         ItmHead.from_pretrained(copy)
 
 
 def test_a_text_encoder_without_enc(copy):
-    config = json.loads((copy / "config.json").read_text())
-    config["text_config"]["bos_token_id"] = len(BLIP_VOCABULARY) + 1
-    (copy / "config.json").write_text(json.dumps(config))
+    edit(copy / "config.json", lambda config: config["text_config"].update(bos_token_id=len(BLIP_VOCABULARY) + 1))
     with pytest.raises(InputError, match=names("ENC", "first_token", "'cls'")):
         ItmHead.from_pretrained(copy)
     assert ItmHead.from_pretrained(copy, first_token="cls").first_token == "cls"

@@ -1,5 +1,6 @@
 """How pipelines of diffusers are loaded: what is refused, what identifies them, what is fetched, and their LoRA."""
 
+import functools
 import importlib.metadata
 import json
 import pathlib
@@ -20,6 +21,7 @@ from huggingface_hub import constants, errors
 
 from tests import tiny_sd3
 from tests.expectations import raises
+from tests.json_files import edit, edited
 from tests.torch_pipelines.tiny import parts
 from tests.torch_pipelines.tiny.pipelines import qwen_image_pipeline, sana_pipeline
 from winobench import DiffusionITM
@@ -45,12 +47,6 @@ def saved(tmp_path_factory):
 @pytest.fixture
 def folder(saved, tmp_path):
     return pathlib.Path(shutil.copytree(saved, tmp_path / "sana"))
-
-
-def edit(path, **values):
-    """Changes a JSON object in a file. None takes a key out."""
-    content = json.loads(path.read_text()) | values
-    path.write_text(json.dumps({name: value for name, value in content.items() if value is not None}))
 
 
 def change(path, function):
@@ -94,8 +90,7 @@ def _pickle(folder):
     (folder / DENOISER).unlink()
 
 
-def _index(**values):
-    return lambda folder: edit(folder / "model_index.json", **values)
+_index = functools.partial(edited, "model_index.json")
 
 
 def _without(name):
@@ -123,7 +118,7 @@ REFUSED = {
     ),
     "no weights": (_without(ENCODER), "no-weights", "text_encoder/model.safetensors"),
     "no folder": (_without("vae"), "no-weights", VAE),
-    "no part": (_index(text_encoder=None), "missing-part", "text_encoder", "SanaPipeline"),
+    "no part": (_index(text_encoder=...), "missing-part", "text_encoder", "SanaPipeline"),
     "an empty part": (_index(vae=[None, None]), "missing-part", "vae", "SanaPipeline"),
     "no config": (_without("transformer/config.json"), "no-such-file", "transformer/config.json"),
     "no tokenizer": (_without("tokenizer/tokenizer.json"), "no-such-file", "tokenizer/tokenizer.json"),
