@@ -33,11 +33,9 @@ def make_tokenizer(*, kind: str = "decoder", chat_template: str | None = None):
     tokenizer = tokenizers.Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    special = [PAD, END, START, CHAT_END, "<|im_start|>"]
+    marks = [PAD, END, START, CHAT_END, "<|im_start|>"]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(
-        vocab_size=400, special_tokens=special, initial_alphabet=alphabet, show_progress=False
-    )
+    trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=marks, initial_alphabet=alphabet, show_progress=False)
     tokenizer.train_from_iterator(TEXT.splitlines(keepends=True), trainer)
     around = {"decoder": f"{START} $A", "t5": f"$A {END}", "opt": f"{END} $A", "bare": None}[kind]
     if around:
@@ -48,7 +46,7 @@ def make_tokenizer(*, kind: str = "decoder", chat_template: str | None = None):
         bos_token={"t5": None, "opt": END}.get(kind, START),
         eos_token=CHAT_END if chat_template else END,
         pad_token=PAD,
-        additional_special_tokens=special[3:],
+        additional_special_tokens=marks[3:],
         clean_up_tokenization_spaces=False,
     )
     result.chat_template = chat_template

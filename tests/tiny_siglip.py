@@ -14,15 +14,9 @@ PIECES = [
     *((f"▁{word}", -2.0) for word in WORDS),
     *((letter, -6.0) for letter in _LETTERS),
 ]
-_TEXT = {
-    "hidden_size": 24,
-    "intermediate_size": 40,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 3,
-    "projection_size": 32,
-    # Unlike those published, and unlike each other, so that a swapped or forgotten one shows.
-    "layer_norm_eps": 0.01,
-}
+# The epsilons are unlike those published, and unlike each other, so that a swapped or forgotten one shows.
+_TEXT = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 3}
+_TEXT |= {"projection_size": 32, "layer_norm_eps": 0.01}
 _VISION = {"hidden_size": 32, "intermediate_size": 44, "num_hidden_layers": 2, "num_attention_heads": 4}
 _VISION |= {"image_size": SIZE, "patch_size": 7, "layer_norm_eps": 0.03}
 _TOKENIZER = {"do_lower_case": True, "eos_token": "</s>", "model_input_names": ["input_ids"]}

@@ -19,13 +19,8 @@ def test_texts_of_an_image_and_a_sample_follow_each_other():
 @pytest.mark.parametrize(
     ("texts_about_each", "expected"),
     [
-        ([1, 1, 1], 1),
-        ([3, 3, 1], 2),
-        ([4], 4),
-        ([100, 1], 8),
-        ([2] * 20 + [8], 2),
-        ([2] * 2 + [4] * 3, 4),
-        ([2] * 3 + [4] * 2, 2),
+        *(([1, 1, 1], 1), ([3, 3, 1], 2), ([4], 4), ([100, 1], 8)),
+        *(([2] * 20 + [8], 2), ([2] * 2 + [4] * 3, 4), ([2] * 3 + [4] * 2, 2)),
     ],
 )
 def test_texts_to_share(texts_about_each, expected):

@@ -169,14 +169,8 @@ def test_a_finished_run_loads_nothing_where_nothing_has_changed(tmp_path, monkey
 @pytest.mark.parametrize(
     "changed",
     [
-        {"files": "2"},
-        {"files": None},
-        {"protocol": "scored"},
-        {"limit": 3},
-        {"data": "new"},
-        {"version": 2},
-        {"overwrite": True},
-        {"config": {"model": "b"}},
+        *({"files": "2"}, {"files": None}, {"protocol": "scored"}, {"limit": 3}, {"data": "new"}, {"version": 2}),
+        *({"overwrite": True}, {"config": {"model": "b"}}),
     ],
 )
 def test_another_run_is_planned(tmp_path, monkeypatch, commit, changed):

@@ -38,9 +38,7 @@ def test_uniform_is_no_weighting():
 def test_learned_weights_are_steps(tmp_path):
     curve = Curve((100.0, 500.0), (1.0, 0.0, 3.0))
     np.testing.assert_array_equal(curve(np.array([0, 99, 100, 499, 500, 999])), [1, 1, 0, 0, 3, 3])
-    np.testing.assert_allclose(
-        timestep_weights.sample_weights(curve, [0, 300, 700, 800]), np.array([1, 0, 3, 3]) / 1.75
-    )
+    np.testing.assert_allclose(timestep_weights.sample_weights(curve, [0, 300, 700, 800]), np.r_[1, 0, 3, 3] / 1.75)
     path = tmp_path / "weights.json"
     path.write_text(json.dumps({**timestep_weights.described(curve), "questions": 3}))
     assert timestep_weights.parse(str(path)) == curve == timestep_weights.parse(timestep_weights.described(curve))

@@ -30,10 +30,8 @@ POSITIONS = np.broadcast_to(np.arange(LENGTH, dtype=np.int32), IDS.shape)
 CLOSE = {"rtol": 0, "atol": 2e-5}
 
 
-def abstract(dtype=jnp.float32, **options):
-    return nnx.split(
-        nnx.eval_shape(lambda: Decoder(CONFIG, dtype=dtype, param_dtype=dtype, rngs=nnx.Rngs(0), **options))
-    )
+def abstract(dtype=jnp.float32, **more):
+    return nnx.split(nnx.eval_shape(lambda: Decoder(CONFIG, dtype=dtype, param_dtype=dtype, rngs=nnx.Rngs(0), **more)))
 
 
 @pytest.fixture(scope="module")

@@ -25,30 +25,15 @@ pytestmark = pytest.mark.usefixtures("no_gradients")
 SIZE = 32
 WORDS = ["a", "red", "blue", "cube", "ball", "left", "of", "the", ",", "##s"]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
-CONFIG = {
-    "text_config": {
-        # Two more ids than the tokenizer knows: [DEC] and [ENC], as published.
-        "vocab_size": len(VOCABULARY) + 2,
-        "bos_token_id": len(VOCABULARY),
-        "hidden_size": 24,
-        "intermediate_size": 40,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 3,
-        "max_position_embeddings": 20,
-        # Larger than those published and unlike, so that a swapped or forgotten one shows.
-        "layer_norm_eps": 0.03,
-    },
-    "vision_config": {
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "image_size": SIZE,
-        "patch_size": 8,
-        "layer_norm_eps": 0.01,
-    },
-    "image_text_hidden_size": 16,
-}
+# Two more ids than the tokenizer knows: [DEC] and [ENC], as published. The epsilons are larger than those published and
+# unlike, so that a swapped or forgotten one shows.
+TEXT = {"vocab_size": len(VOCABULARY) + 2, "bos_token_id": len(VOCABULARY), "hidden_size": 24, "intermediate_size": 40}
+TEXT |= {"num_hidden_layers": 2, "num_attention_heads": 3, "max_position_embeddings": 20, "layer_norm_eps": 0.03}
+VISION = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+VISION |= {"image_size": SIZE, "patch_size": 8, "layer_norm_eps": 0.01}
+CONFIG = {"text_config": TEXT, "vision_config": VISION, "image_text_hidden_size": 16}
+
+
 TEXTS = ["a red cube", "a blue ball left of the red cubes, of the red cubes, of the red cubes", "", "the ball"]
 
 

@@ -56,12 +56,10 @@ def test_normalised_scores(run, scorer):
 @pytest.mark.slow
 @pytest.mark.parametrize(("requested", "name"), [(3, "n3"), (30, "n30")])
 def test_other_numbers_of_samples(run, scorer, requested, name):
-    timesteps = run[f"timesteps_{name}"]
-    np.testing.assert_array_equal(choose_timesteps("published", requested), timesteps)
+    times = run[f"timesteps_{name}"]
+    np.testing.assert_array_equal(choose_timesteps("published", requested), times)
     # All captions, for which the program of `test_distances` is compiled.
-    errors = scorer.errors(
-        run["images"][:1], run["captions"], noise=run["noise_30"][: len(timesteps)], timesteps=timesteps
-    )
+    errors = scorer.errors(run["images"][:1], run["captions"], noise=run["noise_30"][: len(times)], timesteps=times)
     np.testing.assert_allclose(errors[0, 0], run[f"dist_cond_{name}"], rtol=0, atol=EACH)
 
 

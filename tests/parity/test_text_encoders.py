@@ -25,16 +25,9 @@ LENGTHS = np.array([20, 13, 1], np.int32)
 MASK = np.arange(20) < LENGTHS[:, None]
 KINDS = (np.arange(20) > 5).astype(np.int32)[None].repeat(3, axis=0)
 
-BERT = {
-    "vocab_size": 50,
-    "hidden_size": 24,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 3,
-    "intermediate_size": 40,
-    "max_position_embeddings": 20,
-    # Larger than the published one, so that a forgotten one shows.
-    "layer_norm_eps": 0.03,
-}
+# The epsilon is larger than the published one, so that a forgotten one shows.
+BERT = {"vocab_size": 50, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 40}
+BERT |= {"max_position_embeddings": 20, "layer_norm_eps": 0.03}
 T5 = {"vocab_size": 50, "d_model": 16, "d_kv": 5, "d_ff": 24, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 3}
 T5 |= {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 12, "layer_norm_epsilon": 0.02}
 T5S = {

@@ -3,22 +3,14 @@
 import jax
 import numpy as np
 import pytest
+from numpy import s_
 
 from winobench.torch_pipelines import bridge
 
 
 @pytest.mark.parametrize(
     "key",
-    [
-        np.s_[2:],
-        np.s_[:, 1:3],
-        np.s_[:, -2:, 1:],
-        np.s_[0:2, :, 3:2],
-        np.s_[:],
-        np.s_[..., 1:3],
-        np.s_[1, :, 2],
-        np.s_[::2, 1:],
-    ],
+    [s_[2:], s_[:, 1:3], s_[:, -2:, 1:], s_[0:2, :, 3:2], s_[:], s_[..., 1:3], s_[1, :, 2], s_[::2, 1:]],
     ids=str,
 )
 def test_assignments_are_those_of_numpy(key):

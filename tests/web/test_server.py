@@ -264,12 +264,7 @@ def test_bodies(server, body, headers, status):
 
 @pytest.mark.parametrize(
     "lines",
-    [
-        "Transfer-Encoding: chunked",
-        "Content-Length: -1",
-        "Content-Length: 99999999999",
-        "Content-Length: 1\r\nContent-Length: 2",
-    ],
+    ["Transfer-Encoding: chunked", *(f"Content-Length: {n}" for n in (-1, 99999999999, "1\r\nContent-Length: 2"))],
 )
 def test_bodies_without_a_short_length_are_refused(server, lines):
     request = POST.replace(b"TOKEN", server.token.encode()) + lines.encode() + b"\r\nConnection: close\r\n\r\n"
