@@ -180,3 +180,12 @@ def flags_of_its_own() -> Iterator[None]:
 def _is_launcher(module: str) -> bool:
     """Whether flags of this module are a launcher's; those of ``__main__`` are listed under its file's path."""
     return module.startswith("launch.") or module == sys.argv[0] or module.endswith(".py")
+
+
+def is_running(process_id: int) -> bool:
+    """Whether it does anything; one that has ended may wait for its new parent to notice."""
+    try:
+        status = pathlib.Path(f"/proc/{process_id}/stat").read_text()
+    except OSError:
+        return False
+    return status.rsplit(")", 1)[1].split()[0] != "Z"

@@ -9,8 +9,8 @@ import pytest
 import safetensors.numpy
 from flax import nnx
 
+from tests.changed_files import edit
 from tests.expectations import raises
-from tests.json_files import edit
 from tests.tiny_encoders import bert_config, write_bert
 from winobench import checkpoints, parallel
 from winobench.checkpoints import encoder_layouts

@@ -15,8 +15,8 @@ import transformers
 from flax import nnx
 from huggingface_hub import constants
 
+from tests.changed_files import edit
 from tests.expectations import raises
-from tests.json_files import edit
 from tests.parity.harness import QUICK_COMPILATION
 from winobench import parallel
 from winobench.base.errors import InputError

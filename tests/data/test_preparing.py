@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests import launching
 from tests.data import published_files
 from tests.expectations import names, raises
 from winobench.data import images, prepared, preparing, record_files, sources
@@ -331,6 +332,7 @@ def test_an_earlier_set_stays_until_the_new_one_is_complete(root, prepare, items
 
 _KILLED = """
 import pathlib, sys, time
+from tests import launching
 from tests.data import published_files
 from winobench.data import preparing
 
@@ -473,21 +475,12 @@ def test_workers_end_with_a_killed_parent(tmp_path):
         process.send_signal(signal.SIGKILL)
         process.wait(timeout=10)
         deadline = time.monotonic() + 20
-        while _is_running(worker) and time.monotonic() < deadline:
+        while launching.is_running(worker) and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert not _is_running(worker)
+        assert not launching.is_running(worker)
     finally:
         process.kill()
         process.stdout.close()
-
-
-def _is_running(process_id):
-    """Whether it does anything; one that has ended may wait for its new parent to notice."""
-    try:
-        status = pathlib.Path(f"/proc/{process_id}/stat").read_text()
-    except OSError:
-        return False
-    return status.rsplit(")", 1)[1].split()[0] != "Z"
 
 
 def test_a_full_disk_is_an_input_error_and_leaves_no_part(prepare, tmp_path):

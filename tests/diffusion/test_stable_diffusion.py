@@ -13,8 +13,8 @@ import pytest
 from flax import nnx
 from huggingface_hub import constants
 
+from tests.changed_files import edit, edited
 from tests.expectations import names, raises
-from tests.json_files import edit, edited
 from winobench import parallel
 from winobench.base.errors import InputError
 from winobench.checkpoints import weights

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from tests.changed_files import change_a_byte
 from tests.evaluation import fakes
 from tests.evaluation.fakes import FakeScorer, config, examples, recorded
 from tests.expectations import names, raises
@@ -99,20 +100,14 @@ def test_an_interrupted_run_goes_on(finished, tmp_path, monkeypatch, at_once):
     assert again.scored == []
 
 
-def _change_a_byte(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
 # What happens to a finished run -> whether its next call plans it again, and then computes errors.
 _AFTERWARDS = {
     "nothing": (lambda folder, commit: None, False, False),
     "another commit": (lambda folder, commit: commit.update(commit="2"), True, False),
     "uncommitted changes": (lambda folder, commit: commit.update(dirty=True), True, False),
     "a lost part": (lambda folder, commit: (folder / "errors" / "part-0-00000.parquet").unlink(), True, True),
-    "a damaged part": (lambda folder, commit: _change_a_byte(folder / "errors/part-0-00000.parquet"), True, True),
-    "a damaged table": (lambda folder, commit: _change_a_byte(folder / "examples" / "words.parquet"), True, False),
+    "a damaged part": (lambda folder, commit: change_a_byte(folder / "errors/part-0-00000.parquet"), True, True),
+    "a damaged table": (lambda folder, commit: change_a_byte(folder / "examples" / "words.parquet"), True, False),
     "a lost gallery": (lambda folder, commit: (folder / "gallery" / "words.parquet").unlink(), True, False),
     "lost results": (lambda folder, commit: (folder / "results.json").unlink(), True, False),
 }

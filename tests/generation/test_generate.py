@@ -14,6 +14,7 @@ import torch
 
 import winobench
 from tests import original_layouts
+from tests.changed_files import change_a_byte
 from tests.expectations import raises
 from tests.generation import fakes
 from winobench.base.errors import InputError
@@ -83,16 +84,10 @@ _AFTERWARDS = {
     "changed files of a model": (lambda folder, now: now.update(files="2"), True, 0),
     "files that nobody knows": (lambda folder, now: now.update(files=None), True, 0),
     "a lost image": (lambda folder, now: (folder / "pictures/fake/3/00000.png").unlink(), True, 1),
-    "a damaged image": (lambda folder, now: _change_a_byte(folder / "pictures/fake/1/00002.png"), True, 1),
+    "a damaged image": (lambda folder, now: change_a_byte(folder / "pictures/fake/1/00002.png"), True, 1),
     "lost records": (lambda folder, now: (folder / "drawn/part-0-00000.jsonl").unlink(), True, 6),
     "lost prompts": (lambda folder, now: (folder / "drawn/prompts.jsonl").unlink(), True, 0),
 }
-
-
-def _change_a_byte(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
 
 
 @pytest.mark.parametrize("event", _AFTERWARDS)

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
+from tests.changed_files import edited
 from tests.expectations import names, raises
-from tests.json_files import edited
 from winobench.base.errors import InputError
 from winobench.diffusion import families
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 import transformers
 
+from tests.changed_files import edit
 from tests.expectations import names, raises
-from tests.json_files import edit
 from tests.scorers import tiny_models
 from tests.tiny_encoders import COLORS, NOUNS, write_bert
 from winobench import parallel

@@ -10,32 +10,24 @@ def test_no_two_labels_are_the_same():
 
 
 @pytest.mark.parametrize(
-    ("name", "label"),
+    ("of", "name", "label"),
     [
-        ("pets_photo", "Pets, photo prompt"),
-        ("my_vqa_test", "My VQA test"),
-        ("svo_subj_hard", "SVO subject hard"),
-        ("flickr30k_video", "Flickr30K video"),
-        ("SugarCrepe", "SugarCrepe"),
-        ("__", "__"),
+        (task_label, "pets_photo", "Pets, photo prompt"),
+        (task_label, "my_vqa_test", "My VQA test"),
+        (task_label, "svo_subj_hard", "SVO subject hard"),
+        (task_label, "flickr30k_video", "Flickr30K video"),
+        (task_label, "SugarCrepe", "SugarCrepe"),
+        (task_label, "__", "__"),
+        # A model is called by its last part.
+        (model_label, "sd21-base", "sd21-base"),
+        (model_label, "openai/clip-vit-base-patch32", "clip-vit-base-patch32"),
+        (model_label, "/home/someone/models/tiny pipeline/", "tiny pipeline"),
+        (model_label, "C:\\models\\tiny", "tiny"),
+        (model_label, "a/..", "a/.."),
     ],
 )
-def test_a_name_becomes_a_label(name, label):
-    assert task_label(name) == label
-
-
-@pytest.mark.parametrize(
-    ("model", "label"),
-    [
-        ("sd21-base", "sd21-base"),
-        ("openai/clip-vit-base-patch32", "clip-vit-base-patch32"),
-        ("/home/someone/models/tiny pipeline/", "tiny pipeline"),
-        ("C:\\models\\tiny", "tiny"),
-        ("a/..", "a/.."),
-    ],
-)
-def test_a_model_is_called_by_its_last_part(model, label):
-    assert model_label(model) == label
+def test_a_name_becomes_a_label(of, name, label):
+    assert of(name) == label
 
 
 def test_long_texts_keep_both_ends():

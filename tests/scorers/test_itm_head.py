@@ -13,8 +13,8 @@ import pytest
 from flax import nnx
 from PIL import Image
 
+from tests.changed_files import edit
 from tests.expectations import names, raises
-from tests.json_files import edit
 from tests.models.test_networks import filled
 from tests.parity.harness import call
 from tests.scorers import tiny_models

@@ -20,8 +20,8 @@ import transformers
 from huggingface_hub import constants, errors
 
 from tests import tiny_sd3
+from tests.changed_files import edit, edited
 from tests.expectations import raises
-from tests.json_files import edit, edited
 from tests.torch_pipelines.tiny import parts
 from tests.torch_pipelines.tiny.pipelines import qwen_image_pipeline, sana_pipeline
 from winobench import DiffusionITM

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from tests.expectations import raises
+from tests.launching import is_running
 from winobench.viewer import worker as workers
 from winobench.viewer.worker import Crash, Worker
 
@@ -24,10 +25,6 @@ def worker():
 
 def value(worker, number, version=0):
     return json.loads(worker.find("double", {"number": number}, version, LONG).read_text())
-
-
-def alive(process):
-    return os.path.exists(f"/proc/{process}") and "Z" not in open(f"/proc/{process}/stat").read().split()[2]
 
 
 def wait_for(condition):
@@ -80,13 +77,13 @@ def test_the_process_ends_when_nobody_asks_and_with_the_worker(monkeypatch):
     monkeypatch.setattr(workers, "_SECONDS_IDLE", 0.1)
     with Worker(FUNCTIONS) as worker:
         first = value(worker, 1)["process"]
-        wait_for(lambda: not alive(first))
+        wait_for(lambda: not is_running(first))
         second = worker.find("double", {"number": 2}, 0, LONG)
         process = json.loads(second.read_text())["process"]
         assert worker.find("slowly", {"seconds": 600}, 0) is None
         began = time.monotonic()
     assert time.monotonic() - began < 5
-    wait_for(lambda: not alive(process))
+    wait_for(lambda: not is_running(process))
     assert not second.exists()
 
 
@@ -99,10 +96,10 @@ with Worker({FUNCTIONS!r}) as worker:
 """
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as server:
         process = json.loads(server.stdout.readline())["process"]
-        assert alive(process)
+        assert is_running(process)
         time.sleep(0.2)  # the next document begins
         server.kill()
-    wait_for(lambda: not alive(process))
+    wait_for(lambda: not is_running(process))
 
 
 def test_the_process_is_apart_from_its_server(worker):

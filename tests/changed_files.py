@@ -1,4 +1,4 @@
-"""Changes the JSON files of models and runs."""
+"""Changes files of models and runs."""
 
 import json
 import pathlib
@@ -18,3 +18,10 @@ def edit(path: pathlib.Path, change: Callable[[Any], object] = lambda content: N
 def edited(name: str, **values: Any) -> Callable[[pathlib.Path], None]:
     """The same as a function of the folder."""
     return lambda folder: edit(folder / name, **values)
+
+
+def change_a_byte(path: pathlib.Path) -> None:
+    """In the middle."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
