@@ -3,7 +3,9 @@
 import contextlib
 import inspect
 import io
+import types
 
+import jax
 import pytest
 
 import winobench
@@ -11,6 +13,7 @@ from tests import wscplus_files
 from tests.generation import fakes
 from winobench import report
 from winobench.base.errors import InputError
+from winobench.generation import generate
 from winobench.generation.generate import Settings
 from winobench.responders.recorded import RecordedModel
 
@@ -25,11 +28,22 @@ METHODS += ["from_pretrained", "from_diffusers"]
 UNKNOWN_NAMES_ARE_EMPTY = ["images"]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _quick():
+    """One device, to which hundreds of models are copied, and no collection after each one that generates."""
+    with pytest.MonkeyPatch.context() as patch:
+        devices = jax.devices()[:1]
+        for name in ("devices", "local_devices"):
+            patch.setattr(jax, name, lambda *_, **__: devices)
+        patch.setattr(generate, "gc", types.SimpleNamespace(collect=lambda: None))
+        yield
+
+
 @pytest.fixture(scope="module")
-def calls(tmp_path_factory):
+def calls(tmp_path_factory, tiny_pipeline):
     """Name -> the call and right arguments, one of which at a time is replaced."""
-    root = tmp_path_factory.mktemp("calls")
-    pipeline, scorer = winobench.load_pipeline("clevr-tiny"), winobench.load_scorer("clevr-tiny")
+    root, model = tmp_path_factory.mktemp("calls"), str(tiny_pipeline)
+    pipeline, scorer = winobench.load_pipeline(model), winobench.load_scorer(model)
     few = {"sampling": winobench.Sampling(num_samples=1), "settings": winobench.Scoring(limit=2)}
     few["recording"] = winobench.Recording(progress=False)
     for name in ("one", "other"):
@@ -60,12 +74,12 @@ def calls(tmp_path_factory):
         "get_text_task": {"name": "winoviz"},
         "judge_images": {"run": images, "responder": fakes.ImageJudge(), "name": "judge", "rubric": None}
         | {"label": None, "progress": False},
-        "load_pipeline": {"source": "clevr-tiny", "dtype": "float32", "revision": None, "backend": "auto"},
+        "load_pipeline": {"source": model, "dtype": "float32", "revision": None, "backend": "auto"},
         "load_responder": dict.fromkeys(inspect.signature(winobench.load_responder).parameters)
         | {"model": f"recorded:{data}", "dtype": "float32", "model_parallel": 1, "chat_template": "auto", "seed": 0}
         | {"allow_pickle": False, "int8": False, "about_images": False},
         "load_scorer": dict.fromkeys(inspect.signature(winobench.load_scorer).parameters)
-        | {"model": "clevr-tiny", "dtype": "float32", "allow_pickle": False, "model_parallel": 1},
+        | {"model": model, "dtype": "float32", "allow_pickle": False, "model_parallel": 1},
         "noise_key": {"seed": 0},
         "read_images": {"folder": root / "images", "complete": True},
         "read_prompts": {"source": "clevr", "limit": 1, "categories": ()},
@@ -81,7 +95,7 @@ def calls(tmp_path_factory):
         "images": {"task": "clevr"},
         "encode_texts": {"texts": ["a"]},
         "generate": {"texts": ["a"], "num_steps": 1, "guidance_scale": 1.0, "seed": 0},
-        "from_pretrained": {"source": "clevr-tiny", "dtype": "float32"},
+        "from_pretrained": {"source": model, "dtype": "float32"},
         "from_diffusers": {"pipe": None},
     }
     given |= {name: _defaults(getattr(winobench, name)) for name in CLASSES if name not in given}
