@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import ctypes
+import functools
 import gc
 import importlib.metadata
 import os
@@ -52,6 +53,24 @@ def _single_threaded_torch():
     """The networks are too small for threads to pay, and JAX's own need the cores."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_waits_for_the_disk():
+    """The power stays on: a file that is written to disk has to be open, but no test waits for the disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _software_once():
+    """The state of the repository is looked up once: every run records it, which takes longer than a small run."""
+    from winobench.runs import provenance
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(provenance, "software", functools.cache(provenance.software))
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -161,6 +180,7 @@ def _bounded_memory():
     if "jax" in sys.modules:
         sys.modules["jax"].clear_caches()
     gc.collect()
+    gc.freeze()  # as at the start: what has come since is mostly libraries, and each collection would look at it
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):  # a C library that is not glibc
             ctypes.CDLL(None).malloc_trim(0)

@@ -2,7 +2,6 @@ import types
 
 import pytest
 
-from tests.evaluation.conftest import software_once  # noqa: F401
 from winobench.generation import generate
 
 

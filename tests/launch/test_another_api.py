@@ -1,5 +1,6 @@
 """A hosted API is one class that registers itself: all users of hosted models know it."""
 
+import inspect
 import sys
 
 import openai
@@ -60,4 +61,4 @@ def test_it_scores_and_answers():
 
 def test_runs_record_its_clients_version(monkeypatch):
     monkeypatch.setattr(provenance, "_version", lambda name: {"jax": "1", "mistral_client": "2"}.get(name))
-    assert provenance.software()["libraries"] == {"jax": "1", "mistral_client": "2"}
+    assert inspect.unwrap(provenance.software)()["libraries"] == {"jax": "1", "mistral_client": "2"}

@@ -219,6 +219,7 @@ def test_a_chat_model_that_has_lost_its_template():
     assert not Prompts(tokenizer, template="plain", stop_ids=stop_ids).chat
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("template", [ENDLESS[0], LARGE[0]])
 def test_templates_of_text_encoders_have_the_same_bounds(template):
     tokenizer = make_tokenizer(kind="bare", chat_template=template)

@@ -1,1 +1,0 @@
-from tests.evaluation.conftest import software_once  # noqa: F401
