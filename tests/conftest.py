@@ -94,9 +94,10 @@ def _shapes_of_networks(_made_shapes={}):  # noqa: B006 - kept as long as the pr
 
 # The longest files ahead of the others, so that none decides by itself when a run in two workers ends.
 _LONG = """
+    contrib/families/test_families test_site test_wrong_arguments
     responders/test_hosted scorers/test_callers_mesh scorers/test_changed_weights scorers/test_diffusion_itm
     scorers/test_vqa_score parity/test_whole_pipelines responders/test_language_model
-    responders/test_vision_language training/test_hard_negatives models/test_tensor_parallel
+    responders/test_vision_language training/test_hard_negatives
     diffusion/test_stable_diffusion scorers/test_itm_head parity/test_qwen3_vl parity/test_transformers
     launch/test_eval parity/test_lora responders/test_hosted_hostile report/test_page diffusion/test_generation
     engine/test_communication training/test_loop models/test_attention parity/test_vision_language

@@ -1,9 +1,11 @@
 """The documentation site builds without a warning and without other hosts, and its tutorials run."""
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 
@@ -39,7 +41,8 @@ def test_a_tutorial_runs(name, tmp_path):
     small = re.sub(options, lambda found: f"{found[1]}={min(int(found[2]), MOST[found[1]])}", text)
     path = tmp_path / "small.ipynb"
     path.write_text(small)
-    module.run(path)
+    with mock.patch.dict(os.environ, launching.environment(devices=1)):
+        module.run(path)
 
 
 def test_the_tutorials_are_listed_and_have_outputs():

@@ -132,7 +132,7 @@ def test_wscplus_figures(wscplus_page):
     }
     with Image.open(wscplus_page / "wscplus.png") as image:
         assert image.width > 1000
-        assert len(image.getcolors(2**24)) > 20
+        assert image.getcolors(20) is None  # there are more
 
 
 def test_wscplus_questions(wscplus_page):

@@ -30,7 +30,7 @@ def make() -> diffusers.Kandinsky3Pipeline:
                 block_out_channels=(32, 32, 32, 32),
                 down_block_types=("DownEncoderBlock2D",) * 3 + ("AttnDownEncoderBlock2D",),
                 up_block_types=("AttnUpDecoderBlock2D",) + ("UpDecoderBlock2D",) * 3,
-                layers_per_block=2,
+                layers_per_block=1,
                 latent_channels=4,
                 norm_num_groups=4,
                 norm_type="spatial",
