@@ -43,6 +43,9 @@ os.environ["WINOBENCH_CACHE"] = os.path.join(tempfile.gettempdir(), "winobench-t
 
 import pytest
 
+# Until all tests are imported: what a collection would look at again and again is modules, which stay.
+gc.disable()
+
 # A whole SD 1.5 in miniature: 32-pixel images, 8 x 8 x 4 latents, 77 tokens.
 TINY_IMAGE_SIZE = 32
 TINY_WORDS = ["a", "and", "ball", "blue", "cube", "left", "of", "photo", "red", "right", "the", "to"]
@@ -156,6 +159,7 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
+    gc.enable()
 
 
 # Beyond this many bytes, of which so many came since the last time, a worker drops what it has compiled before it goes
