@@ -101,7 +101,7 @@ def main(config: Settings | settings.Asking) -> None:
             )
         name = _label(flags.FLAGS.config)
         recording = settings.Recording(
-            overwrite=_OVERWRITE.value, reuse=_REUSE.value, name=name, label=_NAME.value, log=_LOG.value
+            overwrite=_OVERWRITE.value, reuse=_REUSE.value, name=name, label=_NAME.value or None, log=_LOG.value
         )
         text.main(config, _WORKDIR.value, recording, paper=_PAPER.value)
         return
@@ -182,7 +182,7 @@ def _evaluate_model(
             model=_display_name(model, config, label),
             name="-".join([_label(flags.FLAGS.config or DEFAULT_CONFIG), label, *_lora(config)]),
             config=configuration.plain(config) | {"model": model.name},
-            label=_NAME.value,
+            label=_NAME.value or None,
             log=_LOG.value,
         ),
     )

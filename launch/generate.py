@@ -34,6 +34,9 @@ several machines shares the work. --judge=MODEL then judges the images as winobe
 """
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder, runs/<config>-<models>-<hash> by default.")
+_NAME = flags.DEFINE_string(
+    "name", None, "What the viewer calls the run. The same command with another name resumes the same run."
+)
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Delete another run's records in --workdir instead of refusing it.")
 _JUDGE = flags.DEFINE_string(
     "judge", None, "A model that judges the images by their benchmark's rubric once they are there (winobench judge)."
@@ -81,6 +84,7 @@ def main(config: Settings) -> None:
         _WORKDIR.value,
         seeds=config.seeds,
         settings=settings,
+        label=_NAME.value or None,
         batch_size=config.batch_size,
         overwrite=_OVERWRITE.value,
         name=configuration.chosen_name(DEFAULT_CONFIG),

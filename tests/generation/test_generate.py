@@ -79,6 +79,7 @@ def test_what_is_on_disk_is_what_was_drawn(tmp_path):
 _AFTERWARDS = {
     "nothing": (lambda folder, now: None, False, 0),
     "another command": (lambda folder, now: now.update(config={"model": "b"}), False, 0),
+    "another label": (lambda folder, now: now.update(label="mine"), False, 0),
     "another commit": (lambda folder, now: now.update(commit="2"), True, 0),
     "uncommitted changes": (lambda folder, now: now.update(dirty=True), True, 0),
     "changed files of a model": (lambda folder, now: now.update(files="2"), True, 0),
@@ -105,7 +106,7 @@ def test_a_finished_run_loads_nothing_where_nothing_has_changed(tmp_path, monkey
             return pipeline
 
         generator = Generator("fake", "the fake", load, files=lambda: now["files"])
-        how = {"seeds": SEEDS, "progress": False, "config": now.get("config")}
+        how = {"seeds": SEEDS, "progress": False, "config": now.get("config"), "label": now.get("label")}
         return generate_images([generator], fakes.PROMPTS, folder, **how), pipeline
 
     first, _ = again()
@@ -114,6 +115,7 @@ def test_a_finished_run_loads_nothing_where_nothing_has_changed(tmp_path, monkey
     found, pipeline = again()
     assert (bool(loaded), len(pipeline.drawn)) == (loads, drawn)
     assert found.records == first.records
+    assert json.loads((folder / "config.json").read_text()).get("name") == now.get("label")
     if event not in ("uncommitted changes", "files that nobody knows"):  # what was made again is whole
         again()
         assert not loaded

@@ -76,6 +76,7 @@ def generate_images(
     progress: bool = True,
     name: str = "images",
     config: Mapping[str, Any] | None = None,
+    label: str | None = None,
 ) -> image_runs.Images:
     """Generates what is missing of a run: an image for each model, seed and prompt.
 
@@ -93,6 +94,7 @@ def generate_images(
       progress: show images, images a second and the time left.
       name: begins the default folder's name.
       config: recorded as it is.
+      label: what the viewer calls the run, its models by default. Another label resumes the same run.
 
     Returns:
       The finished run, in each process.
@@ -126,6 +128,7 @@ def generate_images(
             model=", ".join(generator.name for generator in generators),
             config=None if config is None else dict(config),
             versions={**provenance.software(), "device": provenance.devices()},
+            name=options.text().or_none().check("label", label),
         )
         description = {"kind": image_runs.KIND, "layout": image_runs.LAYOUT, **described}
         if parallel.broadcast_from_host0(lambda: not overwrite and _is_finished(folder, description, generators)):
@@ -276,7 +279,10 @@ def _is_finished(
         run = image_runs.read_images(folder.path)
     except (OSError, InputError, LookupError, TypeError):  # lost images are generated again
         return False
-    return all(image_records.is_whole(folder.path, record) for record in run.records)
+    if not all(image_records.is_whole(folder.path, record) for record in run.records):
+        return False
+    lifecycle.rename(folder, recorded, description)
+    return True
 
 
 def _generated_before(folder: run_folders.RunFolder) -> dict[str, Any]:

@@ -113,6 +113,12 @@ def finished_config(folder: records.RunFolder, description: Mapping[str, Any]) -
         return None
 
 
+def rename(folder: records.RunFolder, recorded: Mapping[str, Any], description: Mapping[str, Any]) -> None:
+    """Gives a finished run the name of its description, if that has one."""
+    if description.get("name", recorded.get("name")) != recorded.get("name"):
+        folder.describe({**recorded, "name": description["name"]})
+
+
 def finished(
     folder: records.RunFolder, description: Mapping[str, Any], is_recorded: Callable[[dict[str, Any]], bool]
 ) -> dict[str, Any] | None:
@@ -130,8 +136,7 @@ def finished(
             parquet_files.metadata(folder.examples_path / f"{task}.parquet")
         if not is_recorded(results):
             return None
-        if description.get("name", recorded.get("name")) != recorded.get("name"):
-            folder.describe({**recorded, "name": description["name"]})
+        rename(folder, recorded, description)
         return results
     except _OF_ANOTHER_RUN:
         return None
