@@ -79,6 +79,28 @@ def test_hooks_and_templates_are_yaml_and_name_files_that_exist():
         assert yaml.safe_load(path.read_text())
 
 
+def test_the_workflow_runs_scripts_that_exist_on_every_python():
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "checks.yml").read_text())["jobs"]
+    lines = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    scripts = {name for line in lines for name in re.findall(r"\.ci/\w+", line)}
+    assert scripts == {".ci/block", ".ci/matrix", ".ci/run"}
+    assert all(os.access(ROOT / name, os.X_OK) for name in scripts)
+    supported = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    pythons = {text.rpartition(" ")[2] for text in supported if re.fullmatch(r"Programming .* :: \d\.\d+", text)}
+    assert {cell.partition(":")[0] for cell in jobs["wheel"]["strategy"]["matrix"]["cell"]} == pythons
+
+
+@pytest.mark.parametrize(("name", "word"), [("tests", "pytest"), ("main job", "launch.eval")])
+def test_the_blocks_of_the_readme_are_found(name, word):
+    run = subprocess.run([ROOT / ".ci" / "block", name], capture_output=True, text=True, check=True)
+    assert word in run.stdout
+    assert "```" not in run.stdout
+
+
+def test_a_block_that_the_readme_lacks_is_an_error():
+    assert subprocess.run([ROOT / ".ci" / "block", "nothing"], capture_output=True).returncode == 1
+
+
 def test_the_container_installs_what_is_there():
     text = (ROOT / "Containerfile").read_text()
     run = re.search(r"^RUN (set -eu;.*?)\nENV", text, re.MULTILINE | re.DOTALL)[1].replace("\\\n", "")
