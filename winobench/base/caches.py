@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+from typing import Any
 
 import jax
 
@@ -33,7 +34,8 @@ def processor() -> str:
 
 def keep_compiled() -> None:
     """Has JAX keep compiled programs from now on, unless JAX's settings name a folder or forbid it."""
-    if jax.config.jax_compilation_cache_dir is not None or not jax.config.jax_enable_compilation_cache:
+    config: Any = jax.config  # makes its attributes when it is imported
+    if config.jax_compilation_cache_dir is not None or not config.jax_enable_compilation_cache:
         return
     # A home that several machines share would offer one of them what only another one's processor can execute.
     path = os.path.join(folder(), "compiled", processor())

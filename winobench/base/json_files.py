@@ -6,6 +6,7 @@ possible: lone surrogates become U+FFFD, long numbers infinite, and the last of 
 
 from __future__ import annotations
 
+import collections
 import functools
 import json
 import math
@@ -171,8 +172,7 @@ def _decoder(foreign: bool, constants: bool, pairs: Pairs | None) -> json.JSONDe
 def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) != len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        twice = next(key for key, count in collections.Counter(key for key, _ in pairs).items() if count > 1)
         raise NotJSON(f"an object has the key {twice[:80]!r} twice", code="repeated-key")
     return values
 

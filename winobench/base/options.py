@@ -13,11 +13,14 @@ import operator
 import re
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from winobench.base.errors import InputError
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 _LONGEST_SHOWN = 80
 # Beyond every path that a system takes, and enough for a list of some models.
@@ -210,10 +213,8 @@ def number(
         _need((high is None or result <= high) and (below is None or result < below))
         return result
 
-    first = "" if low is None and above is None else f"from {_said(low)}" if above is None else f"above {_said(above)}"
-    last = (
-        "" if high is None and below is None else f"up to {_said(high)}" if below is None else f"below {_said(below)}"
-    )
+    first = f"above {_said(above)}" if above is not None else "" if low is None else f"from {_said(low)}"
+    last = f"below {_said(below)}" if below is not None else "" if high is None else f"up to {_said(high)}"
     bounds = " and ".join(filter(None, (first, last)))
     if low is not None and high is not None:
         bounds = f"from {_said(low)} to {_said(high)}"

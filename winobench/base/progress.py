@@ -33,7 +33,9 @@ class Progress:
         self._task: rich.progress.TaskID | None = None
         self._total: int | None = None
         self._note = ""
-        self._begin(0)
+        self._done = self._first_done = 0
+        self._first: float | None = None
+        self._last = 0.0
 
     def __enter__(self) -> Progress:
         if self._console.is_terminal and self._enabled:
@@ -72,7 +74,8 @@ class Progress:
         interrupts.check()
         self._done += count
         if self._bar is not None:
-            self._bar.advance(self._task, count)
+            if self._task is not None:
+                self._bar.advance(self._task, count)
             return
         now = time.monotonic()
         if self._first is None:
@@ -81,7 +84,8 @@ class Progress:
             self._first_done = self._done
         elif now - self._last >= SECONDS_BETWEEN_LINES:
             self._last = now
-            self.say(f"{self._label}: {self._number(self._done)} {self._rest(now)}{self._note and f', {self._note}'}")
+            line = f"{self._label}: {self._number(self._done)} {self._rest(now - self._first)}"
+            self.say(f"{line}, {self._note}" if self._note else line)
 
     def note(self, text: str) -> None:
         """Sets the text after the numbers, such as the loss."""
@@ -93,11 +97,10 @@ class Progress:
 
     def _begin(self, done: int) -> None:
         self._done = self._first_done = done
-        self._first: float | None = None
-        self._last = 0.0
+        self._first, self._last = None, 0.0
 
-    def _rest(self, now: float) -> str:
-        speed = (self._done - self._first_done) / (now - self._first)
+    def _rest(self, seconds: float) -> str:
+        speed = (self._done - self._first_done) / seconds
         if self._total is None or not speed:
             return self._word
         minutes = (self._total - self._done) / speed / 60

@@ -5,6 +5,8 @@ JAX's own also depend on settings of the program, none of which may change the n
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +17,8 @@ GENERATOR = "threefry2x32"
 
 def seed_key(seed: int) -> jax.Array:
     """The key of a seed from 0 to 2**32 - 1."""
-    return jax.random.wrap_key_data(np.array([0, seed], np.uint32), impl=GENERATOR)
+    data: Any = np.array([0, seed], np.uint32)  # JAX's annotation has its own arrays alone
+    return jax.random.wrap_key_data(data, impl=GENERATOR)
 
 
 def normal(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:

@@ -52,7 +52,7 @@ class Model:
 BY_TORCH = {"backend": "torch"}
 """Options of models that torch's own code runs (`winobench.torch_pipelines`)."""
 
-_MODELS = {
+_MODELS: dict[str, dict[str, tuple[Any, ...]]] = {
     "diffusion_itm": {
         "clevr-tiny": (
             str(_ASSETS / "clevr_tiny"),

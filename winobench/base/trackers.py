@@ -282,7 +282,7 @@ class RunReporter:
             for tracker in self._trackers:
                 tracker.start(self._done - self._new)
         now = time.monotonic()
-        values = {self._unit: self._done, f"{self._unit}_in_all": self._total}
+        values: dict[str, float] = {self._unit: self._done, f"{self._unit}_in_all": self._total}
         if self._since:
             values[f"{self._unit}_per_second"] = self._since / max(now - self._last, 1e-6)
         for tracker in self._trackers:

@@ -48,7 +48,7 @@ class Thing(NamedTuple):
 
 class _Form(NamedTuple):
     attributes: tuple[str, ...]  # that are named
-    count: int = 1  # of objects
+    num_objects: int = 1
     places: bool = False  # whether places are named
     plainer: str | None = None  # another form for scenes without objects that this one fits
     weight: float = 1.0  # relative frequency
@@ -151,14 +151,17 @@ def caption(things: Sequence[Thing], form: str, first: float = 0.0, second: floa
     kind = _FORMS[form]
     while True:
         candidates = [thing for thing in things if thing.side] if kind.places else list(things)
-        if kind.count == 1 and candidates:
+        if kind.num_objects == 1 and candidates:
             break
-        if kind.count == 2 and (len({thing.side for thing in candidates}) == 2 if kind.places else len(candidates) > 1):
+        several = len({thing.side for thing in candidates}) == 2 if kind.places else len(candidates) > 1
+        if kind.num_objects == 2 and several:
             break
+        if kind.plainer is None:
+            raise ValueError(f"no form of caption fits {len(things)} objects")
         kind = _FORMS[kind.plainer]
     at = int(first * len(candidates))
     chosen = [candidates[at]]
-    if kind.count == 2:
+    if kind.num_objects == 2:
         others = candidates[:at] + candidates[at + 1 :]
         if kind.places:
             others = [thing for thing in others if thing.side != chosen[0].side]

@@ -298,7 +298,7 @@ def _scene(build: _Build, target: int, key: float) -> Scenes:
     low, high = clevr_scenes.CUBE_ROTATION
 
     def padded(values: Sequence, dtype: type) -> np.ndarray:
-        array = np.zeros((1, MAX_OBJECTS), dtype)
+        array: np.ndarray = np.zeros((1, MAX_OBJECTS), dtype)
         array[0, :number] = values
         return array
 

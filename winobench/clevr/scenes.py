@@ -17,6 +17,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -241,8 +242,8 @@ def _sample_one(key, clear, distinct, min_objects, max_objects) -> Scenes:
     color = choose(of_object[:, 1], len(COLORS))
     size = choose(of_object[:, 2], len(SIZES))
     material = choose(of_object[:, 3], len(MATERIALS))
-    rotation = CUBE_ROTATION[0] + (CUBE_ROTATION[1] - CUBE_ROTATION[0]) * of_object[:, 4]
-    scale = LARGE_RADIUS * jnp.where(number <= 2, 1.0, 0.95 * jnp.sqrt(2.0 / number))
+    rotation: Any = CUBE_ROTATION[0] + (CUBE_ROTATION[1] - CUBE_ROTATION[0]) * of_object[:, 4]
+    scale: Any = LARGE_RADIUS * jnp.where(number <= 2, 1.0, 0.95 * jnp.sqrt(2.0 / number))
     if max_objects >= 2:
         # A shift by 1 ... n - 1 makes the second object's attribute uniform over the values the first does not have.
         differ = scene[1] < distinct

@@ -40,4 +40,5 @@ def _format(parameter: Any, sharding: Any) -> Any:
 def _put(parameter: Any, where: Any) -> jax.Array:
     if not isinstance(where, Format):
         return parallel.put(parameter, where)
-    return jax.device_put(parallel.put(parameter, where.sharding), where)
+    sharding: Any = where.sharding  # that `_format` was given
+    return jax.device_put(parallel.put(parameter, sharding), where)

@@ -126,8 +126,9 @@ class Encoder:
         self._spec = spec
         self._how = _Encoding(function, mesh)
         self.params = params
-        is_shared = isinstance(batch_per_device, batch_sizes.BatchSize)
-        self.size = batch_per_device if is_shared else batch_sizes.BatchSize(batch_per_device, mesh, noun)
+        if not isinstance(batch_per_device, batch_sizes.BatchSize):
+            batch_per_device = batch_sizes.BatchSize(batch_per_device, mesh, noun)
+        self.size = batch_per_device
 
     @property
     def batch_size(self) -> int:

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from winobench.base import memory
 from winobench.base.errors import InputError
@@ -204,7 +204,7 @@ def put(array: Any, sharding: NamedSharding) -> jax.Array:
     return jax.make_array_from_callback(array.shape, sharding, lambda part: array[part])
 
 
-def is_on(array: Any, mesh: Mesh) -> bool:
+def is_on(array: Any, mesh: Mesh | AbstractMesh) -> bool:
     """Whether an array lives on a mesh, shared or not.
 
     One without a mesh does not, even on the same devices: other kinds of sharding compile functions again.

@@ -106,7 +106,7 @@ def _first_process_watched() -> Iterator[None]:
         distributed._jax.get_distributed_runtime_client = connect
     if jax.process_index() == 0:
         return
-    host, _, port = distributed.global_state.coordinator_address.rpartition(":")
+    host, _, port = (distributed.global_state.coordinator_address or "").rpartition(":")
 
     def on_abort(_: int) -> None:
         """Returns to let the process be aborted."""
@@ -273,8 +273,10 @@ def all_gather_object(work: Callable[[], Any]) -> list[Any]:
         said = {"result": work()}
     except Exception as error:
         failure = error
-        is_input = isinstance(error, InputError)
-        said = {"error": str(error), "code": error.code} if is_input else {"error": f"{type(error).__name__}: {error}"}
+        if isinstance(error, InputError):
+            said = {"error": str(error), "code": error.code}
+        else:
+            said = {"error": f"{type(error).__name__}: {error}"}
     try:
         heard = _exchange(json.dumps(said).encode())
     finally:

@@ -24,7 +24,7 @@ def asks_number(question: str) -> bool:
 
 def read(path: pathlib.Path) -> list[Prompt]:
     """The prompts, which have their number of atoms as category, and atoms, questions and skills as content."""
-    prompts = []
+    prompts: list[Prompt] = []
     for number, row in json_files.read_lines(path, _ADVICE):
         where = f"line {number} of {path}"
         if not isinstance(row, dict) or not isinstance(row.get("prompt"), str):

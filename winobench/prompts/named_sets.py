@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from winobench.base import files, json_files, options
 from winobench.base.errors import InputError
@@ -47,7 +48,7 @@ def geneval(file: str) -> list[Prompt]:
     classes how many objects must and must not be there, in which colours and places.
     """
     path = _file("geneval", file)
-    prompts = []
+    prompts: list[Prompt] = []
     for number, row in json_files.read_lines(path, "name GenEval's evaluation_metadata.jsonl"):
         where = f"line {number} of {path}"
         if not isinstance(row, dict) or not all(isinstance(row.get(name), str) for name in ("tag", "prompt")):
@@ -65,12 +66,12 @@ def geneval2(file: str) -> list[Prompt]:
 def partiprompts(file: str) -> list[Prompt]:
     """PartiPrompts' 1,632 prompts (Yu et al. 2022), from ``PartiPrompts.tsv``. Challenge and note are the content."""
     path = _file("partiprompts", file)
-    prompts = []
+    prompts: list[Prompt] = []
     for number, row in table_rows(path, [("prompt",), ("category",), ("challenge",)], delimiter="\t"):
         content = {"challenge": row["challenge"].strip(), "note": row.get("note", "").strip()}
         # Some cells are quoted, as a table's with commas would be.
         text = re.sub(r'^"(.*)"$', r"\1", row["prompt"].strip()).replace('""', '"')
-        fields = {"id": f"{len(prompts):05d}", "category": row["category"], "content": content}
+        fields: dict[str, Any] = {"id": f"{len(prompts):05d}", "category": row["category"], "content": content}
         prompts.append(make_prompt(f"line {number} of {path}", text, **fields))
     return prompts
 
@@ -82,7 +83,7 @@ def drawbench(file: str) -> list[Prompt]:
     """
     path = _file("drawbench", file)
     wanted = {category.casefold(): category for category in DRAWBENCH_CATEGORIES} | {"colours": "Colors"}
-    prompts = []
+    prompts: list[Prompt] = []
     for number, row in table_rows(path, [_TEXT_COLUMNS, ("category",)], delimiter=","):
         category = wanted.get(row["category"].strip().casefold())
         if category is not None:
@@ -101,7 +102,7 @@ def t2i_compbench(source: str) -> list[Prompt]:
     paths = sorted(path.glob(f"*{_COMPBENCH_SUFFIX}.txt")) if path.is_dir() else [_file("t2i_compbench", source)]
     if not paths:
         raise InputError(f"{path} has no file {'<category>' + _COMPBENCH_SUFFIX}.txt: name T2I-CompBench's folder")
-    prompts = []
+    prompts: list[Prompt] = []
     for file in paths:
         category = file.stem.removesuffix(_COMPBENCH_SUFFIX)
         lines = [(number, line.strip()) for number, line in text_lines(file)]
@@ -110,7 +111,7 @@ def t2i_compbench(source: str) -> list[Prompt]:
         )
         for number, line in lines:
             content = {"phrases": phrases[line]} if phrases else None
-            fields = {"id": f"{category}-{number}", "category": category, "content": content}
+            fields: dict[str, Any] = {"id": f"{category}-{number}", "category": category, "content": content}
             prompts.append(make_prompt(f"line {number} of {file}", line, **fields))
     return prompts
 
@@ -225,7 +226,7 @@ def _of_file(path: pathlib.Path) -> list[Prompt]:
     if path.suffix.lower() not in _DELIMITERS:
         raise _unknown(str(path))
     lines: dict[tuple[str, str], int] = {}
-    prompts = []
+    prompts: list[Prompt] = []
     for line, prompt in _read_rows(path, _DELIMITERS[path.suffix.lower()]):
         for key, label in ((("text", prompt.text), "the prompt"), (("id", prompt.id), f"the id {prompt.id!r}")):
             if key in lines:
@@ -247,7 +248,7 @@ def _unknown(source: str) -> InputError:
 
 
 def _read_rows(path: pathlib.Path, delimiter: str | None) -> Iterator[tuple[int, Prompt]]:
-    rows = ((number, {"prompt": line}) for number, line in text_lines(path))
+    rows: Iterator[tuple[int, dict[str, str]]] = ((number, {"prompt": line}) for number, line in text_lines(path))
     if delimiter:
         rows = table_rows(path, [_TEXT_COLUMNS], delimiter=delimiter)
     for number, row in rows:

@@ -46,7 +46,7 @@ def read(folder: pathlib.Path) -> list[Prompt]:
         for key, (where, row) in rows[category].items():
             content: dict[str, Any] = {label: row[label] for label in _LABELS}
             content["questions"] = _questions(questions[key], f"{key!r} in {path}")
-            fields = {"id": f"{name}_{key}", "category": category, "content": content}
+            fields: dict[str, Any] = {"id": f"{name}_{key}", "category": category, "content": content}
             prompts.append(make_prompt(where, row["prompt_en"], **fields))
     return prompts
 
@@ -59,14 +59,13 @@ def has_questions(content: Any) -> bool:
 
 def _questions(entry: Any, where: str) -> list[dict[str, Any]]:
     """The questions of an entry, which has them and their dependencies as texts in JSON."""
-    questions, dependency = (_numbered(entry, name, where) for name in ("question", "dependency"))
-    if not questions or list(questions) != [str(number) for number in range(1, len(questions) + 1)]:
+    texts, dependency = (_numbered(entry, name, where) for name in ("question", "dependency"))
+    if not texts or list(texts) != [str(number) for number in range(1, len(texts) + 1)]:
         raise InputError(f"{where} does not number its questions from 1 on: {_ADVICE}")
-    if questions.keys() != dependency.keys():
+    if texts.keys() != dependency.keys():
         raise InputError(f"{where} has other numbers in question than in dependency: {_ADVICE}")
     questions = [
-        {"id": int(number), "question": question, "dependency": dependency[number]}
-        for number, question in questions.items()
+        {"id": int(number), "question": text, "dependency": dependency[number]} for number, text in texts.items()
     ]
     for question in questions:
         if problem := question_graphs.problem(question):

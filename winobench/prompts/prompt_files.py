@@ -47,10 +47,11 @@ class Prompt:
         Raises:
           InputError: it has another form.
         """
-        texts = [value.get(name) for name in ("id", "text", "category")] if isinstance(value, Mapping) else [None]
-        if not all(isinstance(text, str) for text in texts) or "content" not in value:
+        names = [field.name for field in dataclasses.fields(cls)]
+        fields: dict[str, Any] = {name: value.get(name) for name in names} if isinstance(value, Mapping) else {}
+        if not all(isinstance(fields.get(name), str) for name in ("id", "text", "category")) or "content" not in value:
             raise InputError(f"{options.quote(value)} is not a prompt with id, text, category and content")
-        return cls(*texts, value["content"])
+        return cls(**fields)
 
 
 def digest(prompts: Sequence[Prompt]) -> str:
@@ -91,10 +92,14 @@ def table_rows(
     lines = list(text_lines(path))
     # Blank lines are put back, so that the reader counts as an editor does.
     rows = [""] * (lines[-1][0] if lines else 0)
-    for number, line in lines:
-        rows[number - 1] = line
-    quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-    reader = csv.reader(io.StringIO("\n".join(rows), newline=""), delimiter=delimiter, strict=True, quoting=quoting)
+    for number, text in lines:
+        rows[number - 1] = text
+    reader = csv.reader(
+        io.StringIO("\n".join(rows), newline=""),
+        delimiter=delimiter,
+        strict=True,
+        quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL,
+    )
     header: list[str] | None = None
     while True:
         line = reader.line_num + 1

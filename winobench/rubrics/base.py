@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from winobench.base.errors import InputError
@@ -29,6 +29,13 @@ def unread(readings: Sequence[Any], responses: Sequence[Response]) -> Iterator[S
     """The share of readings that are None. Nothing where no response can be without an answer."""
     if any(response.scores is None or response.unlisted is not None for response in responses):
         yield Score(UNREAD, ALL, sum(reading is None for reading in readings) / len(readings))
+
+
+def scores_of(response: Response) -> tuple[float, ...]:
+    """The scores of a response to a request that has candidates."""
+    if response.scores is None:
+        raise ValueError("a response to a request with candidates has no scores")
+    return response.scores
 
 
 def named(*names: str) -> Callable[[str], bool]:
@@ -68,8 +75,8 @@ class Rubric:
     kinds: tuple[str, ...]
     wordings: Mapping[str, tuple[str, ...]]
     fits: Callable[[Prompt], bool]
-    requests: Callable[[Prompt, InputImage, str], Sequence[Request]]
-    scores: Callable[[Prompt, Sequence[Response], str, bool], Sequence[Score]]
+    requests: Callable[[Prompt, InputImage, str], Iterable[Request]]
+    scores: Callable[[Prompt, Sequence[Response], str, bool], Iterable[Score]]
     macros: Mapping[tuple[str, str], tuple[str, ...]] = dataclasses.field(default_factory=dict)
     scorers: tuple[str, ...] = ()
     skills: Mapping[tuple[str, str], str] = dataclasses.field(default_factory=dict)

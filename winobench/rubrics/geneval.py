@@ -104,7 +104,8 @@ def _requests(prompt: Prompt, image: InputImage, kind: str) -> Iterator[Request]
 
 
 def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
-    correct, read = True, []
+    correct = True
+    read: list[bool | int | None] = []
     for question, response in zip(questions(prompt.content), responses, strict=True):
         if question.least is None:
             read.append(answer_texts.yes_no(response.text))

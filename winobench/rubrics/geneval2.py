@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from winobench.prompts import geneval2
 from winobench.prompts.prompt_files import Prompt
 from winobench.rubrics import yes_no
-from winobench.rubrics.base import ALL, Rubric, Score, named, unread
+from winobench.rubrics.base import ALL, Rubric, Score, named, scores_of, unread
 from winobench.runs.requests import ImageOptions, ImageStarts, InputImage, Request, Response
 
 _WORDING = "{} Answer in one word."
@@ -59,7 +59,7 @@ def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published:
     probabilities = []
     for (question, answer), response in zip(questions, responses, strict=True):
         option = 0 if kind == ImageStarts.kind else _choices(question).index(answer)
-        probabilities.append(math.exp(min(response.scores[option], 0.0)))  # rounding may lead above
+        probabilities.append(math.exp(min(scores_of(response)[option], 0.0)))  # rounding may lead above
     # As the published code: 0 where one of them is 0.
     geometric = math.exp(math.fsum(map(math.log, probabilities)) / len(probabilities)) if all(probabilities) else 0.0
     yield Score(AM, ALL, math.fsum(probabilities) / len(probabilities))

@@ -24,7 +24,7 @@ from winobench.base.errors import InputError
 from winobench.prompts.prompt_files import Prompt
 from winobench.prompts.t2i_compbench import ATTRIBUTES, phrases
 from winobench.rubrics import yes_no
-from winobench.rubrics.base import ALL, Rubric, Score, named, unread
+from winobench.rubrics.base import ALL, Rubric, Score, named, scores_of, unread
 from winobench.runs.requests import ImageMatch, ImageOptions, ImageText, InputImage, Request, Response
 
 # gpt4v_eval.py, verbatim with its blanks. It fills in {prompt} for complex only here, and asks all categories but
@@ -120,7 +120,7 @@ def _ask_match(prompt: Prompt, image: InputImage, kind: str) -> Iterator[Request
 
 
 def _score_match(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
-    (cosine,) = responses[0].scores
+    (cosine,) = scores_of(responses[0])
     if not -1.001 <= cosine <= 1.001:
         raise InputError(
             f"the judge's score is {cosine:.3g}, not the cosine of a CLIP: name a CLIP", code="wrong-kind-of-model"

@@ -14,7 +14,7 @@ from winobench.base.errors import InputError
 from winobench.prompts import genai_bench
 from winobench.prompts.prompt_files import Prompt
 from winobench.rubrics import yes_no
-from winobench.rubrics.base import ALL, Rubric, Score, named, unread
+from winobench.rubrics.base import ALL, Rubric, Score, named, scores_of, unread
 from winobench.runs.requests import ImageMatch, ImageOptions, InputImage, Request, Response
 
 _QUESTION = 'Does this figure show "{}"? Please answer yes or no.'
@@ -41,7 +41,8 @@ def _requests(prompt: Prompt, image: InputImage, kind: str) -> Iterator[Request]
 
 def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
     (response,) = responses
-    value = response.scores[0] if kind == ImageMatch.kind else math.exp(response.scores[0])
+    (score, *_) = scores_of(response)
+    value = score if kind == ImageMatch.kind else math.exp(score)
     if not 0 <= value <= 1:
         raise InputError(
             f"the judge's score is {value:.3g}, but a VQAScore is a probability: name a vision-language model",

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from winobench.base import answer_texts
+from winobench.rubrics.base import scores_of
 from winobench.runs.requests import Response
 
 WORDING = "{} Please answer yes or no."
@@ -36,10 +37,10 @@ def read(response: Response) -> bool | None:
 
 def is_read(response: Response) -> bool:
     """Whether most of what a model may answer is one of the options. True where the scores do not tell."""
-    return response.unlisted is None or math.fsum(map(math.exp, response.scores)) >= 0.5
+    return response.unlisted is None or math.fsum(map(math.exp, scores_of(response))) >= 0.5
 
 
 def share_of_yes(response: Response) -> float:
     """P(yes) / (P(yes) + P(no)) of a response to the options yes and no. P(yes) where it is a share of all answers."""
-    yes, no = response.scores
+    yes, no = scores_of(response)
     return 1 / (1 + math.exp(min(no - yes, 700))) if response.unlisted is None else math.exp(yes)
