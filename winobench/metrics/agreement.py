@@ -76,7 +76,7 @@ def fleiss_kappa(counts, *, level: float = 0.95, num_resamples: int = NUM_RESAMP
             # All judgements of a resample may be the same, which shows nothing.
             return np.nan_to_num(_kappas(counts[drawn], int(raters[0]))[2])
 
-        options = {"level": level, "num_resamples": num_resamples, "seed": seed, "span": (-1.0, 1.0)}
+        options: dict[str, Any] = {"level": level, "num_resamples": num_resamples, "seed": seed, "span": (-1.0, 1.0)}
         low, high = bootstrap.interval([len(counts)], statistic, batch=max(1, _AT_ONCE // counts.size), **options)
         low, high = min(low, float(value[0])), max(high, float(value[0]))
     kappa = float(value[0]) if np.isfinite(value[0]) else None
@@ -114,7 +114,7 @@ def cohen_kappa(
         def statistic(drawn: np.ndarray) -> np.ndarray:
             return np.nan_to_num(_cohen(counts[drawn].sum(axis=-3))[2])
 
-        options = {"level": level, "num_resamples": num_resamples, "seed": seed, "span": (-1.0, 1.0)}
+        options: dict[str, Any] = {"level": level, "num_resamples": num_resamples, "seed": seed, "span": (-1.0, 1.0)}
         low, high = bootstrap.interval([len(counts)], statistic, batch=max(1, _AT_ONCE // counts.size), **options)
         low, high = min(low, float(value)), max(high, float(value))
     kappa = float(value) if np.isfinite(value) else None
@@ -123,7 +123,8 @@ def cohen_kappa(
 
 def read_ratings(*paths: str | os.PathLike) -> list[Rating]:
     """The judgements in some rater files, in their order."""
-    ratings, seen = [], {}
+    ratings: list[Rating] = []
+    seen: dict[Any, Any] = {}
     for path in map(pathlib.Path, paths):
         try:
             text = files.content(path).decode("utf-8-sig")
@@ -238,8 +239,8 @@ def rater_accuracy(
     for column in columns:
         rows = [row for row in every if column in (row[2], TOTAL)]
         if rows:
-            raters, items, _, outcomes = zip(*rows, strict=True)
-            average[column] = _entry(clustered(outcomes, items, strata=raters), len(rows))
+            raters, items, _, correct = zip(*rows, strict=True)
+            average[column] = _entry(clustered(correct, items, strata=raters), len(rows))
     return {**table, AVERAGE: average} if average else table
 
 

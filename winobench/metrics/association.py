@@ -138,11 +138,11 @@ def permutation_test(psi_x, psi_y, *, num_permutations: int = 10_000, seed: int 
     judged = len(test.null_distribution)
     is_exact = math.comb(len(x) + len(y), len(x)) <= num_permutations
     added = 0 if is_exact else 1
-    towards_y = (np.count_nonzero(test.null_distribution <= observed) + added) / (judged + added)
+    towards_y = float((np.count_nonzero(test.null_distribution <= observed) + added) / (judged + added))
     towards_x = float(test.pvalue)
     if len(x) != len(y) and min(len(x), len(y)) > 1:
         welch = scipy.stats.ttest_ind(x, y, equal_var=False)
-        least = most = welch.statistic
+        least = most = float(welch.statistic)
         if np.isfinite(welch.statistic):
             unlike = unskewed(welch.statistic, _skewness(x, y))
             least, most = min(unlike, welch.statistic), max(unlike, welch.statistic)
@@ -299,7 +299,7 @@ def _too_few(group: str, members: dict[str, list[int]]) -> str | None:
     return f"the group {group!r} has only one image" if count else f"there is no image of the group {group!r}"
 
 
-def _group_associations(scores: np.ndarray, columns: dict[str, int], pair: TargetPair) -> np.ndarray:
+def _group_associations(scores: np.ndarray, columns: Mapping[str, int], pair: TargetPair) -> np.ndarray:
     for text in (*pair.texts_a, *pair.texts_b):
         if text not in columns:
             raise InputError(
@@ -370,10 +370,11 @@ def _bootstrap(
     def statistic(*indices: np.ndarray) -> np.ndarray:
         # A sum of arrays, not one array of them: scipy's jackknife gives them leading axes that only broadcast.
         drawn = dict(zip(sizes, indices, strict=True))
-        return sum(
+        total: Any = sum(
             weight * _effect_sizes(x[drawn[pair.group_x]], y[drawn[pair.group_y]], tiny)
             for weight, (x, y, tiny), pair in zip(weights, checked, pairs, strict=True)
         )
+        return total
 
     # Image numbers are resampled instead of psi, so that all pairs of a group see the same images.
     most = sum(

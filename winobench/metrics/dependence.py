@@ -27,7 +27,7 @@ class Dependence:
         own, or a SciPy CSR matrix [num_sets, num_units] of ones.
         """
         self.numbers = numbers
-        self._sets = sets
+        self._sets: Any = sets  # a sparse matrix, or None
 
     @classmethod
     def from_labels(cls, labels: Iterable[Hashable]) -> Dependence:

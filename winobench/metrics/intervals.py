@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Hashable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -79,7 +79,9 @@ def wilson(successes: float, total: float, level: float = 0.95) -> Interval:
             f"wilson needs 0 <= successes <= total and a finite total > 0, got {successes!r} of {total!r}."
         )
     value = successes / total
-    low, high = _proportion_ends(np.float64(value), np.float64(total), level)
+    share: Any = np.float64(value)
+    size: Any = np.float64(total)
+    low, high = _proportion_ends(share, size, level)
     return Interval(float(value), float(low), float(high))
 
 
@@ -128,8 +130,8 @@ def paired_difference(
     design = Design(clusters, strata)
     noise = None if replicates is None else Noise(design.common_variance(replicates), freedom)
     columns = design.differences(first[:, None], second[:, None], level, noise)
-    *numbers, num_apart = (part[0] for part in columns)
-    return PairedDifference(*map(float, numbers), int(num_apart))
+    value, low, high, p_value, num_apart = (part[0] for part in columns)
+    return PairedDifference(float(value), float(low), float(high), float(p_value), int(num_apart))
 
 
 class Design:

@@ -50,7 +50,7 @@ def winoground(scores) -> dict[str, Outcome]:
     size = scores.shape[1]
     if scores.shape[1:3] != (size, size) or size < 2:
         raise ValueError(f"winoground needs as many images as texts an example, two at least, got {scores.shape[1:3]}.")
-    mine, other = np.nonzero(~np.eye(size, dtype=bool))
+    mine, other = np.nonzero(1 - np.eye(size))
     own = scores[:, mine, mine]
     text, image = _all_ahead(own - scores[:, mine, other]), _all_ahead(own - scores[:, other, mine])
     return {"text": text, "image": image, "group": Outcome(text.correct & image.correct, text.tie | image.tie)}
@@ -58,7 +58,7 @@ def winoground(scores) -> dict[str, Outcome]:
 
 def _all_ahead(margins: np.ndarray) -> Outcome:
     """Whether all margins [n, margins, ...] of the right answers are positive, and whether one is 0."""
-    return Outcome((margins > 0).all(axis=1), (margins == 0).any(axis=1))
+    return Outcome(np.all(margins > 0, axis=1), np.any(margins == 0, axis=1))
 
 
 def recall_chance(num_candidates: int, k: int = 1) -> float:
@@ -157,7 +157,7 @@ def _judge_own_texts(scores: np.ndarray, targets: np.ndarray | None) -> dict[str
         raise ValueError(f"own_texts needs at least as many texts as images, two at least, got {scores.shape[1:3]}.")
     if targets is not None or not np.isfinite(scores).all():
         raise ValueError("own_texts needs finite scores and no targets: its right answer is the diagonal.")
-    image, other = np.nonzero(~np.eye(*scores.shape[1:3], dtype=bool))
+    image, other = np.nonzero(1 - np.eye(*scores.shape[1:3]))
     return {"own_texts": _all_ahead(scores[:, image, image] - scores[:, image, other])}
 
 

@@ -247,9 +247,11 @@ def _metric_in(path: pathlib.Path, name: str) -> Metric:
     """A metric that a Python file has under a name."""
     if not path.is_file():
         raise InputError(f"the metric's file {path} does not exist: name another one", code="no-such-file")
-    spec = importlib.util.spec_from_file_location(f"winobench_metric_{path.stem}", path)
-    module = importlib.util.module_from_spec(spec)
     with registry.foreign_code(f"the metric's file {path}"):
+        spec = importlib.util.spec_from_file_location(f"winobench_metric_{path.stem}", path)
+        if spec is None or spec.loader is None:
+            raise ImportError("it is not a Python file")
+        module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     metrics = {key: value for key, value in vars(module).items() if isinstance(value, Metric)}
     if name not in metrics:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -62,4 +63,5 @@ def scores(
     reduce: Callable[[np.ndarray], np.ndarray] = lambda values: values.astype(np.float64),
 ) -> np.ndarray:
     """Scores from errors in float64, higher = better match. ``reduce`` is applied to each, as a mean over samples."""
-    return sum(term.sign * reduce(errors[term.name]) for term in terms)
+    total: Any = sum(term.sign * reduce(errors[term.name]) for term in terms)
+    return total

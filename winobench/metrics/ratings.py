@@ -20,6 +20,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from winobench.base.errors import InputError
 from winobench.metrics import bootstrap
@@ -42,7 +43,7 @@ class Rated:
     prompts: np.ndarray  # [n] int64, from 0 to the number of prompts - 1, each of which occurs
 
     @classmethod
-    def of(cls, scores: Sequence[float], ratings: Sequence[float], prompts: Sequence[Hashable]) -> Rated:
+    def of(cls, scores: ArrayLike, ratings: ArrayLike, prompts: Sequence[Hashable]) -> Rated:
         """The same of any labels of prompts."""
         numbers: dict[Hashable, int] = {}
         labels = np.array([numbers.setdefault(prompt, len(numbers)) for prompt in prompts], np.int64)
@@ -247,7 +248,8 @@ def pairwise_accuracy(pairs: _Pairs) -> Measure:
     very images, as published. Resamples calibrate again.
     """
     best, grid = pairs.thresholds(1.0)
-    size, thresholds = pairs.num_prompts, np.searchsorted(grid, pairs.gap)
+    size = pairs.num_prompts
+    thresholds: np.ndarray = np.searchsorted(grid, pairs.gap)
     cells = np.bincount(thresholds * size**2 + pairs.cell, pairs.gains, len(grid) * size**2)
     cells = cells.reshape(len(grid), size, size)
     np.cumsum(cells, axis=0, out=cells)
@@ -375,8 +377,8 @@ def average_precision_chance(num_images: int, num_yes: int) -> float:
 def precision_measures(rated: Rated) -> dict[str, Measure]:
     """The mean over prompts of `average_precision` of their images. Prompts without a yes are left out."""
     yes = rated.ratings > YES_ABOVE
-    members = [np.flatnonzero(rated.prompts == prompt) for prompt in range(rated.num_prompts)]
-    members = [(prompt, of) for prompt, of in enumerate(members) if yes[of].any()]
+    every = enumerate(np.flatnonzero(rated.prompts == prompt) for prompt in range(rated.num_prompts))
+    members = [(prompt, of) for prompt, of in every if yes[of].any()]
     if not members:
         return {}
     precisions, counts_in = np.zeros((2, rated.num_prompts))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -39,7 +40,8 @@ class SampleMean:
 
     def __call__(self, errors: np.ndarray) -> np.ndarray:
         """The means of errors [..., n] float32: float64 [...]."""
-        return np.mean(self.terms(errors), axis=-1, dtype=np.float64)
+        means: Any = np.mean(self.terms(errors), axis=-1, dtype=np.float64)
+        return means
 
 
 PLAIN = SampleMean()

@@ -63,7 +63,9 @@ def parse(given: str | os.PathLike | Mapping[str, Any] | None) -> str | Curve:
                 code="bad-timestep-weights",
             )
         given = json_files.read(path, "name a file that winobench report --fit_timesteps wrote")
-    edges, weights = (given.get(name) if isinstance(given, Mapping) else None for name in ("edges", "weights"))
+    fields: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+    edges: Any = fields.get("edges")
+    weights: Any = fields.get("weights")
     numbers = _are_numbers(edges) and _are_numbers(weights)
     if not numbers or len(weights) != len(edges) + 1 or edges != sorted(edges) or not _can_weight(weights):
         raise InputError(
