@@ -111,3 +111,9 @@ def test_diffusers_comes_with_the_tests_and_by_its_own_extras(project, extras):
 def test_the_extra_of_hosted_models_has_each_providers_client(extras):
     own = [provider for provider in providers.APIS.values() if provider.__module__.startswith("winobench.")]
     assert {each.name for each in extras["api"]} == {provider.package for provider in own}
+
+
+def test_the_page_on_installing_lists_every_extra(extras):
+    table = (ROOT / "docs" / "howto" / "install.md").read_text().partition("## Extras")[2].partition("\n\nCombine")[0]
+    listed = [name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(listed) == sorted(extras)
