@@ -11,7 +11,7 @@ winobench eval --config=winoviz:table2 --model=flan-t5-xxl --dtype=bfloat16
 winobench eval --config=winoviz:table3 --model=FOLDER
 winobench eval --config=winoviz:table4 --model=flan-t5-xxl --dtype=bfloat16
 
-With images: five are generated of each premise, and whoever sees them is asked about each. The majority decides.
+With images: five are generated of each premise, and the model answers about each. The majority decides.
 
 winobench eval --config=winoviz:images_debug                # does everything run? embedded model, a minute
 winobench eval --config=winoviz:images                      # SD 1.5 generates, CLIP says which hypothesis fits
@@ -77,7 +77,7 @@ class Settings(settings.Asking, model_settings.Responder):
     generator: str | None = option(
         None,
         options.text().or_none(),
-        "the diffusion model that generates the premises. Of a run by several models, the one that is meant",
+        "the diffusion model that generates the premises. Names one model of a run by several",
     )
     images_per_premise: int = option(
         5, options.whole(1, 1_000), "images of each premise, of which the majority decides"

@@ -395,7 +395,7 @@ def _holder(module: Any, config: ml_collections.ConfigDict, name: str, launcher:
 
 
 def _holders(module: Any, config: ml_collections.ConfigDict, launcher: str | None) -> Iterator[Any]:
-    """A config's module, the config that it calls, those that it imports, and those of its launcher."""
+    """A config's module, the config that it calls, its imports, and its launcher's configs."""
     yield module
     if made_by := config_files().get(vars(config).get("_made_by")):  # of `configs.forms_of`
         yield _execute(made_by)

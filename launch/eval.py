@@ -44,7 +44,7 @@ Asks language models questions without images, by a protocol (docs/howto/winoviz
   winobench eval --config=wscplus --model=openai:gpt-4o-mini --protocol=toe
   winobench eval --config=wscplus --model=recorded:GPT4_results.csv --protocol=toe
 
-Generates images of WinoViz's premises, and asks models that see them (docs/howto/winoviz.md):
+Generates images of WinoViz's premises, and asks vision-language models about them (docs/howto/winoviz.md):
 
   winobench eval --config=winoviz:images --model=clip-vit-l14,sd21-base,instructblip-flan-t5-xl
 

@@ -26,7 +26,7 @@ def wrapped(text: str, indent: int, columns: int = NARROWEST) -> list[str]:
 def table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = (), columns: int = NARROWEST
 ) -> list[str]:
-    """The lines of a table. The last column is as wide as there is room, and its long texts take several lines."""
+    """The lines of a table. The last column fills the width, and its long texts take several lines."""
     every = [header, *rows] if header else rows
     widths = [max(map(len, cells)) for cells in zip(*(row[:-1] for row in every), strict=True)]
     room = sum(widths) + 2 * len(widths)

@@ -252,8 +252,8 @@ if __name__ == "__main__":
     flags.DEFINE_string("source", None, "The folder of the published files. For all tasks that are named.")
     flags.DEFINE_string("data_dir", None, "Where prepared data go; $WINOBENCH_DATA or ~/winobench_data by default.")
     flags.DEFINE_integer("workers", None, "Number of processes. One a core by default.", lower_bound=1)
-    flags.DEFINE_bool("allow_partial", False, "Prepare what is there of an incomplete source.")
-    flags.DEFINE_bool("overwrite", False, "Prepare again what is ready.")
+    flags.DEFINE_bool("allow_partial", False, "Prepare the files that exist of an incomplete source.")
+    flags.DEFINE_bool("overwrite", False, "Prepare ready data again.")
     flags.DEFINE_string("lists", None, "A contrastive model that makes lists of candidates or negatives again.")
     flags.DEFINE_flag(
         configuration.WordFlag("list", "List the data sets, with =NAME the tasks, the files and the command of one.")

@@ -21,9 +21,10 @@ and a CSV file of each figure and table. It reads what the runs have recorded. N
   winobench report runs/a --fit_timesteps                     learn how much each timestep should count
   winobench report runs/a runs/b --format=latex               with the tables of each section as LaTeX
 
-One run gives: what was run, the task table beside the paper's numbers, a radar chart, CLEVR's sub-tasks, bias, accuracy
-against the number of samples, error against the timestep, two images with one text, and a gallery of right and wrong
-examples. Runs of text benchmarks give WinoViz's tables, WSC+'s figures and the questions that were answered wrongly.
+One run gives: its settings, the task table next to the paper's numbers, a radar chart, CLEVR's sub-tasks, bias,
+accuracy against the number of samples, error against the timestep, two images with one text, and a gallery of right
+and wrong examples. Runs of text benchmarks give WinoViz's tables, WSC+'s figures and the questions that were answered
+wrongly.
 Several runs are compared in all of these, and give paired differences, the questions on which they differ, and the
 overlap of right answers.
 What a run has no data for is left out. The first run is the one that the others are compared with where there are more

@@ -252,7 +252,7 @@ def test_failed_calls_are_counted_and_asked_again(tmp_path):
     assert results["failed_calls"] == {"requests": 2, "questions": 2, "first": "server: status 500"}
     assert questions.failure_line(results) == (
         "2 of 8 calls failed and 2 questions are left out (first: server: status 500): give the same command again, "
-        "which asks only for what is missing"
+        "which sends only the missing requests"
     )
     assert results["tasks"]["colours"]["accuracy"]["n"] == 6
     for row in examples(tmp_path / "run", "colours")[2:4]:

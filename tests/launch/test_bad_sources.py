@@ -50,7 +50,7 @@ FAULTS = {
         (
             *("images/shiba_inu_12.jpg", gone),
             "{root} has 2 examples of task '{task}', but 3 were published: get the annotation files again, or give"
-            " --allow_partial to prepare what is there",
+            " --allow_partial to prepare the files that exist",
         ),
         (_CLASSES, cut(0.5), f"{{root}}/{_CLASSES} has 18 breeds, not 37: restore it as it was published"),
     ],

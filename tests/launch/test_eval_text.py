@@ -125,7 +125,7 @@ def test_a_server_is_asked_once_and_failures_are_told(server, tmp_path, capsys):
     assert results["tasks"]["wscplus"]["accuracy"]["n"] == 23
     captured = capsys.readouterr()
     assert captured.err.count("1 of 24 calls failed and 1 question is left out") == 1
-    assert "give the same command again, which asks only for what is missing" in captured.err
+    assert "give the same command again, which sends only the missing requests" in captured.err
     endings = results["endings"]["wscplus"]
     assert (endings["finished"], endings["cut_off"], endings["failed"]) == (22, 1, 1)
     assert "1 of 23 answers are incomplete" in captured.err

@@ -1,6 +1,6 @@
 """Places for the objects of a question's scene: all over the image, in frame, and not in each other's way.
 
-Places are sampled as if every object were a large sphere with the room of a large cube, so they say nothing about the
+Places are sampled as if every object were a large sphere with the space of a large cube, so they do not reveal the
 objects that will stand on them.
 """
 

@@ -41,11 +41,11 @@ SMALL_TO_LARGE = 0.55
 CUBE_HALF_SIDE = 0.74  # of the radius: a cube is then about as wide as a sphere, with any rotation below
 CUBE_ROTATION = (math.radians(20.0), math.radians(70.0))  # two faces always show: never mistaken for a cylinder
 _PAIR_DEPTH = 0.5  # half the depth range of two objects
-_CROWD_DEPTH = (-3.0, 5.0)  # depth range of more than two, which need the room
+_CROWD_DEPTH = (-3.0, 5.0)  # depth range of more than two, which need the space
 _CROWD_ROOM = 0.85  # of the distance at which the boxes of a crowd's objects would no longer overlap in the image
 WIDEST = 1.07  # half-width over radius of the widest object: a cube with an edge to the camera, with perspective
 EDGE = 0.04  # free border in units of half the image's width; 1.3 pixels of 64
-_GAP = 0.06  # free room between two objects that stand clearly left and right
+_GAP = 0.06  # free space between two objects that are clearly left and right
 _HALF_MARGIN = 0.14  # how far a centre is from the middle before its object is "on the left" or "on the right"
 _CANDIDATES = 96  # places tried for an object of a crowd
 _SCENE_DRAWS = 11  # random numbers of a scene: five for its objects, six for the places of a pair
@@ -282,7 +282,7 @@ def _place_pair(draws, radius, half):
     y = (2.0 * draws[:2] - 1.0) * _PAIR_DEPTH
     view = view_scale(y, half)
     width = WIDEST * radius / view
-    # The first is placed anywhere on its side that leaves room for the second, then the second. One coin says which
+    # The first is placed anywhere on its side that leaves space for the second, then the second. One coin says which
     # object is the first, another which side it takes, so that neither side nor object is favoured.
     first = (draws[2] < 0.5).astype(jnp.int32)
     second = 1 - first

@@ -277,7 +277,7 @@ def _agree(part: _Part, answer: Any, offset: int) -> int:
         total = None if span is None or span[2] == "*" else int(span[2])
         if span is None or int(span[1]) != offset or (part.total is not None and total != part.total):
             part.drop()
-            raise _Interrupted("the server sent another part of the file than was asked for")
+            raise _Interrupted("the server sent another part of the file than the requested one")
     else:
         part.drop()
         offset, total = 0, int(length) if re.fullmatch(r"[0-9]{1,18}", length) else None

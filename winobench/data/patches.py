@@ -1,6 +1,6 @@
 """Images of any shape as patches, for networks that take each image at its own size: Qwen2-VL and its heirs.
 
-Every image has room for as many patches as the upper bound on pixels allows, so that programs have one shape. The host
+Every image has space for as many patches as the upper bound on pixels allows, so that programs have one shape. The host
 resizes and passes bytes, and the device normalises them, as in `winobench.data.processors`.
 """
 
@@ -21,7 +21,7 @@ from winobench.data import processors
 
 MAX_PIXELS = 1_003_520
 """Pixels of an image beyond which it is made smaller by default: 1,280 squares of 28, as in Qwen2-VL's processor. Files
-of Qwen3-VL allow 16,777,216, and then every image would have room for as many: 16 times the work."""
+of Qwen3-VL allow 16,777,216, and then every image would have space for as many: 16 times the work."""
 
 FAMILY = "qwen2_vl"  # the family, as in `ImageProcessor.from_config`
 

@@ -79,7 +79,8 @@ def atomic(path: pathlib.Path) -> Iterator[pathlib.Path]:
     except (OSError, RuntimeError) as error:  # ArrayRecord raises the latter
         reason = " ".join(str(error).split())
         raise InputError(
-            f"{path} cannot be written ({reason}): check the disk's space, then go on", code="cannot-write"
+            f"{path} cannot be written ({reason}): check the disk's space, then give the command again",
+            code="cannot-write",
         ) from error
 
 

@@ -143,7 +143,7 @@ def check_count(count: int, num_published: int | None, allow_partial: bool, root
         raise InputError(f"{root} has no example of task {task!r}: get the annotation files again", code="no-examples")
     if num_published is None or count == num_published or (allow_partial and count < num_published):
         return
-    way_out = ", or give --allow_partial to prepare what is there" if count < num_published else ""
+    way_out = ", or give --allow_partial to prepare the files that exist" if count < num_published else ""
     raise InputError(
         f"{root} has {count:,} example{'' if count == 1 else 's'} of task {task!r}, but {num_published:,} were"
         f" published: get the annotation files again{way_out}",

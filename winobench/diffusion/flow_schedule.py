@@ -60,7 +60,7 @@ class FlowSchedule(Schedule):
 
     For u = 1/T, ..., 1 a level s is shift u / (1 + (shift - 1) u), or, with ``use_dynamic_shifting``, e^m / (e^m + 1/u
     - 1): m is a straight line in the number of positions, from ``base_shift`` at ``base_image_seq_len`` to
-    ``max_shift`` at ``max_image_seq_len``. ``time_shift_type="linear"`` has m in place of e^m.
+    ``max_shift`` at ``max_image_seq_len``. ``time_shift_type="linear"`` has m instead of e^m.
     """
 
     is_continuous: ClassVar[bool] = True

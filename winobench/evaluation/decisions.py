@@ -63,7 +63,7 @@ class Ranking(_Question):
     def interim_look(
         self, errors: np.ndarray, n: int, budget: int, level: float, share: float = sequential.SHARE
     ) -> None:
-        """Decides by the first n samples of errors [rows, samples], floats that are known for the needed rows."""
+        """Decides by the first n samples of errors [rows, samples], floats that exist for the needed rows."""
         running = self._running()
         self.num_samples[running] = n
         scores = self._scores(errors, n)

@@ -64,7 +64,7 @@ def evaluate(
     Returns:
       The content of ``results.json``: {"tasks": {task: {metric: {"value", "low", "high", "chance", "n", "ties"}}},
       "failed": {task: why its data could not be used}, "config", "versions", "passes": triples that the numbers rest
-      on, "computed_passes": those computed by this call, "seconds": with those of the calls that this one continues,
+      on, "computed_passes": by this call alone, "seconds": with all calls that this one continues,
       of a race "race": {"alpha", "rare_share", "passes", "fixed_passes": without a race, "density" of
       the timesteps, "tasks": {task: {"questions", "undecided":
       those that took all samples, "samples": the median a question}}}}, and "workdir", the run's folder.
@@ -225,7 +225,7 @@ class _Evaluation:
 
 
 def _check_race(scorer: base.SampledScorer, tasks: Sequence[Task], sampling: Sampling) -> None:
-    """Raises InputError where a race is asked of a scorer's devices or tasks' metrics that cannot."""
+    """Raises InputError where a scorer's devices or a task's metrics cannot race."""
     if sampling.mode != of_runs.RACE:
         if sampling.timesteps == importance.RULE:
             raise InputError(
@@ -265,7 +265,7 @@ def _common_fingerprint(own: Mapping[str, Any], timesteps: Any) -> dict[str, Any
     if "timestep_range" in own and not samples.draws_from_range(timesteps):
         own = {**own, "timestep_range": None}  # it has no part in these timesteps
     first, *others = parallel.all_gather_object(lambda: own)
-    # A scorer that cannot tell what it is calls itself by another name in each process.
+    # A scorer without a stable fingerprint has another name in each process.
     if "instance" not in own and any(other != first for other in others):
         number = next(number for number, other in enumerate(others, 1) if other != first)
         raise InputError(

@@ -35,7 +35,7 @@ def example_table(task: Task, plan: Plan, scores: Sequence[np.ndarray]) -> pa.Ta
 def choose_examples(targets: Sequence[int | None], scores: Sequence[np.ndarray]) -> list[int]:
     """The examples with the most negative and most positive margin, and some at random, by scores [images, texts]."""
     order = np.argsort(margins(targets, scores), kind="stable")
-    # A generator of its own with a fixed seed: a report of the same run shows the same examples.
+    # A separate generator with a fixed seed: a report of the same run shows the same examples.
     any_order = np.random.default_rng(0).permutation(len(order))
     picked = [*order[:EXAMPLES_A_KIND], *order[::-1][:EXAMPLES_A_KIND], *any_order[:EXAMPLES_A_KIND]]
     return list(dict.fromkeys(int(number) for number in picked))

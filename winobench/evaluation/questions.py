@@ -1,4 +1,4 @@
-"""One evaluation of text tasks from beginning to end: ask what is not yet recorded, record, read, summarise."""
+"""One evaluation of text tasks from beginning to end: ask missing requests, record, read, summarise."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def evaluate_questions(
     """Evaluates a language model on text tasks and returns their numbers.
 
     Every request that the tasks need is made once, and every answer is on disk before anything reads it. A call with
-    the same arguments continues where an earlier one was interrupted, and asks again only what has failed, or brought
+    the same arguments continues where an earlier one was interrupted, and repeats only requests that failed, or brought
     an incomplete answer. It returns at once where nothing is left to ask. Finished answers that a run in a neighbouring
     folder has recorded for the same request to the same model are not requested again.
 
@@ -93,7 +93,7 @@ def evaluate_questions(
       "first": why the first one failed}, "endings": {task: {ending: answers, "failed": calls, "unparsable": questions
       with finished answers that choose nothing, "max_tokens": the limit of an answer, or None}}, "protocols": {task:
       how it was asked}, "config", "versions", "requests": that the numbers rest on, failed ones included, "asked":
-      calls made now, "seconds": with those of the calls that this one continues, "tokens": {"input",
+      calls made now, "seconds": with all calls that this one continues, "tokens": {"input",
       "output"} or None where the model does not count them, "cost": in dollars, or None where prices are not known},
       and "workdir", the run's folder.
 
@@ -336,7 +336,7 @@ def _results(
     failed: dict[str, InputError],
     protocols: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The numbers of all tasks, and what is missing from them."""
+    """The numbers of all tasks, and their gaps."""
     results: dict[str, Any] = {"tasks": {}, "failed": {}, "failed_calls": None, "endings": {}, "protocols": protocols}
     left_out = sum(_summarise(workload, answers, folder, results, failed) for workload in workloads)
     if not results["tasks"]:
@@ -386,7 +386,7 @@ def _prepare(
     images: Mapping[str, Sequence[InputImage]],
     captions: question_images.Captions | None,
 ) -> _Workload:
-    """Makes a task's requests. Of captions that are not yet written, the keys take their place."""
+    """Makes a task's requests. Missing captions are given by their keys."""
     if not questions:
         raise InputError(
             f"task {task.name!r} has no questions: look at its data, or raise the limit.", code="no-examples"

@@ -1,1 +1,1 @@
-"""Runs that generate images, and their page. What they leave behind is read by `winobench.runs.image_runs`."""
+"""Runs that generate images, and their page. `winobench.runs.image_runs` reads them."""

@@ -1,7 +1,7 @@
 """Verdicts of GenEval's published detector on the images of a run (Ghosh et al. 2023).
 
 `lay_out` copies the images of a model into its code's layout (djghosh13/geneval af4902f). That code runs elsewhere:
-``python evaluation/evaluate_images.py FOLDER --outfile results.jsonl``. `attach` reads what it writes.
+``python evaluation/evaluate_images.py FOLDER --outfile results.jsonl``. `attach` reads its output.
 
     <number>/metadata.jsonl             the prompt's row of evaluation_metadata.jsonl, by the prompt's id
     <number>/samples/<seed>.png         five digits each

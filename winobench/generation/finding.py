@@ -24,7 +24,7 @@ def find_images(
 ) -> dict[str, tuple[InputImage, ...]]:
     """Text -> its images, of a run of images in the order of the seeds, or of a ``.csv`` or ``.jsonl`` table.
 
-    Each file is read once, so that it is known to be the generated one. Tables name them relative to their folder.
+    Each file is read once, and checked to be the generated one. Tables name them relative to their folder.
     """
     path = pathlib.Path(files.check_utf8(files.user_path(source), "the name of the source", "rename it"))
     if path.suffix.lower() in TABLES:

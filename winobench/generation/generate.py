@@ -59,7 +59,7 @@ class Generator:
     files: Callable[[], str | None] = lambda: None  # `Source.state` of all that ``load`` reads; None where unknown
 
     def identity(self) -> dict[str, Any]:
-        """Its part of a run's identity. Its fingerprint is known once it is loaded."""
+        """Its part of a run's identity. Its fingerprint comes once it is loaded."""
         lora = None if self.lora is None else dict(self.lora)
         return {"name": self.name, "dtype": self.dtype, "lora": lora, **self.more}
 
@@ -78,7 +78,7 @@ def generate_images(
     config: Mapping[str, Any] | None = None,
     label: str | None = None,
 ) -> image_runs.Images:
-    """Generates what is missing of a run: an image for each model, seed and prompt.
+    """Generates the missing images of a run: one for each model, seed and prompt.
 
     A call with the same arguments continues where an earlier one was interrupted. Images that are lost or damaged are
     generated again, which is reported.
@@ -144,7 +144,7 @@ def generate_images(
             run = _Run(folder, description, prompts, seeds, settings, batch_size, progress)
             for generator in generators:
                 run.generate(generator)
-                gc.collect()  # a pipeline is held by circles, and the next one needs its room
+                gc.collect()  # circles hold a pipeline, and the next one needs its memory
     return image_runs.read_images(folder.path)
 
 
@@ -159,7 +159,7 @@ class _Run:
     progress: bool
 
     def generate(self, generator: Generator) -> None:
-        """Generates what is missing of one model, this process its part of it."""
+        """Generates the missing images of one model. Each process makes its part."""
         files = generator.files()  # before they are read, so that no later change is missed
         pipeline = snapshots.snapshot(generator.load())
         drawn = self._settle(generator, pipeline, files)

@@ -1,6 +1,6 @@
 """How far a judge's verdicts on GenEval's published images agree with people's (Ghosh et al. 2023).
 
-The images are those of the task ``meta_geneval``: 100 prompts, four images by Stable Diffusion 2, by IF-XL, and found
+The images come from the task ``meta_geneval``: 100 prompts, four images by Stable Diffusion 2, by IF-XL, and found
 with CLIP. People call an image correct where most of five say that it fully captures the caption.
 """
 

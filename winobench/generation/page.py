@@ -83,7 +83,7 @@ def _prompts(run: Images, numbers: dict[str, str], thumbnails: dict[str, str]) -
 
 
 def _write_thumbnails(run: Images) -> dict[str, str]:
-    """Makes those that are not there, and takes away those of other images."""
+    """Makes missing thumbnails, and deletes thumbnails of other images."""
     folder = run.folder / THUMBNAILS
     sizes = {model.label: model.settings.get("image_size", 0) for model in run.models}
     # The name is the content's: an image that was generated again gets another one.

@@ -22,7 +22,7 @@ _BATCH = 256
 
 
 def can_verify(run: Images) -> bool:
-    """Whether all prompts of a run say, in our grammar, what their images must show."""
+    """Whether all prompts of a run come from our grammar, so that they define their images."""
     return all(isinstance(prompt.content, Mapping) and "objects" in prompt.content for prompt in run.prompts)
 
 

@@ -69,7 +69,7 @@ class Dependence:
     def num_independent(self, chosen: np.ndarray) -> np.ndarray:
         """At least so many of the chosen outcomes [n, sets] 0/1 share nothing with each other, whole numbers [sets].
 
-        Of clusters it is their number. Of a graph it is the sum of 1 / (neighbours + 1), after Caro and Wei.
+        For clusters it is their number. For a graph it is the sum of 1 / (neighbours + 1), after Caro and Wei.
         """
         return np.floor(np.sum(chosen / np.maximum(1, self.sums(chosen)), axis=0) + 1e-9)
 

@@ -344,7 +344,7 @@ def _perturbed(logits: jax.Array, draws: Draws, step: jax.Array) -> jax.Array:
         key = jax.random.fold_in(jax.random.wrap_key_data(key, impl=random_numbers.GENERATOR), step)
         return random_numbers.gumbel(key, logits.shape[1:])
 
-    # Scaled noise instead of scaled logits: a temperature of 0 needs no case of its own.
+    # Scaled noise instead of scaled logits: a temperature of 0 needs no special case.
     return logits + draws.temperatures[:, None] * jax.vmap(noise)(draws.keys)
 
 

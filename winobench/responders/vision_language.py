@@ -71,7 +71,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         Args:
           loaded: the model, on its devices. It computes in the dtype that it was loaded in.
           template: the text around each prompt, with ``{}`` once in the prompt's place. A model such as LLaVA also
-            needs ``<image>`` before it, Qwen3-VL ``<|image_pad|>``. When None, that of the model: prompts as they are
+            needs ``<image>`` before it, Qwen3-VL ``<|image_pad|>``. When None, the model's: prompts as they are
             for BLIP-2 and InstructBLIP, ``USER: <image>``, a new line and ``{} ASSISTANT:`` for LLaVA, a conversation
             of the published chat template for Qwen3-VL.
           batch_size: images that each device works on at once. Chosen for the kind of device when None.

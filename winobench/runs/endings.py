@@ -14,7 +14,7 @@ _THINK_LESS = (
     " or name one that does not think"
 )
 _ANOTHER = "name another model or server"
-_AGAIN = "give the same command again, which asks only for what is missing"
+_AGAIN = "give the same command again, which sends only the missing requests"
 # How an incomplete answer ended -> in words, with a place for the limit's value, and what helps.
 _IN_WORDS = {
     requests.CUT_OFF: ("cut off by max_tokens{}", _THINK_LESS),

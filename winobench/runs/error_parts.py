@@ -131,7 +131,7 @@ def num_recorded(folder: pathlib.Path) -> int:
 
 
 def _numbered(column: pa.ChunkedArray, numbers: Mapping[str, int]) -> np.ndarray:
-    """The plan's number of each value of a column, [num_rows] int64; -1 for what is not in the plan."""
+    """The plan's number of each value of a column, [num_rows] int64; -1 for values outside the plan."""
     codes_of, codes = parquet_files.encoded(column)
     return np.array([numbers.get(value, -1) for value in codes_of], np.int64)[codes]
 
@@ -194,7 +194,7 @@ def _described(table: pa.Table) -> tuple[list[int], str, float]:
 
 
 def pass_over(path: pathlib.Path, error: Exception) -> None:
-    """For `read_errors`: a part that cannot be used is left to whoever has written it."""
+    """For `read_errors`: an unusable part is left to its writer."""
 
 
 def refuse(path: pathlib.Path, error: Exception) -> NoReturn:
@@ -225,7 +225,7 @@ def _set_aside(path: pathlib.Path, error: Exception) -> None:
 class ErrorWriter:
     """Collects batches of one process's errors and writes them as parts, every few seconds and at the end.
 
-    A batch is never split over two parts. An error depends on the whole plan, not on what is missing
+    A batch is never split over two parts. An error depends on the whole plan, not on the missing part
     (`winobench.engine.sharing`), nor on the other rows of a batch: on CPUs, a killed run resumes to the same bits.
     Other devices, batch sizes or numbers of processes in a race may change the last bits.
     """
@@ -258,7 +258,7 @@ class ErrorWriter:
         self._next = max(taken, default=-1) + 1
         self.written: list[str] = []
         self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
-        self._check = check  # raises an error where what is waiting must not be written
+        self._check = check  # raises an error where the waiting rows must not be written
         self._started = self._last = time.monotonic()
 
     def add(self, triples: np.ndarray, errors: np.ndarray) -> None:
@@ -269,14 +269,14 @@ class ErrorWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what is waiting, if anything is."""
+        """Writes the waiting rows, if any."""
         if not self._waiting:
             return
         now, waiting, self._waiting = time.monotonic(), self._waiting, []
         self._check()
         triples = np.concatenate([batch for batch, _ in waiting])
         errors = np.concatenate([values for _, values in waiting])
-        # A row is a run of consecutive samples of one pair, with which those of other pairs may have taken turns.
+        # A row is a run of consecutive samples of one pair, which may alternate with samples of other pairs.
         places = triples[:, 0].astype(np.int64)
         for column in (1, 2):
             places *= int(triples[:, column].max()) + 1

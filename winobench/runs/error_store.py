@@ -127,7 +127,7 @@ class ErrorStore:
         num_samples: int | None,
         partly: bool,
     ) -> dict[str, np.ndarray] | None:
-        """``Batch.errors`` of examples of one shape; None where those of their pairs themselves are incomplete."""
+        """``Batch.errors`` of examples of one shape; None where errors of their pairs are incomplete."""
         empty_hash, gray_hash = text_hash(EMPTY_TEXT), image_hash(GRAY_IMAGE)
         found: dict[str, np.ndarray] = {}
         for term in normalization.TERMS.values():

@@ -7,7 +7,7 @@
     pictures.html, thumbnails/                  the page (`winobench.generation.page`)
 
 Images are written whole or not at all, and their lines after them, synced. Each call appends to its own part. Of two
-lines about an image the later one counts; one that was cut off is skipped, and its image generated again.
+lines about an image the later one counts; a line that was cut off is skipped, and its image generated again.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class ImageStore:
     def __enter__(self) -> ImageStore:
         with files.writing(self._folder):
             folder = self._folder / GENERATED
-            # After all of earlier calls, whichever process has written them.
+            # After all parts of earlier calls, by any process.
             call = max((int(number) for _, number, _ in _parts(folder)), default=-1) + 1
             self._path = folder / f"part-{self._process}-{call:05d}.jsonl"
             self._part = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL, 0o666)

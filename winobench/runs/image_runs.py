@@ -1,4 +1,4 @@
-"""A finished run of images, as whatever comes after it reads it: comparisons, tasks, pages."""
+"""A finished run of images, for its readers: comparisons, tasks, pages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LAYOUT = 1
 """``layout`` in the ``config.json``. Raised when a folder's layout or records change."""
 
 _LABEL = re.compile(r"[\w+-][\w.+-]*")
-_ADVICE = "give the command again that generated it, which generates what is missing"
+_ADVICE = "give its command again, which generates the missing images"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Images:
     Attributes:
       folder: the run's.
       models: in the order in which they were named.
-      prompts: in their order; ``prompts[n]`` is that of the images of number n.
+      prompts: in their order; ``prompts[n]`` is the prompt of the images of number n.
       seeds: in the order in which they were named.
       records: of all images that are there, by model, seed and number.
       config: the content of ``config.json``.

@@ -198,7 +198,7 @@ def recording(
 
 
 def unusable(failed: Mapping[str, InputError]) -> InputError:
-    """The error of a run none of whose tasks can be used, from that of each."""
+    """The error of a run none of whose tasks can be used, from each task's error."""
     if len(failed) == 1:
         return next(iter(failed.values()))
     reasons = "; ".join(f"{name}: {str(error).rstrip('.')}" for name, error in failed.items())

@@ -29,7 +29,7 @@ _MOST_LETTERS_OF_REASONS = 200
 # Options that are in words already, and that change no number.
 _NO_DIFFERENCE = ("model", "sampling.num_samples", "sampling.seed", "batch_size", "data_dir")
 
-# By which runs are known that do not name their metrics.
+# Marks of runs that do not name their metrics.
 _ROWS_OF_OLD_RUNS = {
     "accuracy": {"accuracy"},
     "macro_accuracy": {"accuracy", "macro_accuracy"},

@@ -109,7 +109,7 @@ class RunFolder:
         """Makes the folder, takes it for this process and writes ``config.json``."""
         identity = description["identity"]
         if overwrite:
-            self._read_config(remains=True)  # what is not a run is not deleted either
+            self._read_config(remains=True)  # other folders are not deleted either
         else:
             self.check(identity)
         try:

@@ -215,7 +215,7 @@ class Responder(Protocol):
         """
 
     def read(self, request: Request, raw: Raw) -> Response:
-        """The answer in what came in. Pure.
+        """The answer in a raw response. Pure.
 
         Raises:
           ValueError: the raw answer is malformed, which counts as a failed call.

@@ -104,7 +104,7 @@ class ResponseStore:
         return key in self._places
 
     def open(self) -> None:
-        """Makes the folder, takes it for this process, mends a line that was cut off, and reads what is there."""
+        """Makes the folder, takes it for this process, mends a line that was cut off, and reads its lines."""
         with self._lock, files.writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             own = [path for path in _parts(self.folder) if int(_NAME.fullmatch(path.name)[1]) == self._process]
@@ -134,7 +134,7 @@ class ResponseStore:
                 raise
 
     def close(self) -> None:
-        """Syncs what is written and lets another process take the folder. Does nothing where it is not open."""
+        """Syncs the written lines and lets another process take the folder. Does nothing where it is not open."""
         with self._lock:
             if self._part is None:
                 return
@@ -167,7 +167,7 @@ class ResponseStore:
             self._rejected.add(key)
 
     def fail(self, key: str, request: Request, error: Mapping[str, Any], seconds: float) -> None:
-        """Notes a call that failed for good in the failures' file. It is not a response and will be asked again."""
+        """Notes a call that failed for good in the failures' file. It is not a response."""
         note = {"request": request_json(request), "error": dict(error), "seconds": round(float(seconds), 6)}
         line = _line(key, {**note, "time": round(time.time(), 3)})
         path = self.folder / f"failures-{self._process}.jsonl"
@@ -192,7 +192,7 @@ class ResponseStore:
 
     def share(self, folders: Iterable[pathlib.Path], keys: Iterable[str]) -> int:
         """Copies missing responses of other runs, and returns how many. Damaged parts are left aside with a warning."""
-        # What was malformed here is so elsewhere too.
+        # A malformed line here is malformed elsewhere too.
         missing = {key for key in keys if key not in self._places and key not in self._rejected}
         copied = 0
         for folder in folders:
@@ -205,7 +205,7 @@ class ResponseStore:
                 logging.warning("the responses of another run are left aside: %s", error)
                 continue
             for name, response in stored.items():
-                # The run that was asked first, however often its responses have been copied.
+                # The first run that asked, however often its responses have been copied.
                 origin = response.origin or pathlib.Path(folder).resolve().parent.name
                 content = {"request": response.request, "raw": response.raw, "seconds": response.seconds}
                 self._add(name, {**content, "origin": origin})
@@ -256,7 +256,7 @@ def _line(key: str, content: Mapping[str, Any]) -> bytes:
 
 
 def _parts(folder: pathlib.Path) -> list[pathlib.Path]:
-    """The parts of a folder, those of a process in the order in which they were written."""
+    """The parts of a folder. A process's parts are in the order of writing."""
     paths = [path for path in pathlib.Path(folder).glob("part-*.jsonl") if _NAME.fullmatch(path.name)]
     for path in paths:
         with _reading(path):

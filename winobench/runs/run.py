@@ -25,7 +25,7 @@ BIAS_METRIC = "effect_size"
 """The metric of bias tasks, whose rows are effect sizes and not proportions."""
 
 OTHER_METRIC = "other"
-"""A metric that the run does not name: the examples' table alone says what is right under it."""
+"""A metric that the run does not name: the examples' table alone marks right answers under it."""
 
 TEXT_METRIC = "answers"
 """The metric of text tasks, whose examples say by themselves whether they are right."""
@@ -81,7 +81,7 @@ class TaskRun:
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Run:
-    """A finished run. Printing it gives the model, the folder and the first tasks; a notebook shows the table.
+    """A finished run. Printing it gives the model, the folder and the first tasks. A notebook shows the table.
 
     Attributes:
       path: its folder.
@@ -111,7 +111,7 @@ class Run:
         """The results as a table, a row a task and metric.
 
         Values, intervals and chance are in percent with one decimal. Effect sizes (bias tasks) and agreement with
-        ratings are plain numbers, and then percentages have a percent sign. The intervals are those of ``results``:
+        ratings are plain numbers, and then percentages have a percent sign. The intervals come from ``results``:
         see `winobench.metrics.wilson` for the formula and its sources.
 
         Args:
@@ -136,7 +136,7 @@ class Run:
 
     @property
     def is_text(self) -> bool:
-        """Whether questions were asked without images."""
+        """Whether questions came without images."""
         return "protocol" in (self.config.get("identity") or {})
 
     @property
@@ -150,7 +150,7 @@ class Run:
 
     @functools.cached_property
     def errors(self) -> list[ErrorStore]:
-        """The recorded errors, those of one way to sample and score in one store."""
+        """The recorded errors: a store for each way to sample and score."""
         return read_error_stores(self.path / "errors")
 
     def batches(self, task: str) -> list[Batch] | None:
@@ -187,7 +187,7 @@ class Run:
 
 
 def outcomes(record: TaskRun) -> dict[str, np.ndarray]:
-    """Metric -> [n] bool, which examples are right, recomputed from the scores; of an absent plug-in, as recorded."""
+    """Metric -> [n] bool, which examples are right, recomputed from the scores if the metric is installed."""
     if record.examples is None or not record.has_answers or record.metric in (TEXT_METRIC, None):
         return {}
     if record.judge is None:

@@ -1,7 +1,7 @@
 """Types of ``config.json`` and ``results.json`` of a run. `check` compares a value with them.
 
 ``Required`` keys are in every file that this version reads, back to layout 1. The others are in every file that this
-version writes for the kind of run that their comment names. A reader takes keys that it does not know for those of a
+version writes for the kind of run that their comment names. A reader takes unknown keys for keys of a
 later version, and leaves them alone.
 """
 
@@ -22,7 +22,7 @@ ROUNDING = 1e-9
 
 
 class Bounds(NamedTuple):
-    """The range of a number, both ends included, with a little room for rounding: ``Annotated[int, Bounds(0)]``."""
+    """The range of a number, both ends included, with a tolerance for rounding: ``Annotated[int, Bounds(0)]``."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -79,7 +79,7 @@ class Agreement(TypedDict):
     value: Required[Annotated[float, Bounds(-1, 1)]]  # a correlation, or a share in [0, 1]
     low: Required[Annotated[float, Bounds(-1, 1)]]  # ends of the 95% bootstrap interval
     high: Required[Annotated[float, Bounds(-1, 1)]]
-    chance: Required[Share | None]  # of scores that know nothing
+    chance: Required[Share | None]  # of random scores
     n: Required[Count]  # images
     ties: Required[Count]  # images whose score another one has too
     constant: NotRequired[str]  # images, texts or candidates: scores are equal over these in nearly all examples
@@ -186,7 +186,7 @@ Identity = TypedDict(
         "sampling": NotRequired[Sampling],  # runs with images
         "protocol": NotRequired[dict[str, str]],  # text runs: task -> how it was asked
         "scorer": NotRequired[dict[str, Any]],  # the scorer's fingerprint
-        "captioner": NotRequired[dict[str, Any]],  # text runs: that of who wrote the captions that were asked about
+        "captioner": NotRequired[dict[str, Any]],  # text runs: the model that wrote the captions of the questions
         "tasks": NotRequired[dict[str, dict[str, Any]]],  # task -> version and digests of its data and prompts
     },
 )
@@ -214,7 +214,7 @@ class Metric(TypedDict):
 
 
 class Config(TypedDict):
-    """``config.json``: what was asked, what the numbers depend on, and how far the run got."""
+    """``config.json``: the command, everything the numbers depend on, and how far the run got."""
 
     schema: Required[int]  # of the folder's layout
     status: NotRequired[str]  # "running", "finished", "interrupted", or "failed: <why>"
@@ -239,7 +239,7 @@ class Results(TypedDict):
     failed: NotRequired[dict[str, str] | None]  # task -> why it has no numbers
     config: NotRequired[dict[str, Any] | None]
     versions: NotRequired[Versions]
-    seconds: NotRequired[float]  # with those of the calls that the last one continued
+    seconds: NotRequired[float]  # with all calls that the last one continued
     passes: NotRequired[Count]  # runs with images: (image, text, sample) triples that the numbers rest on
     computed_passes: NotRequired[Count]  # ... computed by the last call
     race: NotRequired[Race]  # races

@@ -72,7 +72,7 @@ def write_verdicts(run: Images, verdicts: Iterable[Verdict]) -> Judgement:
 
 
 def judgement_of(run: Images, verdicts: Mapping[str, Verdict]) -> Judgement:
-    """The results of verdicts on a run's images, those of earlier versions included."""
+    """The results of verdicts on a run's images, also from earlier versions."""
     judge = judge_of(verdicts) or VERIFIER
     rubric, source = _RUBRICS.get(judge, ("verdicts", ""))
     count = sum(verdict_on(record, verdicts) is not None for record in run.records)

@@ -21,9 +21,9 @@ class AnswerScorer(abc.ABC):
 
     Attributes:
       question: the question; ``{}`` means the text.
-      kind: ``probability`` of an answer, or ``log_odds``: its log-likelihood less that of the opposite answer.
-      answers_questions: a text that is a question with an answer (`winobench.data.question_texts`) is asked as it is,
-        without ``question`` around it, and its score is that of its own answer.
+      kind: ``probability`` of an answer, or ``log_odds``: its log-likelihood less the opposite answer's.
+      answers_questions: a text that is a question with an answer (`winobench.data.question_texts`) is sent as it is,
+        without ``question`` around it, and its score is its answer's.
       match_threshold: a probability of 1/2, or log-odds of 0.
     """
 

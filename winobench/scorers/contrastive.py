@@ -100,7 +100,7 @@ class Contrastive(HasSnapshots):
           processor: makes images ready for the network.
           batch_size: images that each device encodes at once. Chosen for the kind of device when None.
           mesh: the devices, from `winobench.parallel.make_mesh`. All of this process when None, or those CPU devices
-            among them that there is memory for copies of the parameters for.
+            whose memory holds a copy of the parameters each.
 
         Raises:
           InputError: when an option is not one of its choices.

@@ -283,12 +283,12 @@ class DiffusionITM(HasSnapshots):
           num_samples: samples of noise and timestep that each score is a mean over; 32 when None.
           normalize: ``unconditional`` takes each error from that for the empty text (Eq. 5), as published. Scores of
             different images are then comparable. ``none`` does not (the Diffusion Classifier), and ranks texts of one
-            image alike. ``gray_image`` also compares each error with that of a gray image under the same text
+            image alike. ``gray_image`` also compares each error with a gray image's under the same text
             (appendix F), for ranking texts. A score depends on its own image and text alone.
           seed: of noise and timesteps. An integer from 0 to 2**32 - 1.
           timesteps: ``uniform``, ``low_discrepancy``, ``stratified``, ``even`` or ``published``
             (see `winobench.scorers.samples.choose_timesteps`), or an array [num_samples]: integers, or noise levels
-            above 0 and up to 1 of a flow model. The last two are as they are, whatever ``timestep_range`` says.
+            above 0 and up to 1 of a flow model. ``timestep_range`` does not change the last two.
           timestep_weights: how much each timestep counts (`winobench.metrics.timestep_weights`).
           noise: float array [num_samples, h, w, c] (`latent_shape`), instead of noise from the seed.
 

@@ -79,7 +79,7 @@ def _score_pairs(how: _Step, params: Any, images: Any, texts: jax.Array, index: 
 class ItmHead(PairScorer):
     """Scores how well texts fit images with BLIP.
 
-    The score of ``head="itm"`` is the log-odds of a match, the logit of match less that of mismatch. The published
+    The score of ``head="itm"`` is the log-odds of a match, the logit of match less the logit of mismatch. The published
     evaluation shows the softmax probability, which is the logistic function of it and ranks pairs in the same order,
     but is exactly 1 in float32 from log-odds of 17 on, where it makes ties. Log-odds are never cut off. The score of
     ``head="itc"`` is the cosine of the image's and the text's vector.
@@ -120,9 +120,9 @@ class ItmHead(PairScorer):
             as the network has positions for.
           batch_size: pairs that each device works on at once. Chosen for the kind of device when None.
           table_rows: how many encoded images, and how many texts, are kept on the device. As many as fit into a fixed
-            amount of memory, and at least those of one batch, when None. An evaluation may have more of both.
+            amount of memory, and at least one batch's, when None. An evaluation may have more of both.
           mesh: the devices, from `winobench.parallel.make_mesh`. All of this process when None, or those CPU devices
-            among them that there is memory for copies of the parameters for.
+            whose memory holds a copy of the parameters each.
 
         Raises:
           InputError: when an option is not one of its choices, or the parts do not fit each other.

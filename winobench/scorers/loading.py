@@ -192,8 +192,7 @@ def resolve(model: str | ModelRef, wants: str = SCORES, revision: str | None = N
     ref = registry.resolve(model, revision)
     if wants == SCORES and ref.kind in (LANGUAGE_MODEL, RECORDED):
         raise InputError(
-            f"{ref.name!r} is a language model, which sees no images: judge it with --config=winoviz or"
-            " --config=wscplus",
+            f"{ref.name!r} is a language model, which is text-only: judge it with --config=winoviz or --config=wscplus",
             code="wrong-kind-of-model",
         )
     scores_only = ref.name in registry.MODELS and ref.name not in registry.LANGUAGE_MODELS

@@ -89,7 +89,7 @@ def choose_timesteps(
 
     Args:
       rule: ``uniform`` samples each timestep independently, so that the first 16 of 32 samples equal a run of 16;
-        ``low_discrepancy`` keeps that and spreads the first n evenly over the range, whatever n (van der Corput's
+        ``low_discrepancy`` keeps that and spreads the first n evenly over the range for every n (van der Corput's
         sequence in base 2, shifted by a random number: Cranley and Patterson, 1976); ``stratified`` takes one timestep
         from each of num_samples equal parts of the range; ``even`` takes the middle of each part; ``published`` is
         range(10, 990, int(1000 / num_samples)), whose length is often not num_samples, as in the published code.

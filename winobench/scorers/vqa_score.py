@@ -133,7 +133,7 @@ class VQAScore(AnswerScorer, networks.HoldsVisionLanguage, PairScorer):
     """Scores how well texts fit images by asking a vision-language model.
 
     The score of ``score="probability"`` is as published, from 0 to 1, where float32 has few numbers just below 1. That
-    of ``score="log_odds"`` is the log-likelihood of the answer less that of the opposite one, which is never cut off.
+    of ``score="log_odds"`` is the log-likelihood of the answer less the opposite answer's, which is never cut off.
 
     Attributes:
       config: the network's.
@@ -178,7 +178,7 @@ class VQAScore(AnswerScorer, networks.HoldsVisionLanguage, PairScorer):
             as published for InstructBLIP, or as many as the Q-Former has positions for; 512 for LLaVA and Qwen3-VL.
           batch_size: pairs that each device works on at once. Chosen for the kind of device when None.
           table_rows: how many encoded images, and how many texts, are kept on the device. As many as fit into a fixed
-            amount of memory, and at least those of one batch, when None. An evaluation may have more of both.
+            amount of memory, and at least one batch's, when None. An evaluation may have more of both.
 
         Raises:
           InputError: when an option is not one of its choices, or the model has no tokens for an answer.

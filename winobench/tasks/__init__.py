@@ -156,7 +156,7 @@ def _get(tasks: Mapping[str, Any], name: str, noun: str) -> Any:
 
 
 def packages() -> list[str]:
-    """The packages of tasks with a table of names: this one, and those of entry points."""
+    """The packages of tasks with a table of names: this one, and packages of entry points."""
     added = extensions.added(extensions.TASKS).values()
     return [__name__, *(value for value in added if ":" not in value and _table(value).is_file())]
 

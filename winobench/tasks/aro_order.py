@@ -90,7 +90,7 @@ _SETS = {
 def _task(name: str, candidates: str):
     photographs, file, how_to_get, num_examples, downloads, shared_folder, published_chance = _SETS[name]
     is_ours = candidates == "ours"
-    of_theirs = "" if is_ours else ", those of the published code"
+    of_theirs = "" if is_ours else ", by the published code"
     return published_task(
         name=f"aro_{name}_order{'' if is_ours else '_published'}",
         version=2 if is_ours else 1,

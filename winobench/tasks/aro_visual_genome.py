@@ -1,4 +1,4 @@
-"""ARO's Visual Genome tasks: who does what to whom, and what has which attribute.
+"""ARO's Visual Genome tasks: who acts on whom, and which thing has which attribute.
 
 The image is the part of an image that shows both things. Outside of the image's edge it is black, as in the published
 code. GDBench reports the accuracy over all rows (Table 1b). ARO reports means over relations and over pairs of

@@ -1,4 +1,4 @@
-"""Self-Bench on scenes of our own grammar: does a scorer find the text from which an image was generated?
+"""Self-Bench on scenes of winobench's grammar: does a scorer find the text from which an image was generated?
 
 Images are from runs of ``winobench generate --config=images --prompts=clevr``;
 ``--tasks=clevr_selfbench:FOLDER`` names one, and several such words set generators next to each other. A task is

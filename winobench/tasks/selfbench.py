@@ -245,7 +245,7 @@ def _verdicts(folder_of_model: pathlib.Path, generator: str) -> tuple[pathlib.Pa
     if path is None:
         warnings.warn(
             f"the filter file {paths[0]} is missing, so that results have no rows '{generator}, correct': put it there,"
-            f" so that it tells which images of {folder_of_model} are correct",
+            f" so that it marks which images of {folder_of_model} are correct",
             stacklevel=2,
         )
         return None, {}

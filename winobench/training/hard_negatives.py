@@ -137,7 +137,7 @@ def make_loss(
       ``negative_ids`` or ``random_ids`` (``negative_text_states``, ``random_text_states``), image negatives
       ``negative_latents``, ``mixed`` all of them, of the same shapes.
 
-      ``loss`` and metrics are float32 scalars: ``loss``, ``positive_error``; with negatives ``negative_error`` and
+      ``loss`` and metrics are float32 scalars: ``loss``, ``positive_error``. With negatives ``negative_error`` and
       ``share_clipped`` (of the batch, 0 or 1, or of its examples); for ``mixed`` ``share_random_text``,
       ``share_hard_text``, ``share_hard_image``.
     """
@@ -289,5 +289,5 @@ def _column(values: jax.Array, ndim: int) -> jax.Array:
 
 def _fold(values: jax.Array) -> jax.Array:
     """[B, R, ...] -> [B * R, ...]. An example's rows stay together, so rows stay on their device."""
-    # The size in words: -1 has no meaning for texts of no tokens, as those of an encoder that is left out.
+    # The size in words: -1 has no meaning for texts of no tokens, as an encoder that is left out has.
     return values.reshape(values.shape[0] * values.shape[1], *values.shape[2:])

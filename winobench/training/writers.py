@@ -30,7 +30,7 @@ class JsonLines:
             if self._path.exists():
                 files.check_regular(self._path)
                 old = self._path.read_bytes()
-                # Nothing is kept of a run that starts from the beginning, nor what it measured before its first step.
+                # Nothing is kept of a run that starts from the beginning, nor its measurements before the first step.
                 kept = b"".join(line + b"\n" for line in old.splitlines() if step and _is_row_until(line, step))
                 if kept != old:
                     files.write_text(self._path, kept.decode("utf-8"))

@@ -4,7 +4,7 @@
   ``gold_label`` is ``-`` where the annotators did not agree: left out.
 - ANLI, https://dl.fbaipublicfiles.com/anli/anli_v1.0.zip: ``R1/train.jsonl``, ``R1/dev.jsonl``, and of R2 and R3.
 
-They may lie in the folder itself or in those of the archives, ``snli_1.0/`` and ``anli_v1.0/``. Without a folder they
+They may lie in the folder itself or in the archives' folders, ``snli_1.0/`` and ``anli_v1.0/``. Without a folder they
 are fetched from the hub, where ``stanfordnlp/snli`` and ``facebook/anli`` hold the same rows as Parquet files.
 """
 

@@ -148,7 +148,7 @@ def _fitting(network: Config, workloads: Sequence[Workload], job: Job) -> tuple[
         mesh = parallel.make_mesh(job.target.devices, model_parallel=parts)
         model = make_model(network, mesh, dtype=config.dtype, int8=config.int8, batch_size=batch_size)
         free = job.usable - model.room.parameter_bytes
-        # Nothing is compiled where weights have no room.
+        # Nothing is compiled where weights do not fit.
         compiled = job.compile if free > 0 else lambda _: None
         planned = [plan_batches(model, workload, compiled) for workload in workloads]
         return model, planned, all(task.answering and task.resident <= free for task in planned)

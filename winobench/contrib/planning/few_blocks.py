@@ -15,7 +15,7 @@ from typing import Any
 from winobench.contrib.planning.programs import Compiled
 from winobench.contrib.planning.roofline import Sum
 
-# Temporaries grow with the second and the third block, and no more: those of FLUX.1-dev on an H100 are 2.50 GB with one
+# Temporaries grow with the second and the third block, and no more: FLUX.1-dev's on an H100 are 2.50 GB with one
 # block of each kind, 2.73 GB with one more, and 2.95 GB with all 57.
 _GROWS = 2
 

@@ -271,7 +271,7 @@ def fit(generator: Generator, job: Job) -> tuple[int, tuple[Compiled, ...]]:
         def needed(noun: str, items: int, own: int, batch: int = batch) -> int:
             return generator.resident(noun) + generator.others(batch) + own
 
-        # Text encoders need room where their program is left out, too. The loop takes longest to compile.
+        # Text encoders need memory where their program is left out, too. The loop takes longest to compile.
         has_room = all(needed(noun, batch, 0) <= job.usable for noun in (IMAGE, TEXT))
         results: list[Compiled] = []
         for program in reversed(generator.programs(batch)):

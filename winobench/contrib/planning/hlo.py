@@ -35,7 +35,7 @@ _SLICES = {"slice", "dynamic-slice", "gather"}
 # What changes a part of an array in place -> which of its operands is written there.
 _UPDATES = {"dynamic-update-slice": 1, "scatter": 2}
 _FREE_CALLS = {"ConcatBitcast", "AssumeGatherIndicesInBound"}
-# A kernel of Pallas' Triton form, and how that of `winobench.models.fused_geglu` is named.
+# A kernel of Pallas' Triton form, and the name of `winobench.models.fused_geglu`'s kernel.
 _TRITON_CALL, _GEGLU = "__gpu$xla.gpu.triton", "/geglu/"
 # Calls that are given scratch memory next to their result, of a fixed size. Nothing says how much of it is used.
 _WORKSPACE_CALLS = ("__cublas",)

@@ -232,7 +232,7 @@ def make_scoring(
         "autoencoder": memory.array_bytes(image_params) // parts,
         "text encoders": 0 if staged else memory.array_bytes(text_params) // parts,
     }
-    # One row of the tables of latents and of text states, and as many rows as the scorer makes room for.
+    # One row of the tables of latents and of text states, and as many rows as the scorer keeps.
     room = pipeline_tables.TABLE_BYTES.on(mesh)
     rows = [(row, limits.table_rows(row, room)) for row in (latents, states)]
     table_bytes = sum(count * memory.array_bytes(row) for row, count in rows)

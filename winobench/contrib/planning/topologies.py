@@ -41,7 +41,7 @@ def prepare() -> None:
     os.environ["JAX_PLATFORMS"] = "cpu,cuda" if _has_cuda_plugin() else "cpu"
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     os.environ["JAX_SKIP_CUDA_CONSTRAINTS_CHECK"] = "1"
-    # libtpu would otherwise ask Google Cloud's metadata server what it runs on.
+    # libtpu would otherwise ask Google Cloud's metadata server about its machine.
     os.environ["TPU_SKIP_MDS_QUERY"] = "1"
     # Nor is there a chip for two processes to fight for.
     os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"
@@ -88,7 +88,7 @@ def _tpus(accelerator: Accelerator, shape: tuple[int, ...], text: str) -> tuple[
             f"compiling for {text} needs the package libtpu, which is not installed: pip install 'winobench[tpu]'",
             code="missing-package",
         )
-    # libtpu ends the process over flags of other platforms, such as those of CPUs. Its own are in LIBTPU_INIT_ARGS.
+    # libtpu ends the process over flags of other platforms, such as CPUs' flags. Its own are in LIBTPU_INIT_ARGS.
     os.environ.pop("XLA_FLAGS", None)
     # Chips come on boards of four: fewer are some of a board's.
     larger = tuple(max(2, size) if axis < 2 else size for axis, size in enumerate(shape))
@@ -125,7 +125,7 @@ def _gpu_description(gpu: Accelerator) -> str:
     """A GPU for XLA (the text form of its ``GpuTargetConfigProto``)."""
     major, minor = gpu.compute_capability
     shared, shared_of_block = gpu.core_memory
-    # Hopper and later have instructions of their own next to those of the architecture.
+    # Hopper and later add instructions to the architecture's.
     extension = "ACCELERATED_FEATURES" if major >= 9 else "NONE"
     device = (
         "threads_per_block_limit: 1024 threads_per_warp: 32 shared_memory_per_block: 49152"

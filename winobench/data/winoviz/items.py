@@ -12,7 +12,7 @@ ATTRIBUTE_KINDS = ("color", "shape", "material", "size", "texture", "pattern", "
 """Kinds of attributes. The paper's multi-hop items have the first three."""
 
 ASSETS = pathlib.Path(__file__).resolve().parents[2] / "assets" / "winoviz"
-"""The folder of our own set (``items.jsonl``), the prompts, the prototypes and the published numbers."""
+"""The folder of winobench's set (``items.jsonl``), the prompts, the prototypes and the published numbers."""
 
 PAIRS = ("premises", "hypotheses", "properties", "attributes", "prototypes")
 """The fields that hold two texts, one for each premise."""

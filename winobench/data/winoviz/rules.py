@@ -50,7 +50,7 @@ RULES: Mapping[str, str] = {
     "premise_object": "a premise names the object",
     "premise_property": "a premise names its property, by at least one word of it",
     "premise_attribute": "a premise does not name its attribute",
-    "premise_prototype": "a premise does not name the object that stands for an attribute",
+    "premise_prototype": "a premise does not name the prototype of an attribute",
     "property_attribute": "a property does not mention its attribute",
     "hypothesis_object": "a hypothesis names the object",
     "hypothesis_attribute": "a hypothesis names its attribute (in a multi-hop item its prototype, and no attribute; in"
@@ -184,7 +184,7 @@ def _tense_of_hypothesis(sentence: str) -> str | None:
 
 
 def _tense_of_premise(sentence: str) -> str | None:
-    """None where it has both or neither: a participle proves nothing. Quotations have tenses of their own."""
+    """None where it has both or neither: a participle proves nothing. Quotations have other tenses."""
     words = words_of(re.sub('["“][^"”]*["”]', " ", sentence))
     present = any(word in _PRESENT for word in words)
     past = any(word in _PAST_AUXILIARIES or word in _PAST_VERBS for word in words)

@@ -74,7 +74,7 @@ def _edits(run: Run, record: TaskRun, rows: Sequence[int]) -> dict[tuple[str, st
     known, examples, found = read_edits(run.path), record.examples, {}
     for pair in {pair for row in rows for pair in itertools.product(examples.images[row], examples.texts[row])}:
         if pair in known:
-            with contextlib.suppress(OSError):  # a report is made of what is there
+            with contextlib.suppress(OSError):  # a report is made of the images that exist
                 found[pair] = known[pair], (run.path / known[pair].after).read_bytes()
     return found
 

@@ -13,7 +13,7 @@ from winobench.report.sections.shared import ReportData, Section
 from winobench.report.wording import above_chance, listed
 
 _FEWEST_AXES = 3
-# With more axes than this, tasks that the paper lacks and that ask for the same as others, in another form, are left
+# With more axes than this, tasks that the paper lacks and that repeat others in another form, are left
 # out of the radar chart.
 _MANY_AXES = 12
 _OTHER_FORMS = ("clevr_image", "clevr_winoground", "pets_photo", "pets_all")

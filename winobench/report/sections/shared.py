@@ -28,7 +28,7 @@ FEWEST_EXAMPLES = 5  # of a figure
 SHOWN_PANELS = 12
 _FEW_MORE = 3
 
-# Tasks that charts and the gallery show, and runs that have charts or cards of their own.
+# Tasks that charts and the gallery show, and runs that have separate charts or cards.
 MOST_CHARTED, MOST_CHARTED_RUNS = 60, 24
 
 _FEWEST_SAMPLES = 4  # of a curve and its band

@@ -74,7 +74,7 @@ def skill_section(report_data: ReportData) -> Section | None:
         "skills",
         "Skills",
         [
-            "Each number is a mean over the tasks of a skill, of the value that says right or wrong. Each task has the "
+            "Each number is a mean over the tasks of a skill, of the value that marks right and wrong. Each task has the "
             "same weight. Only tasks of every run count. The way from chance to all right is "
             "(value − chance) / (1 − chance), task by task, and then its mean. The tasks' table has intervals."
         ],

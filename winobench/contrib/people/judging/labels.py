@@ -80,7 +80,7 @@ class Labels:
                 with contextlib.suppress(OSError):
                     os.ftruncate(self._file, size)
                 raise
-            self.labels.pop(item, None)  # the order is that of the clicks
+            self.labels.pop(item, None)  # the order follows the clicks
             if label is not None:
                 self.labels[item] = label
 

@@ -1,6 +1,6 @@
-"""Checks that need no person: annotators do not see items that break a visible rule, or that are known already.
+"""Checks that need no person: annotators do not see items that break a visible rule, or that exist already.
 
-The rules are those of the paper's queries (Table 8) and section 2. They refuse 6.5% of the 2,069 published pairs and
+The rules come from the paper's queries (Table 8) and section 2. They refuse 6.5% of the 2,069 published pairs and
 questions, most of them because the sentences of a pair differ by more words than "one or two". Near-duplicates are 8%.
 """
 

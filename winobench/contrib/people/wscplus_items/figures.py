@@ -133,7 +133,7 @@ def _write(
 
 
 def _save(panels: Sequence[Panel], legend: Sequence[Mark], temporary: str) -> None:
-    """Writes the image under a name that tells the format, which the temporary one does not."""
+    """Writes the image under a name with the format's suffix, which the temporary one lacks."""
     path = pathlib.Path(f"{temporary}.png")
     try:
         to_png(panels, path, legend=legend, columns=1)

@@ -1,6 +1,6 @@
 """Prompts for models: a template, a query with its examples, and the number and form of items.
 
-A template says how to think (Table 7), a query what to write (Tables 8 and 13), and the examples are those of Table 14
+A template says how to think (Table 7), a query what to write (Tables 8 and 13), and the examples come from Table 14
 (``assets/wscplus/prompts.json``). The words that ask for a number of items in a form are ours: the paper's are not
 printed.
 """

@@ -90,7 +90,7 @@ flags.DEFINE_integer("max_restarts", 10, "How often the job is started again.", 
 flags.DEFINE_string("infra", None, "SkyPilot: where to look for machines, such as gcp, aws/us-east-1 or kubernetes.")
 flags.DEFINE_string("partition", None, "Slurm: the partition.")
 flags.DEFINE_string("account", None, "Slurm: the account.")
-flags.DEFINE_string("time", None, "Slurm: the time limit, after which the job queues again and goes on.")
+flags.DEFINE_string("time", None, "Slurm: the time limit, after which the job queues again and continues.")
 
 _TOOLS = {
     "sky": "pip install 'skypilot[gcp]', or with another cloud's name",
