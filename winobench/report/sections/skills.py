@@ -74,8 +74,8 @@ def skill_section(report_data: ReportData) -> Section | None:
         "skills",
         "Skills",
         [
-            "Each number is a mean over the tasks of a skill, of the value that marks right and wrong. Each task has the "
-            "same weight. Only tasks of every run count. The way from chance to all right is "
+            "Each number is a mean over the tasks of a skill, of the value that marks right answers. Each task has "
+            "the same weight. Only tasks of every run count. The way from chance to all right is "
             "(value − chance) / (1 − chance), task by task, and then its mean. The tasks' table has intervals."
         ],
         tables=[Table(["skill", *range(len(report_data.runs))], rows, "Macro means in percent, by skill")],
