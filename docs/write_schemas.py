@@ -1,4 +1,4 @@
-"""Writes the JSON Schemas of a run's ``config.json`` and ``results.json`` into docs/schemas, or checks them.
+"""Writes JSON Schemas into docs/schemas, or checks them: of a run's files, and of what commands print with ``--json``.
 
 python docs/write_schemas.py            # write them
 python docs/write_schemas.py --check    # only say whether they are up to date
@@ -6,11 +6,13 @@ python docs/write_schemas.py --check    # only say whether they are up to date
 
 from __future__ import annotations
 
+import importlib
 import json
 import pathlib
 import sys
 from typing import Any
 
+from winobench import __main__ as command_line
 from winobench.runs import records, schema
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "schemas"
@@ -18,8 +20,12 @@ FOLDER = pathlib.Path(__file__).resolve().parent / "schemas"
 
 def main(words: list[str]) -> int:
     """Writes the files, or returns 1 where one is not what it should be."""
-    for name, expected in (("config", schema.Config), ("results", schema.Results)):
+    of_runs = {"config": schema.Config, "results": schema.Results}
+    printed = importlib.import_module(f"{command_line.launchers()}.documents").DOCUMENTS
+    for name, expected in {**of_runs, **printed}.items():
         title = f"{name}.json of a winobench run, layout {records.SCHEMA_VERSION}"
+        if name in printed:
+            title = f"What commands of winobench print with --json: {name}"
         text = _lines(schema.json_schema(expected, title)) + "\n"
         path = FOLDER / f"{name}.schema.json"
         if words != ["--check"]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, Required, TypedDict
+from typing import Any, Literal, NotRequired, Required, TypedDict
 
-from winobench.runs.schema import Count, Share
+from winobench.runs.schema import Count, Results, Share
 from winobench.tasks.base import BY_HAND, GATED, ONE_COMMAND, PARTLY, READY
 
 Way = Literal[ONE_COMMAND, PARTLY, BY_HAND, GATED]
@@ -86,3 +86,132 @@ class Models(TypedDict):
     """``winobench eval --list_models``."""
 
     models: Required[list[ModelRow]]
+
+
+class EvaluatedRun(TypedDict):
+    """A finished run of winobench eval."""
+
+    model: Required[str | None]
+    folder: Required[str]
+    results: Required[Results]  # as results.json in the folder
+
+
+class Evaluations(TypedDict):
+    """``winobench eval``."""
+
+    runs: Required[list[EvaluatedRun]]
+
+
+class Row(TypedDict):
+    """A number of a run, in full precision."""
+
+    run: NotRequired[str]  # its label, where there are several runs
+    task: Required[str]
+    metric: Required[str]
+    group: Required[str]  # empty for the whole task
+    value: Required[float | None]
+    low: Required[float | None]  # ends of the 95% interval
+    high: Required[float | None]
+    chance: Required[float | None]
+    n: Required[Count | None]
+
+
+class Table(TypedDict):
+    """``winobench export``."""
+
+    rows: Required[list[Row]]
+
+
+class ReportPage(TypedDict):
+    """``winobench report``."""
+
+    page: Required[str]
+    files: Required[list[str]]  # next to it
+
+
+class Judged(TypedDict):
+    """The results of a judge about the images of a run, as ``results.json`` in the folder."""
+
+    folder: Required[str]
+    rubric: Required[str]
+    judge: Required[str]
+    is_published: Required[bool]
+    num_images: Required[Count]
+    missing: Required[dict[str, Count]]  # images without an answer, by the reason
+    models: Required[dict[str, Any]]  # label -> metric -> group -> value, low, high, n
+
+
+class Judgements(TypedDict):
+    """``winobench judge``."""
+
+    judgements: Required[list[Judged]]
+    people: NotRequired[dict[str, Any]]  # with --people: group -> agreement
+    detector: NotRequired[dict[str, Any]]  # with --detector: model -> tag -> accuracy
+
+
+class GeneratedImages(TypedDict):
+    """``winobench generate``."""
+
+    folder: Required[str]
+    page: Required[str]
+    images: Required[Count]
+    verified: NotRequired[dict[str, Any]]  # model -> tag -> accuracy, where the verifier knows the prompts
+    judgements: NotRequired[list[Judged]]  # with --judge
+
+
+class Understanding(TypedDict):
+    """``winobench understand``."""
+
+    folder: Required[str]
+    images: Required[str]  # the run of generated images
+    runs: Required[list[str]]  # of matching
+    page: Required[str]
+
+
+class PaperTable(TypedDict):
+    """A table or section of a paper with numbers of winobench's tasks."""
+
+    paper: Required[str]
+    place: Required[str]
+    numbers: Required[Count]
+    tasks: Required[list[str]]
+    missing: Required[list[str]]  # tasks without their data here
+    needs: Required[list[str]]  # their data sets
+
+
+class PaperTables(TypedDict):
+    """``winobench reproduce``."""
+
+    tables: Required[list[PaperTable]]
+
+
+class Plans(TypedDict):
+    """``winobench plan``."""
+
+    config: Required[dict[str, Any]]
+    plans: Required[list[dict[str, Any]]]
+
+
+class Preferences(TypedDict):
+    """The study with people of two models' images."""
+
+    first: Required[str]
+    second: Required[str]
+    pairs: Required[Count]
+    results: Required[dict[str, Any]]
+
+
+DOCUMENTS = {
+    "data_sets": DataSets,
+    "models": Models,
+    "evaluations": Evaluations,
+    "table": Table,
+    "report": ReportPage,
+    "judgements": Judgements,
+    "generated_images": GeneratedImages,
+    "understanding": Understanding,
+    "paper_tables": PaperTables,
+    "plans": Plans,
+    "preferences": Preferences,
+}
+"""Name of a schema in docs/schemas -> the type of the document."""

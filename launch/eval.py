@@ -14,7 +14,7 @@ from winobench.base.errors import InputError
 from winobench.base.registry import ModelRef
 from winobench.runs import settings
 
-from . import configuration, listing, text
+from . import configuration, listing, output, text
 from .overrides import split
 
 if TYPE_CHECKING:
@@ -89,9 +89,12 @@ def main(config: Settings | settings.Asking) -> None:
     if _LIST_TASKS.value is not None:
         found = listing.data_sets(_LIST_TASKS.value, config.data_dir)
         print(listing.tasks_text(found, _LIST_TASKS.value))
+        output.print_json(found)
         return
     if _LIST_MODELS.value is not None:
-        print(listing.models_text(listing.models(_LIST_MODELS.value), _LIST_MODELS.value))
+        found = listing.models(_LIST_MODELS.value)
+        print(listing.models_text(found, _LIST_MODELS.value))
+        output.print_json(found)
         return
     trackers.read(_LOG.value)
     if isinstance(config, settings.Asking):
@@ -140,7 +143,7 @@ def _evaluate_models(config: Settings, models: Sequence[ModelRef]) -> None:
         parallel.join_processes(_PROCESSES.value, fault_tolerant=True)
     is_first = not _PROCESSES.value or parallel.is_main_process()
     if is_first and config.tasks == choice.READY:
-        text.print_count(_without_data(config.data_dir))
+        print("\n".join(_chosen(models, tasks, config.data_dir)), flush=True)
     runs, some_failed = [], False
     for model, label in zip(models, labels, strict=True):
         if is_first and len(models) > 1:
@@ -156,9 +159,9 @@ def _evaluate_models(config: Settings, models: Sequence[ModelRef]) -> None:
             continue
         if is_first:
             table.print_results(results, paper=_PAPER.value)
-        runs.append(results["workdir"])
+        runs.append(text.evaluated(model.name, results))
         some_failed = some_failed or bool(results["failed"])
-    if runs and is_first:
+    if is_first:
         text.print_runs(runs)
     if some_failed:
         sys.exit(_SOME_TASKS_FAILED)
@@ -272,12 +275,20 @@ def settle_timesteps(config: Settings, spec: str) -> Settings:
     return options.replaced(config, {"sampling.num_samples": len(timesteps)})
 
 
-def _without_data(data_dir: str | None) -> int:
-    """Number of tasks that cannot be evaluated, because their data are not here."""
+def _chosen(models: Sequence[ModelRef], tasks: Sequence[Any], data_dir: str | None) -> list[str]:
+    """Lines on the tasks of ``--config.tasks=ready``, and on those that it leaves out, ready or not."""
     from winobench.tasks import TASKS, ready_names
 
-    return len(TASKS) - len(ready_names(TASKS, data_dir))
+    chosen, ready = [task.name for task in tasks], ready_names(TASKS, data_dir)
+    names = ", ".join(model.name for model in models)
+    lines = [f"evaluates {names} on {len(chosen)} of {len(TASKS)} tasks about images: {', '.join(chosen)}"]
+    if by_name := [name for name in ready if name not in chosen]:
+        lines.append(f"  ready, but only by name (--tasks=NAME): {', '.join(by_name)}")
+    if missing := len(TASKS) - len(ready):
+        lines.append(f"  without data: {missing} (winobench eval --list_tasks says how to get them)")
+    return lines
 
 
 if __name__ == "__main__":
+    output.define_json()
     configuration.start(main, launcher="eval", default=DEFAULT_CONFIG, usage=USAGE)

@@ -7,7 +7,7 @@ from absl import flags
 from winobench.base.errors import InputError
 from winobench.report import exports
 
-from . import configuration, reproduce
+from . import configuration, output, reproduce
 
 USAGE = """
 Writes the results of finished runs of winobench eval for papers, model cards and other programs. It reads what the runs
@@ -40,10 +40,11 @@ def main(words: list[str]) -> None:
     if not words:
         raise InputError("no run is named: winobench export RUN [RUN ...].", code="nothing-named")
     # Late, so that --help answers at once.
-    from winobench.runs import reading
+    from winobench.runs import reading, run_tables
 
+    runs = reading.read_runs(words, configuration.print_skipped)
     text = exports.export(
-        reading.read_runs(words, configuration.print_skipped),
+        runs,
         _FORMAT.value,
         _OUT.value,
         groups=_GROUPS.value,
@@ -51,7 +52,9 @@ def main(words: list[str]) -> None:
         reproduce=reproduce.eval_command,
     )
     print(_OUT.value) if text is None else print(text, end="")
+    output.print_json({"rows": run_tables.records_of(runs, _GROUPS.value)[0]})
 
 
 if __name__ == "__main__":
+    output.define_json()
     configuration.start_without_config(main, usage=USAGE, takes_words=True)

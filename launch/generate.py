@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
@@ -11,7 +11,7 @@ from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.runs import verdicts
 
-from . import configuration, judged_images
+from . import configuration, judged_images, output
 
 if TYPE_CHECKING:
     from configs.images import Settings
@@ -91,19 +91,25 @@ def main(config: Settings) -> None:
         config=configuration.plain(config),
     )
     if not _PROCESSES.value or parallel.is_main_process():
-        print(_summary(run, page.write_page(run)))
-        _verify(run)
+        written = page.write_page(run)
+        print(_summary(run, written))
+        document = {"folder": str(run.folder), "page": str(written), "images": len(run.records), **_verify(run)}
         if _JUDGE.value:
-            judged_images.judge([run], _JUDGE.value, dtype=config.dtype)
+            judged_images.judge([run], _JUDGE.value, document=document, dtype=config.dtype)
+        else:
+            output.print_json(document)
 
 
-def _verify(run: Images) -> None:
-    """Prints how often images show what their prompts ask for, if the verifier knows the prompts."""
+def _verify(run: Images) -> dict[str, Any]:
+    """Prints how often images show what their prompts ask for, if the verifier knows the prompts, and returns it."""
     from winobench.generation import verification
 
-    if verification.can_verify(run):
-        judged_images.print_models("generated as asked, %", verdicts.generation_accuracy(run, verification.verify(run)))
-        print(f"what the verifier found in each image: {verdicts.folder_of(run.folder, verdicts.VERIFIER)}")
+    if not verification.can_verify(run):
+        return {}
+    accuracy = verdicts.generation_accuracy(run, verification.verify(run))
+    judged_images.print_models("generated as asked, %", accuracy)
+    print(f"what the verifier found in each image: {verdicts.folder_of(run.folder, verdicts.VERIFIER)}")
+    return {"verified": accuracy}
 
 
 def _summary(run: Images, page: pathlib.Path) -> str:
@@ -123,4 +129,5 @@ def _words(text: str | None) -> list[str]:
 
 
 if __name__ == "__main__":
+    output.define_json()
     configuration.start(main, launcher="generate", default=DEFAULT_CONFIG, usage=USAGE)

@@ -8,7 +8,7 @@ from winobench import rubrics
 from winobench.base import options
 from winobench.base.errors import InputError
 
-from . import configuration, judged_images, text
+from . import configuration, judged_images, output, text
 
 _RUBRICS = "\n".join(f"  {name:<17} {rubric.description}" for name, rubric in rubrics.RUBRICS.items())
 
@@ -94,7 +94,9 @@ def _detect(words: list[str]) -> None:
     if _DETECTOR.value:
         judged = detector.attach(run, _DETECTOR.value, _OF.value)
         print(f"correct images, judged by the {verdicts.GENEVAL_DETECTOR}")
-        judged_images.print_models("tag", verdicts.generation_accuracy(run, judged))
+        accuracy = verdicts.generation_accuracy(run, judged)
+        judged_images.print_models("tag", accuracy)
+        output.print_json({"judgements": [], "detector": accuracy})
 
 
 def _refuse(when: str, *given: flags.FlagHolder) -> None:
@@ -111,4 +113,5 @@ def _one(words: list[str]) -> str:
 
 
 if __name__ == "__main__":
+    output.define_json()
     configuration.start_without_config(main, usage=USAGE, takes_words=True)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from winobench.base.errors import InputError
+from winobench.base.files import digest
+from winobench.base.version import __version__
 from winobench.runs import endings, judgements
 from winobench.runs.labels import shortened
+from winobench.runs.requests import LazyResponder
 from winobench.runs.run_tables import few_mark
 
-from . import text
+from . import output, text
 
 _NOTED, _MOST = 0.05, 0.5  # shares of unread answers that are noted, and that are an error
 _ROOM = 200  # letters of a text that the judge reads. Results have all of them
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
     from winobench.prompts.prompt_files import Prompt
     from winobench.runs.image_runs import Images
     from winobench.runs.judgements import Judgement
+    from winobench.runs.requests import Responder
 
 
 def check(model: str, prompts: Sequence[Prompt], rubric: str | None = None) -> None:
@@ -35,21 +41,50 @@ def check(model: str, prompts: Sequence[Prompt], rubric: str | None = None) -> N
 
 
 def judge(
-    runs: Sequence[Images], model: str, *, label: str | None = None, rubric: str | None = None, **how: Any
+    runs: Sequence[Images],
+    model: str,
+    *,
+    label: str | None = None,
+    rubric: str | None = None,
+    document: Mapping[str, Any] | None = None,
+    **how: Any,
 ) -> None:
-    """Judges the images of runs, and prints the results. ``how`` are options of `loading.load_responder`."""
+    """Judges the images of runs, and prints the results. ``how`` are options of `loading.load_responder`.
+
+    With ``--json``, the results are a part of ``document``.
+    """
     from winobench.generation import judged
-    from winobench.responders import loading
 
     for run in runs:
         check(model, run.prompts, rubric)
-    responder = loading.load_responder(model, about_images=True, **how)
+    responder = _later(model, how)
     results = []
     for run in runs:
         results.append(judged.judge_images(run, responder, name=text.display_name(model), label=label, rubric=rubric))
         _print(results[-1])
         print(f"the answers and scores of each image: {run.folder / judgements.FOLDER}")
+    judgements_of = [_document(judgement, run) for judgement, run in zip(results, runs, strict=True)]
+    output.print_json({**(document or {}), "judgements": judgements_of})
     _end(results)
+
+
+def _document(judgement: Judgement, run: Images) -> dict[str, Any]:
+    return {"folder": str(run.folder), **dataclasses.asdict(judgement)}
+
+
+def _later(model: str, how: Mapping[str, Any]) -> Responder | LazyResponder:
+    """A judge that is loaded when it is needed. One that answers elsewhere, or of another package, is there at once."""
+    from winobench.responders import loading
+    from winobench.scorers import loading as scorers
+
+    ref = scorers.resolve(model, scorers.IMAGES)
+    load = functools.cache(lambda: loading.load_responder(ref, about_images=True, **how))
+    if not ref.is_checkpoint:
+        return load()
+    state = loading.files_state(ref)
+    given = {name: value for name, value in sorted(how.items()) if name != "hosted" and value is not None}
+    files = None if state is None else digest([state, given, __version__])
+    return LazyResponder(loading.ANSWERS[ref.kind], files, load)
 
 
 def judge_people(folder: str, source: str, prompts: str, model: str, *, label: str | None = None, **how: Any) -> None:
@@ -75,7 +110,9 @@ def judge_people(folder: str, source: str, prompts: str, model: str, *, label: s
     }
     print_models("images in %, kappa x 100", columns)
     print(f"the answers and the agreement: {run.folder / judgements.FOLDER}")
-    _end([judgements.read(judged.folder_of(run, geneval_people.RUBRIC, name, label))])
+    judgement = judgements.read(judged.folder_of(run, geneval_people.RUBRIC, name, label))
+    output.print_json({"judgements": [_document(judgement, run)], "people": rows})
+    _end([judgement])
 
 
 def _end(results: Sequence[Judgement]) -> None:

@@ -175,12 +175,14 @@ def _about_tasks(tasks: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str,
     """The lines below the table of all data sets."""
     from winobench.tasks import groups
 
-    ready = [task["name"] for task in tasks if task["ready"]]
+    about_images = [task["ready"] for task in tasks if task["images"] is not None]
+    others = [task["ready"] for task in tasks if task["images"] is None]
     marks = ", ".join(groups.MARK + name for name in groups.GROUPS)
     return [
         line
         for sentence in (
-            f"{len(tasks)} tasks in {len(rows)} data sets. {len(ready)} tasks are ready.",
+            f"{len(tasks)} tasks in {len(rows)} data sets: {len(about_images)} about images ({sum(about_images)}"
+            f" ready), {len(others)} about texts alone ({sum(others)} ready).",
             "--list_tasks=NAME shows the tasks of a data set and how to get them. --list_tasks=WORD shows the tasks"
             " that have a word in their name, group or description.",
             f"`winobench prepare --tasks=@NAME` gets data sets with {ONE_COMMAND!r}, and with {GATED!r} once you have"

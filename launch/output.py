@@ -1,16 +1,38 @@
-"""Standard output that is lost while a launcher writes to it: a reader that has gone (``| head``), a full disk."""
+"""Standard output: a JSON document with ``--json``, and its loss: a reader that has gone (``| head``), a full disk."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn, TextIO
+
+from absl import flags
 
 # What a shell shows of a command that ended by SIGPIPE, and what coreutils end with where they cannot write.
 _READER_GONE, _WRITE_ERROR = 128 + getattr(signal, "SIGPIPE", 13), 1
+
+
+flags.disclaim_key_flags()  # the flag belongs to the launcher that defines it
+
+
+def define_json() -> None:
+    """Defines ``--json`` for a launcher, which then prints one document of `launch.documents`."""
+    flags.DEFINE_bool("json", False, "Print one JSON document (docs/schemas), and all messages on standard error.")
+
+
+def wants_json() -> bool:
+    return "json" in flags.FLAGS and flags.FLAGS.is_parsed() and flags.FLAGS.json
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Prints the document, if ``--json`` asks for it."""
+    if wants_json():
+        text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        getattr(sys.stdout, "write_document", sys.stdout.write)(text)
 
 
 def print_stderr(line: str) -> None:
@@ -47,7 +69,13 @@ class _Stream:
 
     def __init__(self, stream: TextIO):
         self._stream = stream
-        self.write, self.flush = self._watched(stream.write), self._watched(stream.flush)
+        self.write_document, self.flush = self._watched(stream.write), self._watched(stream.flush)
+
+    def write(self, text: str) -> int:
+        """Messages are not a part of the document."""
+        if wants_json():
+            return len(text) if sys.stderr is None else sys.stderr.write(text)
+        return self.write_document(text)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

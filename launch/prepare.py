@@ -14,7 +14,7 @@ from winobench.base import near_names, registry
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 
-from . import BAD_INPUT, configuration, listing
+from . import BAD_INPUT, configuration, listing, output
 from .overrides import split
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def main(_: Sequence[str]) -> None:
     if given.list is not None:
         found = listing.prepared_sets(given.list, given.data_dir)
         print(listing.prepared_text(found, given.list))
+        output.print_json(found)
         return
     options = {name: given[name].value for name in ("workers", "allow_partial", "overwrite", "lists")}
     if prepare_tasks(given.tasks, given.source, given.data_dir, **options):
@@ -258,4 +259,5 @@ if __name__ == "__main__":
     flags.DEFINE_flag(
         configuration.WordFlag("list", "List the data sets, with =NAME the tasks, the files and the command of one.")
     )
+    output.define_json()
     configuration.start_without_config(main, usage=USAGE)

@@ -8,7 +8,7 @@ from absl import flags
 
 from winobench.base import text_tables
 
-from . import configuration, reproduce
+from . import configuration, output, reproduce
 
 USAGE = """
 Makes one HTML page on finished runs of winobench eval, which opens anywhere without a network. Next to it are a PNG
@@ -74,7 +74,9 @@ def main(words: list[str]) -> None:
     files = sorted(other.name for other in path.parent.iterdir() if other.suffix in (".csv", ".md", ".png", ".tex"))
     print(f"{path} ({path.stat().st_size / 2**20:.1f} MB)")
     print(f"next to it: {', '.join(files)}")
+    output.print_json({"page": str(path), "files": files})
 
 
 if __name__ == "__main__":
+    output.define_json()
     configuration.start_without_config(main, usage=USAGE, takes_words=True)

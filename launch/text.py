@@ -19,7 +19,7 @@ from winobench.base.files import user_path
 from winobench.runs import model_settings, settings
 from winobench.runs.requests import KINDS, ImageText, LazyResponder
 
-from . import configuration, premise_images
+from . import configuration, output, premise_images
 from .overrides import split
 
 if TYPE_CHECKING:
@@ -79,12 +79,12 @@ def main(
                 images,
                 captioner() if "captions" in job.needs() else None,
             )
-            runs.append(results["workdir"])
+            runs.append(evaluated(job.model.name, results))
             incomplete += _print_results(results, paper)
     print_runs(runs)
     if incomplete:
         sys.exit(INCOMPLETE)
-    return runs
+    return [run["folder"] for run in runs]
 
 
 def _print_results(results: dict[str, Any], paper: bool) -> list[str]:
@@ -258,10 +258,18 @@ def print_count(number: int) -> None:
         print(f"{tasks} not evaluated, without data here: winobench eval --list_tasks", flush=True)
 
 
-def print_runs(runs: Sequence[str]) -> None:
+def evaluated(model: str, results: dict[str, Any]) -> dict[str, Any]:
+    """A finished run, as ``--json`` prints it."""
+    return {"model": model, "folder": results["workdir"], "results": results}
+
+
+def print_runs(runs: Sequence[dict[str, Any]]) -> None:
     """The last lines: where the results are, and what makes a page of them."""
-    print(*(f"results: {os.path.join(run, 'results.json')}" for run in runs), sep="\n")
-    print(f"for figures, comparisons and examples: winobench report {' '.join(map(shlex.quote, runs))}")
+    folders = [run["folder"] for run in runs]
+    if folders:
+        print(*(f"results: {os.path.join(folder, 'results.json')}" for folder in folders), sep="\n")
+        print(f"for figures, comparisons and examples: winobench report {' '.join(map(shlex.quote, folders))}")
+    output.print_json({"runs": runs})
 
 
 def _without_data(text: str, data_dir: str | None) -> int:

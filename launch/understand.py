@@ -14,7 +14,7 @@ from absl import flags
 from winobench.base.errors import InputError
 from winobench.base.files import digest, user_path
 
-from . import configuration
+from . import configuration, output
 
 if TYPE_CHECKING:
     from configs.understand import Settings
@@ -35,6 +35,8 @@ and correlations. Each command is printed before it runs, and resumes when it is
 """
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The folder of all. runs/<config>-<hash> by default.")
+
+_OF_IMAGES, _OF_MATCHING, _OF_REPORT = "images", "matching", "report"  # folders
 
 # Fields that other launchers have by the same name.
 _GENERATION = ("model", "prompts", "num_steps", "guidance_scale", "seeds", "dtype")
@@ -59,9 +61,11 @@ def main(config: Settings) -> None:
     folder = _WORKDIR.value
     if folder is None:
         folder = f"runs/{configuration.chosen_name(DEFAULT_CONFIG)}-{digest(configuration.plain(config))[:8]}"
-    for words in _commands(config, pathlib.Path(user_path(folder))):
+    folder = pathlib.Path(user_path(folder))
+    for words in _commands(config, folder):
         print(f"\n$ {shlex.join(['winobench', *words])}", flush=True)
-        status = subprocess.run([sys.executable, "-m", "winobench", *words]).returncode
+        printed_to = sys.__stderr__ if output.wants_json() else None
+        status = subprocess.run([sys.executable, "-m", "winobench", *words], stdout=printed_to).returncode
         if status:
             raise InputError(
                 f"winobench {words[0]} ended with status {status}: mend the fault above, and give the same command"
@@ -69,10 +73,23 @@ def main(config: Settings) -> None:
                 code="command-failed",
             )
 
+    output.print_json(
+        {
+            "folder": str(folder),
+            "images": str(folder / _OF_IMAGES),
+            "runs": _runs(folder / _OF_MATCHING),
+            "page": str(folder / _OF_REPORT / "report.html"),
+        }
+    )
+
+
+def _runs(folder: pathlib.Path) -> list[str]:
+    return sorted(str(path.parent) for path in folder.glob("**/results.json"))
+
 
 def _commands(config: Settings, folder: pathlib.Path) -> Iterator[list[str]]:
     """The words of each command. The last one names the runs of those before it."""
-    images, matching = folder / "images", folder / "matching"
+    images, matching = folder / _OF_IMAGES, folder / _OF_MATCHING
     yield [
         *("generate", "--config=images", *_given(config, _GENERATION), f"--limit={_word(config.num_prompts)}"),
         f"--workdir={images}",
@@ -83,8 +100,7 @@ def _commands(config: Settings, folder: pathlib.Path) -> Iterator[list[str]]:
         *("eval", "--config=gdbench", *_given(config, _MATCHING)),
         *(f"--num_samples={config.num_samples}", f"--workdir={matching}"),
     ]
-    runs = sorted(str(path.parent) for path in matching.glob("**/results.json"))
-    yield ["report", *runs, f"--images={images}", f"--out={folder / 'report'}"]
+    yield ["report", *_runs(matching), f"--images={images}", f"--out={folder / _OF_REPORT}"]
 
 
 def _given(config: Settings, names: tuple[str, ...]) -> list[str]:
@@ -96,4 +112,5 @@ def _word(value: object) -> str:
 
 
 if __name__ == "__main__":
+    output.define_json()
     configuration.start(main, launcher="understand", default=DEFAULT_CONFIG, usage=USAGE)

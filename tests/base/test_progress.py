@@ -16,14 +16,15 @@ def test_lines_where_there_is_no_terminal(capsys, monkeypatch):
         for seconds in (10, 20, 31, 35):
             now[0] = seconds
             shown.advance(200)
-        # 600 in the 30 s since the first 200, which may have waited for a compilation.
-        now[0] = 40
+        # 600 in the 40 s since the first 200, which may have waited for a compilation.
+        now[0] = 50
         shown.note("loss 0.5")
         shown.advance(0)
         shown.say("a [note]")
     assert capsys.readouterr().err.splitlines() == [
         "preparing toy: 4,000 images, 1,000 are done",
-        "preparing toy: 1,800 of 4,000 images, 20 images/s, 1.8 minutes left, loss 0.5",
+        "preparing toy: 1,400 of 4,000 images, 20 images/s, 2.2 minutes left",  # early, to say how long it takes
+        "preparing toy: 1,800 of 4,000 images, 15 images/s, 2.4 minutes left, loss 0.5",
         "a [note]",
     ]
     with progress.Progress("downloading x", "bytes") as shown:

@@ -1,5 +1,6 @@
 """A judge scores generated images: nothing is asked twice, nothing is lost, and results name the judge and its text."""
 
+import dataclasses
 import json
 import math
 import pathlib
@@ -17,7 +18,7 @@ from winobench.prompts.named_sets import read_prompts
 from winobench.rubrics import Score
 from winobench.rubrics.base import Rubric
 from winobench.runs import judgements
-from winobench.runs.requests import ENDINGS, ImageOptions, ImageStarts, Response
+from winobench.runs.requests import ENDINGS, ImageOptions, ImageStarts, LazyResponder, Response
 from winobench.runs.verdicts import Verdict, generation_accuracy, read_verdicts, write_verdicts
 
 
@@ -69,6 +70,36 @@ def test_results_name_judge_and_text_and_are_read_again(run):
     # By hand: the first image's mean.
     likely = (1 + run.records[0].sha256.count("a")) / 65
     assert lines[0]["scores"][0] == {"metric": "soft_tifa_am", "group": "all", "value": pytest.approx(likely)}
+
+
+def _lazy(loaded, files="of the judge"):
+    def load():
+        loaded.append(Judge())
+        return loaded[-1]
+
+    return LazyResponder(Judge.kinds, files, load)
+
+
+def test_a_finished_judgement_loads_no_judge(run):
+    """Unless files, options, images or the rubric are others, or nobody knows."""
+    loaded = []
+    first = judge_images(run, _lazy(loaded), name="some judge", progress=False)
+    assert judge_images(run, _lazy(loaded), name="some judge", progress=False) == first
+    assert len(loaded) == 1
+    for files in ("of another judge", None):
+        again = judge_images(run, _lazy(loaded, files), name="some judge", progress=False)
+        assert again == dataclasses.replace(first, files=files)
+    assert len(loaded) == 3
+    assert not loaded[-1].asked  # its answers are recorded
+    judge_images(run, _lazy(loaded), name="some judge", progress=False)
+    results = run.folder / "judged" / "geneval2-some-judge" / "results.json"
+    results.write_text(json.dumps(json.loads(results.read_text()) | {"version": 0}))
+    judge_images(run, _lazy(loaded), name="some judge", progress=False)
+    assert len(loaded) == 5
+    run.path(run.records[0]).write_bytes(b"another image")
+    with raises("damaged-file", "another"):
+        judge_images(run, _lazy(loaded), name="some judge", progress=False)
+    assert len(loaded) == 5
 
 
 def test_the_published_judge_is_known_by_its_name_and_the_way_it_answers(run):

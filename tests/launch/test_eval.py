@@ -47,18 +47,21 @@ def test_from_the_command_line_to_the_folder(tiny_pipeline, tmp_path):
 
 
 @pytest.mark.slow
-def test_tasks_that_are_not_evaluated_are_one_line_before_the_table(tiny_pipeline, tmp_path, monkeypatch):
-    missing = sum(task.ready(None) is not None for task in winobench.TASKS.values())
+def test_the_first_lines_say_what_is_evaluated_and_what_is_not(tiny_pipeline, tmp_path, monkeypatch):
     chosen = winobench.get_task("clevr_image")
     far = dataclasses.replace(chosen, name="far", ready=lambda data_dir: "fetch it.")
-    monkeypatch.setattr(winobench.tasks, "TASKS", {"clevr_image": chosen, "far": far})
-    assert launcher._without_data(None) == 1 < missing
+    named = dataclasses.replace(chosen, name="named", when_named=True)
+    monkeypatch.setattr(winobench.tasks, "TASKS", {"clevr_image": chosen, "far": far, "named": named})
     monkeypatch.setattr(choice, "choose_tasks", lambda *_: [chosen])
     words = [f"--model={tiny_pipeline}", "--limit=1", "--sampling.num_samples=1"]
     status, out, err = launch(*words, cwd=tmp_path)
     assert status == 0, err
     lines = out.splitlines()
-    assert lines[0] == "1 task is not evaluated, without data here: winobench eval --list_tasks"
+    assert lines[:3] == [
+        f"evaluates {tiny_pipeline} on 1 of 3 tasks about images: clevr_image",
+        "  ready, but only by name (--tasks=NAME): named",
+        "  without data: 1 (winobench eval --list_tasks says how to get them)",
+    ]
     assert "fetch it" not in out
     assert [line.partition(":")[0] for line in lines[-2:]] == ["results", "for figures, comparisons and examples"]
 

@@ -33,6 +33,15 @@ def test_text_goes_to_the_terminal_or_to_a_file(folder, tmp_path):
         assert (status, out.splitlines()[0]) == (0, said)
 
 
+def test_a_training_is_skipped_by_its_kind(folder, tmp_path):
+    (tmp_path / "hardneg").mkdir()
+    (tmp_path / "hardneg" / "config.json").write_text('{"recipe": "hardneg", "model": "clevr-tiny"}')
+    status, out, err = launch(tmp_path / "hardneg", folder)
+    assert (status, out) == (0, winobench.read_run(folder).table("csv"))
+    assert err.startswith("skipped: ")
+    assert "is a training by the recipe 'hardneg', not an evaluation" in err
+
+
 def test_a_folder_that_is_not_a_run_is_named_and_the_others_are_written(folder, tmp_path):
     (tmp_path / "other").mkdir()
     status, out, err = launch(tmp_path / "other", folder)

@@ -31,8 +31,10 @@ def test_all_tasks_are_rows_of_data_sets_with_the_ready_ones_first(tmp_path):
     order = ["ready", "one command", "gated", "partly", "by hand"]
     assert list(states.values()) == sorted(states.values(), key=order.index)
     every = [task for each in DATA_SETS.values() for task in each.tasks]
-    ready = [task.name for task in every if task.ready(str(tmp_path)) is None]
-    assert f"{len(every)} tasks in {len(states)} data sets. {len(ready)} tasks are ready." in rest
+    counts = [sum(task.ready(str(tmp_path)) is None for task in of.values()) for of in (winobench.TASKS, TEXT_TASKS)]
+    words = " ".join(rest.split())
+    assert words.startswith(f"{len(every)} tasks in {len(states)} data sets: {len(winobench.TASKS)} about images")
+    assert f"about images ({counts[0]} ready), {len(TEXT_TASKS)} about texts alone ({counts[1]} ready)." in words
     assert all(f"@{group}" in rest for group in groups.GROUPS)
 
 

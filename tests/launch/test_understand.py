@@ -7,6 +7,7 @@ import types
 import pytest
 
 from tests import launching
+from tests.launch import test_json
 
 
 @pytest.fixture
@@ -47,6 +48,15 @@ def test_the_commands_name_the_same_models_and_folders(commands, tmp_path):
         *(f"--images={run / 'images'}", f"--out={run / 'report'}"),
     ]
     assert out.count("$ winobench ") == 4
+
+
+def test_json_names_what_was_made(commands, tmp_path):
+    status, out, err = understand(f"--workdir={tmp_path / 'run'}", "--json")
+    assert status == 0, err
+    assert "$ winobench generate" in err
+    document = test_json.validated("understanding", out)
+    assert document["runs"] == [str(tmp_path / "run" / "matching" / label) for label in ("a", "b")]
+    assert document["page"] == str(tmp_path / "run" / "report" / "report.html")
 
 
 def test_the_verifier_needs_no_judge_and_other_prompts_do(commands, tmp_path):

@@ -117,7 +117,7 @@ def test_entries_say_where_they_stand(tmp_path):
     path = tmp_path / "file.json"
     path.write_text('{"rows": [{"texts": ["a", "b"], "number": 2.5, "flag": true, "empty": " "}]}')
     (row,) = annotations.read_json(path)["rows"].rows()
-    where = f"row 1 of 'rows' in {path}"
+    where = f"entry 1 of 'rows' in {path}"
     assert row["texts"].texts(2) == ("a", "b")
     assert row["number"].number() == 2.5
     assert "texts" in row

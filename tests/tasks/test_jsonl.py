@@ -66,7 +66,8 @@ def test_the_fingerprint_is_of_what_is_asked(write, tmp_path):
         ({"answer": None}, ("contradicting-options", "2", "'answer'")),
         ({"images": ["a.png"], "texts": ["one"], "answer": 0}, ("wrong-shape", "2", "'answer'")),
         ({"id": "line-000001"}, ("repeated-id", "2", "'id'")),
-        ({"anwser": 1}, ("unknown-field", "2", "'anwser'")),
+        ({"anwser": 1}, ("unknown-field", "2", "'anwser'", "answer")),
+        ({"label": 1}, ("unknown-field", "2", "'label'", "did you mean answer")),
     ],
 )
 def test_a_bad_line_is_named(change, expected, write):
@@ -75,12 +76,16 @@ def test_a_bad_line_is_named(change, expected, write):
     path = write(TEXTS, row)
     with raises(code, *words, path) as caught:
         winobench.task_from_jsonl(path)
-    assert str(caught.value).endswith(": correct the line")
+    assert str(caught.value).endswith((": correct the line", "?"))
 
 
 def test_bad_files_are_named(write, tmp_path):
     with raises("not-json", "2", "my_set.jsonl"):
         winobench.task_from_jsonl(write(TEXTS, '{"images"\n'))
+    with raises("not-an-object", "line 1", "an object a line"):
+        winobench.task_from_jsonl(write("[{}]\n"))
+    with raises("wrong-shape", "the question has 1 image and 1 text"):
+        winobench.task_from_jsonl(write({"images": ["a.png"], "texts": ["one"], "answer": 0}))
     with raises("no-examples", "my_set.jsonl"):
         winobench.task_from_jsonl(write("\n"))
     with raises("cannot-read", "absent.jsonl"):

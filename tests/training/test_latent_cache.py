@@ -91,6 +91,12 @@ def test_an_interrupted_encoding_goes_on_at_the_missing_shard(pipeline, source, 
 
 
 @pytest.mark.slow
+def test_trainings_share_a_hidden_folder_and_one_of_an_earlier_version(tmp_path):
+    assert latent_cache.folder_near(tmp_path / "run") == tmp_path.resolve() / ".latents"
+    (tmp_path / "latents").mkdir()
+    assert latent_cache.folder_near(tmp_path / "run") == tmp_path.resolve() / "latents"
+
+
 def test_the_key_holds_all_that_latents_depend_on(pipeline, tiny_pipeline, source, tmp_path):
     about = latent_cache._about(pipeline, source, 32)
     assert about == latent_cache._about(StableDiffusion.from_pretrained(tiny_pipeline), source, 32)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 SECONDS_BETWEEN_LINES = 30.0
 """Where the output is not a terminal: a line after this much time."""
 
+_SECONDS_TO_FIRST_LINE = 5.0
+"""After the first steps, which compile: the first line with the time that is left."""
+
 
 class Progress:
     """Shows on stderr how many things are done, in a ``with`` statement. The unit ``bytes`` is shown as kB, MB ..."""
@@ -80,7 +83,8 @@ class Progress:
         now = time.monotonic()
         if self._first is None:
             # The first steps include compiling or connecting.
-            self._first = self._last = now
+            self._first = now
+            self._last = now - max(0.0, SECONDS_BETWEEN_LINES - _SECONDS_TO_FIRST_LINE)
             self._first_done = self._done
         elif now - self._last >= SECONDS_BETWEEN_LINES:
             self._last = now

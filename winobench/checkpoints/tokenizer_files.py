@@ -114,7 +114,8 @@ def _check_vocabulary(tokenizer: Any, folder: str) -> None:
     # Vocabularies without all bytes are made for tests of other projects, by hand, with words that no merge makes.
     if lacking and (len(vocabulary) >= _ALL_BYTES or not merges):
         fault = f"{len(lacking):,} tokens that no merge makes, such as {options.quote(lacking[0])}"
-        raise _damaged(f"{folder} has {fault}: get its merges.txt again")
+        advice = "get its merges.txt again, or name special tokens in its tokenizer_config.json"
+        raise _damaged(f"{folder} has {fault}: {advice}")
 
 
 def num_ids(tokenizer: Any) -> int:

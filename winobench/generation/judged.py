@@ -21,7 +21,7 @@ from winobench.runs import asking, endings, image_records, judgements, records, 
 from winobench.runs.image_records import ImageRecord
 from winobench.runs.image_runs import Images
 from winobench.runs.judgements import Judgement
-from winobench.runs.requests import ImageMatch, InputImage, Request, Responder, Response, check_responder
+from winobench.runs.requests import ImageMatch, InputImage, LazyResponder, Request, Responder, Response, check_responder
 
 _LONGEST_LABEL = 200  # letters. The folder's name has the rubric, too
 
@@ -36,7 +36,7 @@ class _Asked:
 
 def judge_images(
     run: Images,
-    responder: Responder,
+    responder: Responder | LazyResponder,
     *,
     name: str,
     rubric: str | None = None,
@@ -47,7 +47,7 @@ def judge_images(
 
     Args:
       run: the images.
-      responder: the judge.
+      responder: the judge. A `winobench.runs.requests.LazyResponder` is loaded where anything is left to ask or count.
       name: of the judge, as results show it, before its label.
       rubric: one of `winobench.rubrics.RUBRICS`. The prompts decide when None.
       label: tells two judges of one name apart, in results and in the folder's name. Only the name counts when None.
@@ -62,13 +62,20 @@ def judge_images(
         may pass another time, or no image has all its answers.
     """
     options.instance("images as winobench.read_images gives them", Images).check("run", run, "wrong-type")
-    check_responder(responder)
     texts.check_texts([name])
     chosen = rubrics.choose(rubric, run.prompts)
+    folder, files = folder_of(run, chosen.name, name, label), None
+    if isinstance(responder, LazyResponder):
+        kind_for(chosen, name, responder.kinds)
+        if (finished := _finished(run, responder, chosen, folder)) is not None:
+            if progress:
+                asking.say_nothing_to_ask(finished.num_questions)
+            return finished
+        responder, files = responder.load(), responder.files
+    check_responder(responder)
     kind = kind_for(chosen, name, responder.kinds)
     responder = snapshots.snapshot(responder)
     fingerprint = dict(responder.fingerprint())
-    folder = folder_of(run, chosen.name, name, label)
     chosen.check_judge(name, fingerprint, kind)
     _check_folder(folder, fingerprint)
     fitting = [record for record in run.records if chosen.fits(record.prompt)]
@@ -110,9 +117,23 @@ def judge_images(
             for model in run.models
         },
         missing=missing,
+        files=files,
     )
     judgements.write(folder, judgement, map(_line, images, answers, scores))
     return judgement
+
+
+def _finished(run: Images, judge: LazyResponder, rubric: Rubric, folder: pathlib.Path) -> Judgement | None:
+    """The results of an earlier call with the same judge, rubric and images, if these lack no answer."""
+    if judge.files is None or not (folder / judgements.RESULTS).exists():
+        return None
+    before = judgements.read(folder)
+    is_same = (before.files, before.version) == (judge.files, rubric.version)
+    if not is_same or before.missing or before.images != judgements.images_of(run):
+        return None
+    for record in run.records:
+        _check_image(run, record)
+    return before
 
 
 def _no_answers(name: str, number: int, missing: Mapping[str, int], received: asking.Answers) -> InputError:
@@ -212,16 +233,20 @@ def _ask_about(
     wanted: dict[str, Request],
 ) -> _Asked:
     """Adds the questions about an image to those that are wanted."""
+    _check_image(run, record)
+    requests = [*rubric.requests(record.prompt, InputImage(str(run.path(record)), record.sha256), kind)]
+    keys = tuple(responses.key(fingerprint, request) for request in requests)
+    wanted.update(zip(keys, requests, strict=True))
+    return _Asked(record, keys)
+
+
+def _check_image(run: Images, record: ImageRecord) -> None:
     if not image_records.is_whole(run.folder, record):
         raise InputError(
             f"{run.path(record)} is not the image that was generated (its SHA-256 is another): give the command of"
             " winobench generate again",
             code="damaged-file",
         )
-    requests = [*rubric.requests(record.prompt, InputImage(str(run.path(record)), record.sha256), kind)]
-    keys = tuple(responses.key(fingerprint, request) for request in requests)
-    wanted.update(zip(keys, requests, strict=True))
-    return _Asked(record, keys)
 
 
 def _answered(images: Sequence[_Asked], missing: Mapping[str, str]) -> tuple[list[_Asked], dict[str, int]]:

@@ -133,7 +133,7 @@ class Session:
             if self.watch is not None:
                 self.watch.begin(total, total)
             if self._progress:
-                progress_bars.say(f"all {total:,} responses are recorded: nothing to ask")
+                say_nothing_to_ask(total)
             return
         left = set(range(len(keys)))
         shown = {"enabled": self._progress, "label": label, "unit": "requests", "watch": self.watch}
@@ -195,6 +195,10 @@ class Session:
         for part in failed.keys() - wanted.keys():
             del answers.failed[part]
             answers.blocked.discard(part)
+
+
+def say_nothing_to_ask(total: int) -> None:
+    progress_bars.say(f"all {total:,} responses are recorded: nothing to ask")
 
 
 def _parts(responder: Responder, wanted: Mapping[str, Request]) -> dict[str, dict[str, Request]]:

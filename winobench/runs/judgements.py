@@ -51,6 +51,7 @@ class Judgement:
     num_questions: int
     models: Results
     missing: Mapping[str, int] = dataclasses.field(default_factory=dict)  # images without an answer, by the reason
+    files: str | None = None  # of the judge, and its options (`winobench.runs.requests.LazyResponder`), if it has files
 
     @property
     def unread(self) -> float:
@@ -96,7 +97,8 @@ def read(folder: str | os.PathLike) -> Judgement:
     advice = "give the same winobench judge command again"
     value = json_files.read_object(path, advice)
     names = {field.name for field in dataclasses.fields(Judgement)}
-    value = {"missing": {}} | value  # earlier versions had no results where an answer was missing
+    # Earlier versions had no results where an answer was missing, and did not keep the state of files.
+    value = {"missing": {}, "files": None} | value
     whole = value.keys() == names and isinstance(value["wordings"], list) and _are_counts(value["missing"])
     if not whole or not _are_results(value["models"]):
         raise InputError(f"{path} holds {options.quote(value)}, not results of a judge: {advice}", code="damaged-file")

@@ -263,6 +263,12 @@ def _read_config(path: pathlib.Path, config_path: pathlib.Path) -> dict[str, Any
             f"{path} holds generated images: open {path / 'pictures.html'}, or add it to a report (--images={path})",
             code="not-a-run",
         )
+    if "recipe" in config and "identity" not in config:
+        raise InputError(
+            f"{path} is a training by the recipe {options.quote(config['recipe'])}, not an evaluation: evaluate its"
+            " model with the command that winobench train prints at its end.",
+            code="not-a-run",
+        )
     schema = config.get("schema")
     if not isinstance(schema, int) or not 1 <= schema <= records.SCHEMA_VERSION or "identity" not in config:
         raise InputError(

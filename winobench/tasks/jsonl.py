@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from winobench import metrics
-from winobench.base import files, json_files, options, registry
+from winobench.base import files, json_files, near_names, options, registry
 from winobench.base.errors import InputError
 from winobench.data import images as image_files
 from winobench.tasks.annotations import Entry
@@ -27,6 +27,8 @@ from winobench.tasks.base import Example, Task
 
 FIELDS = ("images", "texts", "answer", "groups", "id")
 _REMEDY = "correct the line"
+# What other data sets call the fields.
+_OTHER_NAMES = {"caption": "texts", "captions": "texts", "label": "answer", "target": "answer"}
 
 
 def task_from_jsonl(path: str | os.PathLike[str], name: str | None = None, metric: str | None = None) -> Task:
@@ -111,6 +113,8 @@ def _read(path: pathlib.Path) -> list[Example[pathlib.Path, str]]:
     ids: set[str] = set()
     for number, value in json_files.read_lines(path, "correct it"):
         row = Entry(value, f"line {number} of {path}", _REMEDY)
+        if isinstance(value, list):
+            raise row.wrong("is an array, but a line is one question: write an object a line", "not-an-object")
         example = _example(row, path.parent, number)
         if example.id in ids:
             raise row["id"].wrong(f"is {options.quote(example.id)}, as in an earlier line", "repeated-id")
@@ -128,7 +132,8 @@ def _read(path: pathlib.Path) -> list[Example[pathlib.Path, str]]:
 def _example(row: Entry, folder: pathlib.Path, number: int) -> Example[pathlib.Path, str]:
     for key, _ in row.items():
         if key not in FIELDS:
-            raise row.wrong(f"has the field {options.quote(key)}, none of {', '.join(FIELDS)}", "unknown-field")
+            meant = near_names.did_you_mean(_OTHER_NAMES.get(key, key), FIELDS, f"the fields are {', '.join(FIELDS)}")
+            raise InputError(f"{row.where} has the unknown field {options.quote(key)}: {meant}", code="unknown-field")
     paths = tuple(_image(folder, entry) for entry in row["images"].rows())
     texts = row["texts"].texts()
     target = _answer(row, len(paths), len(texts))
@@ -146,7 +151,9 @@ def _image(folder: pathlib.Path, entry: Entry) -> pathlib.Path:
 
 def _answer(row: Entry, num_images: int, num_texts: int) -> int | None:
     def misfit(problem: str) -> NoReturn:
-        raise row["answer"].wrong(f"{problem}, but there are {num_images} images and {num_texts} texts", "wrong-shape")
+        counts = ((num_images, "image"), (num_texts, "text"))
+        given = " and ".join(f"{count} {noun}{'s' * (count != 1)}" for count, noun in counts)
+        raise row["answer"].wrong(f"{problem}, but the question has {given}", "wrong-shape")
 
     if row["answer"].value is None:
         if num_images != num_texts or num_images < 2:

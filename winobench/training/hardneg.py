@@ -7,7 +7,7 @@ Krojer et al. 2023, "Are Diffusion Models Vision-And-Language Reasoners?", secti
               checkpoints/                        the newest for going on, and the best by validation
               lora/pytorch_lora_weights.safetensors         of the best validation: for winobench eval and diffusers
               lora/last/pytorch_lora_weights.safetensors    of the newest checkpoint
-    <workdir>/../latents/                         the encoded images, which runs next to each other share
+    <workdir>/../.latents/                        the encoded images, which runs next to each other share
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Training(tuning.Tuning):
 
     def _encode(self, source: negative_data.Source) -> latent_cache.LatentSet:
         settings = self._config.data
-        folder = pathlib.Path(settings.cache_dir) if settings.cache_dir else self._workdir.resolve().parent / "latents"
+        folder = pathlib.Path(settings.cache_dir) if settings.cache_dir else latent_cache.folder_near(self._workdir)
         with Progress("encoding images", "images") as bar:
             return latent_cache.encode(
                 self._pipeline,

@@ -81,6 +81,13 @@ class _Latents(array_records.ShardSource):
         return super().__getitem__(number)["latents"]
 
 
+def folder_near(workdir: pathlib.Path) -> pathlib.Path:
+    """The folder of latents that trainings next to each other share. It is hidden, as it lies among runs."""
+    runs = workdir.resolve().parent
+    of_earlier_versions = runs / "latents"
+    return of_earlier_versions if of_earlier_versions.is_dir() else runs / ".latents"
+
+
 def encode(
     pipeline: Pipeline,
     source: hard_negatives.Source,

@@ -13,6 +13,7 @@ import pytest
 from tests import launching
 from tests.expectations import names
 from tests.generation import fakes
+from tests.launch import test_json
 from tests.web.asking import ask, ask_for_all, click
 from winobench.base.errors import InputError
 from winobench.contrib.people import comparison, preference
@@ -179,6 +180,17 @@ def test_the_summary_by_hand(compared):
     assert results["agreement"]["value"] == pytest.approx((0.5 - 0.625) / 0.375)
     assert json.loads((compared.folder / "results.json").read_text())["all"]["second"] == 2
     assert results["paper"] == {"first": 33, "second": 60, "equal": 115}
+
+
+def test_the_table_is_a_document_with_json(run, compared):
+    judge(compared, "anna", lambda pair: 1)
+    words = (run, f"--workdir={compared.folder}", "--finish", "--json")
+    status, out, err = launching.launch("launch.compare", *words)
+    assert status == 0, err
+    document = test_json.validated("preferences", out)
+    assert (document["second"], document["pairs"]) == ("tunedmodel", 6)
+    assert document["results"]["all"]["second"] == 6
+    assert "who judges" in err
 
 
 def test_a_folder_is_of_one_comparison(run, compared):

@@ -5,6 +5,7 @@ import json
 import jax
 import pytest
 
+from tests.launch import test_json
 from tests.launching import launch, launch_process, refuse
 from winobench.contrib.planning import plan as plan_module
 from winobench.contrib.planning import programs
@@ -43,10 +44,12 @@ def test_a_language_model_on_a_tpu(launched, tmp_path, cache, here, monkeypatch)
     (tmp_path / "config.json").write_text(json.dumps(LLAMA))
     words = ("--config=wscplus", f"--model={tmp_path}", "--dtype=bfloat16", "--model_parallel=2")
     words += ("--batch_size=4", "--accelerator=v5e:2x2", "--devices=2,4", "--answer_tokens=200")
-    words += ("--price=1.2", "--details", f"--output={tmp_path / 'plan.json'}")
+    words += ("--price=1.2", "--details", f"--output={tmp_path / 'plan.json'}", "--json")
     status, out, err = launched(PLAN, *words, **cache)
-    assert (status, err) == (0, "")
-    (plan,) = json.loads((tmp_path / "plan.json").read_text())["plans"]
+    assert status == 0, err
+    document = test_json.validated("plans", out)
+    assert document == json.loads((tmp_path / "plan.json").read_text())
+    (plan,) = document["plans"]
     assert plan["fits"]
     (batch,) = plan["batches"]
     assert (plan["model_parallel"], plan["copies"], batch["rows"]) == (2, 2, 4)
@@ -58,7 +61,7 @@ def test_a_language_model_on_a_tpu(launched, tmp_path, cache, here, monkeypatch)
     assert four["writing"] == pytest.approx(88 * 199 * token)
     assert batch["rates"]["tokens"] == pytest.approx(2 * 4 / token)
     shown = ("wscplus, toe", "tokens/s", "700 questions", "keys and values", "6 all-reduce", "memory of a device")
-    assert all(text in out for text in (*shown, "dollars"))
+    assert all(text in err for text in (*shown, "dollars"))
 
 
 @pytest.mark.parametrize(

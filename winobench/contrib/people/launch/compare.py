@@ -18,7 +18,7 @@ from winobench.base import registry
 from winobench.base.errors import InputError
 from winobench.base.files import digest, user_path
 
-from . import configuration
+from . import configuration, output
 
 if TYPE_CHECKING:
     from winobench.contrib.people.comparison import Comparison
@@ -62,7 +62,10 @@ def main(words: list[str]) -> None:
         _serve(compared, rater, words)
         return
     judged = {"judges": {name: _judged(compared, name) for name in judges}}
-    _print_results(compared, (compared.finish() if compared.outcomes() or not judges else {}) | judged)
+    results = (compared.finish() if compared.outcomes() or not judges else {}) | judged
+    _print_results(compared, results)
+    first, second = compared.first.model, compared.second.model
+    output.print_json({"first": first, "second": second, "pairs": len(compared.pairs), "results": results})
 
 
 def _folder(sides: Sequence[Any]) -> pathlib.Path:
@@ -151,4 +154,5 @@ def _notes(compared: Comparison, results: Mapping[str, Any]) -> list[str]:
 
 
 if __name__ == "__main__":
+    output.define_json()
     configuration.start_without_config(main, usage=USAGE, takes_words=True)

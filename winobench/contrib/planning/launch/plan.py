@@ -8,7 +8,7 @@ from absl import flags
 
 from winobench.base.errors import InputError
 
-from . import configuration, layout
+from . import configuration, layout, output
 
 DEFAULT_CONFIG = "gdbench:table1"
 
@@ -70,8 +70,9 @@ def main(config: Any) -> None:
     table.print_plans(compiled_plans, details=_DETAILS.value or _DEVICES.value is not None)
     for note in dict.fromkeys(note for compiled in compiled_plans for note in compiled.notes):
         print("\n".join(layout.wrapped(note, 0, layout.width())))
+    content = {"config": configuration.plain(config), "plans": [compiled.as_json() for compiled in compiled_plans]}
+    output.print_json(content)
     if _OUTPUT.value:
-        content = {"config": configuration.plain(config), "plans": [compiled.as_json() for compiled in compiled_plans]}
         files.write_json(_OUTPUT.value, content)
 
 
@@ -86,4 +87,5 @@ def _numbers(words: list[str] | None) -> tuple[int, ...]:
 
 
 if __name__ == "__main__":
+    output.define_json()
     configuration.start(main, launcher=None, default=DEFAULT_CONFIG, usage=USAGE)
