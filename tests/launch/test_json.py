@@ -121,7 +121,7 @@ def test_judgements(tmp_path, monkeypatch):
     run = fake_images.draw(tmp_path / "run", "a", prompts=prompts)
     with api_server.running_with_keys(monkeypatch) as server:
         server.answer = lambda prompt: "one" if "How many" in str(prompt) else "Yes"
-        words = [run.folder, f"--model=openai:m@{server.address}/v1", "--api=logprobs=false,votes=1"]
+        words = [run.folder, f"--model=openai:m@{server.address}/v1", "--api.logprobs=false", "--api.votes=1"]
         document, err = printed("judgements", "judge", *words)
     (judgement,) = document["judgements"]
     assert judgement["folder"] == str(run.folder)
