@@ -276,7 +276,7 @@ def settle_timesteps(config: Settings, spec: str) -> Settings:
 
 
 def _chosen(models: Sequence[ModelRef], tasks: Sequence[Any], data_dir: str | None) -> list[str]:
-    """Lines on the tasks of ``--config.tasks=ready``, and on those that it leaves out, ready or not."""
+    """Lines on the tasks of ``--tasks=ready``, and on those that it leaves out, ready or not."""
     from winobench.tasks import TASKS, ready_names
 
     chosen, ready = [task.name for task in tasks], ready_names(TASKS, data_dir)

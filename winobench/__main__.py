@@ -19,7 +19,7 @@ OWN_COMMANDS = {
     "report": "make one page of tables, figures and examples from finished runs",
     "export": "write tables, model cards, hub metadata and logs of inspect_ai",
     "prepare": "get and prepare the data of a task or a training set",
-    "reproduce": "list the papers' tables, and which of them the data here suffice for",
+    "reproduce": "list the papers' tables, and which have their data here",
     "train": "train or fine-tune a model",
     "generate": "generate the images of a set of prompts",
     "judge": "have a model judge generated images by their benchmark's rubric",
