@@ -79,7 +79,7 @@ def parted(argv: Sequence[str], usual: Any) -> tuple[list[str], list[tuple[str, 
 
 def _next(name: str, words: list[str], is_switch: bool) -> str:
     """Takes a field's text from the words, whose next one is the last. A switch needs no text."""
-    if is_switch and not (words and words[-1].lower() in _TRUE + _FALSE):
+    if is_switch and not (words and words[-1].lower() in (*_TRUE, *_FALSE, "none")):
         return "true"
     if not words:
         raise InputError(f"--{name} lacks a value: write --{name}=<value>.", code="missing-value")

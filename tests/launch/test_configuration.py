@@ -215,6 +215,7 @@ def _given(*words):
         (["--count=a", "--config.count=3"], ["--count=a"], {"count": "3"}),
         (["--fast", "run", "--overwrite", "other"], ["run", "--overwrite", "other"], {"fast": "true"}),
         (["--fast", "false", "--no-overwrite"], ["--overwrite=false"], {"fast": "false"}),
+        (["--fast", "none", "--overwrite", "none"], ["--overwrite", "none"], {"fast": "none"}),
         (["--nofast", "--nooverwrite"], ["--overwrite=false"], {"fast": "false"}),
         (["--limit=3", "--", "--limit=4"], ["--", "--limit=4"], {"limit": "3"}),
         (["--words=a=b\nc", "-1", "x--y"], ["-1", "x--y"], {"words": "a=b\nc"}),
