@@ -47,9 +47,9 @@ def answers(model, requests):
     return [asking.read(model, requests[index], raw) for index, raw in sorted(model.ask(requests))]
 
 
-def test_a_picture_goes_out_with_its_question_where_each_guide_wants_it(server, picture):
-    content = in_base64(picture)
-    requests = [ImageText(picture), ImageText(picture, "What colour?", temperature=0.5)]
+def test_a_picture_goes_out_with_its_question_where_each_guide_wants_it(server, image):
+    content = in_base64(image)
+    requests = [ImageText(image), ImageText(image, "What colour?", temperature=0.5)]
     server.answer = lambda prompt: "red"
     for api in ("openai", "anthropic"):
         model = make(server, api, concurrency=1)
@@ -57,7 +57,7 @@ def test_a_picture_goes_out_with_its_question_where_each_guide_wants_it(server, 
         assert [model.read(one, raws[number]).text for number, one in enumerate(requests)] == ["red"] * 2
         recorded = json.dumps([raws, *map(responses.request_json, requests)])
         assert content not in recorded
-        assert picture.sha256 in recorded
+        assert image.sha256 in recorded
     texts = [{"type": "text", "text": text} for text in (choices.CAPTION, "What colour?")]
     image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{content}"}}
     block = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": content}}
@@ -164,10 +164,10 @@ def test_files_are_written_anew_only_where_they_must_be(tmp_path):
     plain = written(tmp_path / "plain.jpg", noise)
     assert images.encode(plain, anthropic.IMAGES)[1] == in_base64(plain)
 
-    def opened(picture, limits=anthropic.IMAGES):
-        media_type, content = images.encode(picture, limits)
+    def opened(image, limits=anthropic.IMAGES):
+        media_type, content = images.encode(image, limits)
         images.encode.cache_clear()
-        assert images.encode(picture, limits) == (media_type, content)
+        assert images.encode(image, limits) == (media_type, content)
         image = Image.open(io.BytesIO(base64.b64decode(content)))
         assert image.format == media_type.removeprefix("image/").upper()
         return image
@@ -176,12 +176,12 @@ def test_files_are_written_anew_only_where_they_must_be(tmp_path):
     exif[0x0112] = 6
     clear = noise.copy()
     clear.putalpha(0)
-    for picture, expected in (
+    for image, expected in (
         (written(tmp_path / "a.tiff", noise), noise),
         (written(tmp_path / "turned.png", noise, exif=exif), noise.transpose(Image.Transpose.ROTATE_270)),
         (written(tmp_path / "clear.png", clear), Image.new("RGB", noise.size, "white")),
     ):
-        np.testing.assert_array_equal(opened(picture), expected)
+        np.testing.assert_array_equal(opened(image), expected)
     small = images.Limits(("PNG", "JPEG"), 5_000, 80)
     shrunk = opened(written(tmp_path / "large.png", noise), small)
     assert 1.4 < shrunk.size[0] / shrunk.size[1] < 1.6
