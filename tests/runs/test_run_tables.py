@@ -79,4 +79,4 @@ def test_images_print_in_a_line():
     models = tuple(GeneratingModel(f"m{number}", f"m{number}", None, None, {}) for number in range(5))
     prompts = tuple(Prompt(str(number), "a cat") for number in range(1_000))
     images = Images(pathlib.Path("folder"), models, prompts, (0, 1), (), {})
-    assert repr(images) == ("<Pictures of m0, m1, m2 and 2 more: 0 images, 1,000 prompts, 2 seeds, in folder>")
+    assert repr(images) == ("<Images of m0, m1, m2 and 2 more: 0 images, 1,000 prompts, 2 seeds, in folder>")

@@ -24,11 +24,12 @@ _KINDS = (fakes.text_task(), fakes.square_task(), fakes.bias_task())
 
 
 def _scored(scorer=fakes.FakeScorer, tasks=_KINDS[:1], **options):
-    return lambda folder: evaluate.evaluate(scorer(), tasks, folder, progress=False, **options)
+    return lambda folder: evaluate.evaluate(scorer(), tasks, folder, progress=False, label="mine", **options)
 
 
 def _asked(responder):
-    return lambda folder: questions.evaluate_questions(responder, [text_fakes.text_task()], folder, progress=False)
+    options = {"progress": False, "label": "mine"}
+    return lambda folder: questions.evaluate_questions(responder, [text_fakes.text_task()], folder, **options)
 
 
 RUNS = {
