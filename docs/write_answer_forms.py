@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from winobench.prompts.prompt_files import Prompt
 from winobench.responders.hosted import choices
-from winobench.rubrics import RUBRICS
 from winobench.rubrics.base import ALL, UNREAD
+from winobench.rubrics.named_rubrics import RUBRICS
 from winobench.runs import asking
 from winobench.runs.requests import ImageText, InputImage, Raw, Request, Response
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from absl import flags
 
-from winobench import rubrics
-from winobench.base import options
+from winobench.base import extensions, options
 from winobench.base.errors import InputError
+from winobench.rubrics import named_rubrics
 
 from . import configuration, judged_images, output, text
 
-_RUBRICS = "\n".join(f"  {name:<17} {rubric.description}" for name, rubric in rubrics.RUBRICS.items())
+_RUBRICS = "\n".join(f"  {name:<17} {rubric.description}" for name, rubric in named_rubrics.RUBRICS.items())
 
 USAGE = f"""
 Judges the images of winobench generate by the rubric of their benchmark (docs/howto/judge_images.md):
@@ -85,9 +85,9 @@ def main(words: list[str]) -> None:
 
 
 def _detect(words: list[str]) -> None:
-    from winobench.generation import detector
     from winobench.runs import image_runs, verdicts
 
+    detector = extensions.find(extensions.PARTS, "geneval_detector")
     run = image_runs.read_images(_one(words))
     if _LAY_OUT.value:
         print(f"{detector.lay_out(run, _LAY_OUT.value, _OF.value):,} images for GenEval's detector: {_LAY_OUT.value}")

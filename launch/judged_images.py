@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from winobench.base import extensions
 from winobench.base.errors import InputError
 from winobench.base.files import digest
 from winobench.base.version import __version__
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
 
 def check(model: str, prompts: Sequence[Prompt], rubric: str | None = None) -> None:
     """Refuses an unknown judge or rubric, and a judge that cannot answer, by names and small files."""
-    from winobench import rubrics
     from winobench.generation import judged
     from winobench.responders import loading
+    from winobench.rubrics import named_rubrics
 
-    chosen = rubrics.choose(rubric, prompts)
+    chosen = named_rubrics.choose(rubric, prompts)
     kinds = loading.answered_kinds(model)
     if kinds is not None:
         judged.kind_for(chosen, text.display_name(model), kinds)
@@ -89,10 +90,11 @@ def _later(model: str, how: Mapping[str, Any]) -> Responder | LazyResponder:
 
 def judge_people(folder: str, source: str, prompts: str, model: str, *, label: str | None = None, **how: Any) -> None:
     """Judges the images of GenEval's study, and prints how far the judge agrees with people."""
-    from winobench.generation import geneval_people, judged
+    from winobench.generation import judged
     from winobench.prompts.named_sets import read_prompts
     from winobench.responders import loading
 
+    geneval_people = extensions.find(extensions.PARTS, "geneval_people")
     run, people = geneval_people.read_study(source, read_prompts(f"geneval:{prompts}"), folder)
     responder = loading.load_responder(model, about_images=True, **how)
     name = text.display_name(model)

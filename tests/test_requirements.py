@@ -87,8 +87,9 @@ def test_every_requirement_has_an_upper_bound(project, extras):
 
 @pytest.mark.parametrize("package", ["winobench", "launch", "configs"])
 def test_what_is_installed_imports_neither_diffusers_nor_torch(package):
-    """Not late either, but for what converts single files: folders are read without them. What runs their code is one
-    folder and the families that plug into it. They are not imported without need (torch_pipelines/test_loading.py)."""
+    """Not late either, but for the contrib package that converts single files: folders are read without them. What runs
+    their code is one folder and the families that plug into it. They are not imported without need
+    (torch_pipelines/test_loading.py)."""
     named = re.compile(r"^\s*(from|import)\b.*\b(diffusers|torch|torchvision)\b", re.MULTILINE)
     values = extensions.added(extensions.TORCH_FAMILIES).values()
     families = {ROOT / f"{value.partition(':')[0].replace('.', '/')}.py" for value in values}

@@ -24,7 +24,6 @@ OWN_COMMANDS = {
     "generate": "generate the images of a set of prompts",
     "judge": "have a model judge generated images by their benchmark's rubric",
     "understand": "matching against generation, skill by skill, on one page",
-    "caption": "caption images, or answer a question about each",
 }
 
 

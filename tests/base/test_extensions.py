@@ -1,6 +1,8 @@
 """What other packages add by entry points, and what a bad one cannot do."""
 
 import importlib.metadata
+import runpy
+import sys
 import types
 
 import pytest
@@ -9,6 +11,9 @@ from launch import configuration
 from tests.expectations import raises
 from winobench import __main__ as command_line
 from winobench.base import extensions
+from winobench.prompts import named_sets
+from winobench.report import exports, page
+from winobench.rubrics import named_rubrics
 from winobench.torch_pipelines import families
 from winobench.training import recipes
 
@@ -83,3 +88,32 @@ def test_a_package_adds_classes_of_diffusers(install):
         families.family_of("Bad")
     with raises("wrong-kind-of-model", "ZImagePipeline", "no installed package", group):
         families.family_of("ZImagePipeline")
+
+
+def test_parts_of_packages_stand_next_to_winobenchs_own(install):
+    added = ((extensions.PROMPTS, "SETS"), (extensions.RUBRICS, "RUBRICS"), (extensions.REPORT_SECTIONS, "section"))
+    folder = install(
+        *((group, "mine", f"parts_of_others:{value}") for group, value in added),
+        *((extensions.EXPORTS, name, "parts_of_others:write") for name in ("csv", "yaml")),
+    )
+    (folder / "parts_of_others.py").write_text(
+        "import dataclasses\n"
+        "from winobench.rubrics import geneval2\n"
+        "SETS = {'clevr': None, 'other': None}\n"
+        "RUBRICS = [dataclasses.replace(geneval2.RUBRICS[0], name=name) for name in ('vqa_score', 'other')]\n"
+        "def section(report_data): ...\n"
+        "def write(run, path): ...\n"
+    )
+    sets = runpy.run_path(named_sets.__file__)["NAMED_SETS"]
+    assert list(sets)[-1] == "other"
+    assert sets["clevr"] is not None
+    rubrics = runpy.run_path(named_rubrics.__file__)["RUBRICS"]
+    assert list(rubrics)[-2:] == ["other", "vqa_score"]
+    assert rubrics["vqa_score"] == named_rubrics.RUBRICS["vqa_score"]
+    formats = runpy.run_path(exports.__file__)["FORMATS"]
+    assert (formats[0], formats[-1], formats.count("csv")) == ("csv", "yaml", 1)
+    assert "section" in [section.__name__ for section in runpy.run_path(page.__file__)["SECTIONS"]]
+    (folder / "parts_of_others.py").write_text("1 / 0\n")
+    del sys.modules["parts_of_others"]
+    with raises("broken-plug-in", "parts_of_others:SETS", "ZeroDivisionError"):
+        extensions.loaded(extensions.PROMPTS)

@@ -15,8 +15,7 @@ from winobench.generation.generate import generate_images
 from winobench.generation.judged import judge_images, summarise
 from winobench.metrics import wilson
 from winobench.prompts.named_sets import read_prompts
-from winobench.rubrics import Score
-from winobench.rubrics.base import Rubric
+from winobench.rubrics.base import Rubric, Score
 from winobench.runs import judgements
 from winobench.runs.requests import ENDINGS, ImageOptions, ImageStarts, LazyResponder, Response
 from winobench.runs.verdicts import Verdict, generation_accuracy, read_verdicts, write_verdicts

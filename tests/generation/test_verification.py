@@ -11,7 +11,6 @@ from winobench.metrics import intervals
 from winobench.prompts import grammar
 from winobench.runs import verdicts as verdict_files
 from winobench.runs.verdicts import read_verdicts
-from winobench.tasks import clevr_selfbench, tasks_from
 
 
 def thing(color, shape, size="large", right=0.25):
@@ -77,34 +76,8 @@ def test_verdicts_are_written_and_summed_up(run):
     assert (entry["value"], entry["low"], entry["high"], entry["n"]) == pytest.approx((*expected, 2))
 
 
-def test_candidates_of_each_category():
-    content = {"objects": [{"color": "red", "shape": "cube"}, {"color": "blue", "shape": "sphere"}]}
-    prompt = grammar.Prompt("x", "A red cube and a blue sphere.", "pair_binding_color", content)
-    assert clevr_selfbench.candidates(prompt)[1] == "A blue cube and a red sphere."
-    for many in grammar.make_prompts(700):
-        texts = clevr_selfbench.candidates(many)
-        assert texts[0] == many.text
-        assert len(texts) == len(set(texts)) == clevr_selfbench._SKILLS[many.category][0], many
-
-
-def test_a_run_is_a_set_of_tasks(run):
-    verification.verify(run, Verifier([thing("red", "cube"), thing("red", "cube")]))
-    tasks = {task.name: task for task in tasks_from([f"clevr_selfbench:{run.folder}"])}
-    assert len(tasks) == 7
-    task = tasks["clevr_selfbench_recognition_color"]
-    assert (task.shape, task.chance, task.count(None)) == ((1, 8), {"accuracy": 1 / 8}, 4)
-    for example in task.load(None, None):
-        red = example.texts[example.target] == "A red object."
-        generator = example.id.split("/")[0]
-        assert example.groups == ((generator, f"{generator}, correct") if red else (generator,))
-    with raises("named-twice", "'a'"):
-        tasks_from([f"clevr_selfbench:{run.folder}"] * 2)
-
-
 def test_prompts_must_say_what_they_want(tmp_path):
     run = fakes.draw(tmp_path / "run")
     assert not verification.can_verify(run)
     with raises("no-content", "--prompts=clevr"):
         verification.verify(run, Verifier([]))
-    with raises("no-content", "--prompts=clevr"):
-        tasks_from([f"clevr_selfbench:{run.folder}"])

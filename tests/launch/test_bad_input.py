@@ -61,11 +61,6 @@ REFUSED = {
         ". --prot=1": "did you mean --port?",
         ". --bundle=site": "hold no run",
     },
-    "caption": {
-        "a.png --rater=a": "--rater",
-        "a.png --max_tokens=0": "--max_tokens=0",
-        "a.png --dtype=float8": "--dtype=float8",
-    },
     "judge": {
         "": "no run is named",
         "{images}": "no judge is named: give --model=JUDGE",

@@ -25,7 +25,6 @@ SAID = {
     "view": ["--bundle", "--open", "--port", "only this computer"],
     "report": ["runs/gdbench-*", "--out", "--gallery", "--resamples", "--seed", "--raters"],
     "generate": ["--prompts", "--seeds", "t2i_compbench:FILE_OR_FOLDER", "--processes", "pictures.html"],
-    "caption": ["--question", "--max_tokens", "captions.jsonl"],
     "reproduce": ["--paper", "--data_dir"],
     "judge": ["--rubric", "--label", "geneval2", "RUN/judged/<rubric>-<judge>"],
     "understand": ["--judge", "--num_prompts", "report/report.html"],

@@ -112,19 +112,6 @@ def test_drawbench_is_the_papers_choice(tmp_path):
         read_prompts(f"drawbench:{other}")
 
 
-def test_t2i_compbench_is_a_file_or_a_folder(tmp_path):
-    write(tmp_path / "color_val.txt", "a red cube\na blue bowl\na red cube\n")
-    write(tmp_path / "spatial_val.txt", "a cube left of a bowl\n")
-    write(tmp_path / "color_train.txt", "not this\n")
-    prompts = read_prompts(f"t2i_compbench:{tmp_path}")
-    assert [prompt.id for prompt in prompts] == ["color-1", "color-2", "color-3", "spatial-1"]
-    assert [prompt.category for prompt in prompts] == ["color"] * 3 + ["spatial"]
-    assert read_prompts(f"t2i_compbench:{tmp_path}/spatial_val.txt") == prompts[3:]
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"has no file <category>_val.txt"):
-        read_prompts(f"t2i_compbench:{tmp_path}/empty")
-
-
 def test_winoground_t2i_has_two_prompts_a_line(tmp_path):
     lines = ["0_61_326\tThe cat chases the mouse.\tThe mouse chases the cat.", "", "1_2\ta cup\t a bowl "]
     path = write(tmp_path / "dataset.txt", "\n".join(lines))

@@ -1,13 +1,10 @@
 """Results in other formats, each read again by the library that it is for."""
 
 import csv
-import importlib.util
 import io
 import json
 import re
 import shutil
-import sys
-import zipfile
 
 import huggingface_hub
 import pyarrow.parquet as pq
@@ -20,7 +17,7 @@ from tests.expectations import raises
 from tests.report.conftest import HOSTILE
 from winobench import report
 from winobench.evaluation.questions import evaluate_questions
-from winobench.report import exports, inspect_logs
+from winobench.report import exports
 from winobench.responders.recorded import RecordedModel
 
 REASON = f"{HOSTILE} | a & b\n- c"
@@ -101,7 +98,6 @@ def test_the_hub_reads_its_metadata(request, name):
     [
         ("unknown-name", "excel", {"format": "excel"}),
         ("nothing-named", "--out", {"format": "parquet"}),
-        ("nothing-named", "--out", {"format": "inspect"}),
         ("option-of-others", "eval-results", {"format": "csv", "dataset": "a/b"}),
         ("bad-name", "OWNER/NAME", {"format": "eval-results", "dataset": "a"}),
         ("too-many-runs", "2", {"format": "eval-results", "runs": 2}),
@@ -115,84 +111,9 @@ def test_what_no_format_can_is_refused(text_run, code, said, arguments):
         exports.export(runs, **arguments)
 
 
-def test_logs_need_a_package(text_run, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "inspect_ai", None)
-    with raises("missing-package", "winobench[inspect]"):
-        report.inspect_log(text_run, tmp_path)
-
-
-@pytest.fixture(scope="module")
-def logs(odd_run, text_run, tmp_path_factory):
-    """Task -> its log, read by the library."""
-    read = pytest.importorskip("inspect_ai.log").read_eval_log
-    folder = tmp_path_factory.mktemp("logs")
-    paths = report.inspect_log(odd_run, folder) + report.inspect_log(text_run, folder)
-    found = [read(str(path)) for path in paths]
-    return {log.eval.task: log for log in found}
-
-
-def test_a_log_has_the_numbers_and_the_samples(logs, odd_run, text_run):
-    from inspect_ai.log import list_eval_logs
-
-    assert set(logs) == {*odd_run.tasks, "broken", *text_run.tasks}
-    folder = next(iter(logs.values())).location.rpartition("/")[0]
-    assert {info.task for info in list_eval_logs(folder)} == {task.replace("_", "-") for task in logs}
-    for run in (odd_run, text_run):
-        for task, record in run.tasks.items():
-            log = logs[task]
-            assert {score.name: score.metrics["value"].value for score in log.results.scores} == {
-                row: entry["value"] for row, entry in record.results.items()
-            }
-            assert {sample.id for sample in log.samples} == set(record.examples.ids)
-            if record.has_answers:
-                right = sum(sample.scores[record.shown[0]].value == "C" for sample in log.samples)
-                assert right == record.examples.correct.sum()
-    assert (logs["broken"].status, logs["broken"].error.message) == ("error", REASON)
-
-
-def test_a_sample_has_what_was_asked_and_answered(logs, odd_run, text_run):
-    by_id = {sample.id: sample for sample in logs["clevr"].samples}
-    examples = odd_run.tasks["clevr"].examples
-    for name, scores, target in zip(examples.ids, examples.scores, examples.targets, strict=True):
-        sample = by_id[name]
-        assert (sample.target, sample.scores["accuracy"].answer) == ("AB"[target], "AB"[scores.argmax()])
-        assert sample.metadata["scores"] == scores.tolist()
-        assert sample.choices == list(examples.texts[examples.ids.index(name)])
-    questions = text_run.tasks["wscplus"].examples
-    sample = next(one for one in logs["wscplus"].samples if one.id == questions.ids[0])
-    assert sample.output.completion == questions.responses[0][0]
-    assert sample.choices == list(questions.options[0])
-    assert questions.named[0]["statement"] in sample.input
-    assert logs["square"].samples[0].target == list(odd_run.tasks["square"].examples.texts[0])
-    assert set(logs["square"].samples[0].scores) == {"text", "image", "group"}
-    assert HOSTILE in logs["retrieval"].samples[0].messages[0].text
-    assert len(logs["mmbias"].samples[0].scores["score"].value) == 4
-
-
-def test_the_archive_is_like_the_librarys_own(logs, tmp_path):
-    from inspect_ai.log import write_eval_log
-
-    for task in ("relations", "broken", "wscplus"):
-        write_eval_log(logs[task], str(tmp_path / "again.eval"))
-        ours, theirs = (zipfile.ZipFile(path) for path in (logs[task].location, tmp_path / "again.eval"))
-        names = {name for name in theirs.namelist() if not name.startswith("_journal/summaries")}
-        assert set(ours.namelist()) == names
-        for name in names:
-            one, other = (json.loads(archive.read(name)) for archive in (ours, theirs))
-            if isinstance(one, list):
-                one, other = (sorted(some, key=lambda row: row["id"]) for some in (one, other))
-            elif name == "header.json" or name.startswith("_journal"):
-                other["eval"]["dataset"].pop("sample_ids", None)
-            else:  # images are moved into attachments
-                one, other = (
-                    {key: row.get(key) for key in ("id", "target", "scores", "metadata")} for row in (one, other)
-                )
-            assert one == other
-
-
-def test_nothing_published_names_a_folder_of_the_machine(run_folders, tmp_path):
-    """By the public functions as by the command. A folder is in the settings, the model, the label and a reason."""
-    folder = shutil.copytree(run_folders[0], tmp_path / "run")
+def with_private_paths(run_folder, folder):
+    """A copy of a run with a folder of the machine in its settings, model, label and the reason of a failure."""
+    shutil.copytree(run_folder, folder)
     secret = "/home/somebody/secret place"
     config, results = (json.loads((folder / f"{name}.json").read_text()) for name in ("config", "results"))
     for settings in (config, config["config"], results["config"]):
@@ -201,14 +122,16 @@ def test_nothing_published_names_a_folder_of_the_machine(run_folders, tmp_path):
     results["failed"] = {"broken": f"{secret}/data/broken.jsonl has no line"}
     for name, content in (("config", config), ("results", results)):
         (folder / f"{name}.json").write_text(json.dumps(content))
-    run = winobench.read_run(folder)
+    return winobench.read_run(folder)
+
+
+def test_nothing_published_names_a_folder_of_the_machine(run_folders, tmp_path):
+    """By the public functions as by the command."""
+    run = with_private_paths(run_folders[0], tmp_path / "run")
     texts = [report.model_card(run, "winobench eval"), report.eval_results(run)]
     texts += [exports.export([run], format) for format in ("csv", "markdown", "latex", "model-card", "eval-results")]
     exports.export([run], "parquet", tmp_path / "table.parquet")
     texts.append(str(pq.read_table(tmp_path / "table.parquet").to_pylist()))
-    if importlib.util.find_spec("inspect_ai"):
-        archives = map(zipfile.ZipFile, report.inspect_log(run, tmp_path / "logs"))
-        texts += [archive.read(name).decode() for archive in archives for name in archive.namelist()]
     for text in texts:
         assert "somebody" not in text
         assert "secret place" not in text
@@ -226,19 +149,3 @@ def test_a_mark_of_a_small_n_is_exported(run_folders, tmp_path, few):
     assert ("n too small" in run.table()) == few
     rows = csv.DictReader(io.StringIO(exports.export([run], "csv")))
     assert next(row for row in rows if row["task"] == "mmbias")["too_few"] == str(few)
-    if importlib.util.find_spec("inspect_ai"):
-        metrics = inspect_logs._header(run, "mmbias").results.scores[0].metrics
-        assert ("too_few" in metrics) == few
-
-
-def test_logs_in_one_file_and_samples_of_odd_names(text_run, tmp_path):
-    pytest.importorskip("inspect_ai")
-    (path,) = report.inspect_log(text_run, tmp_path / "logs.zip")
-    (name,) = zipfile.ZipFile(path).namelist()
-    assert name.endswith(".eval")
-    assert list(tmp_path.iterdir()) == [path]
-    odd = ["a\0b", "../../up", "", "x" * 300]
-    assert [inspect_logs._id(row, name) for row, name in enumerate(["fine/1", *odd])] == [
-        "fine/1",
-        *(f"row {row}" for row in range(1, 5)),
-    ]

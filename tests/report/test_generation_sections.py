@@ -1,7 +1,6 @@
 """Sections on generated images: who judges whose, and whether models generate what they understand."""
 
 import dataclasses
-import itertools
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from winobench.generation import judged
 from winobench.generation.generate import generate_images
 from winobench.prompts import grammar
 from winobench.prompts.named_sets import read_prompts
-from winobench.rubrics import RUBRICS
+from winobench.rubrics.named_rubrics import RUBRICS
 from winobench.runs import judgements
 from winobench.runs.reading import read_run
 from winobench.runs.verdicts import Verdict, write_verdicts
@@ -115,16 +114,3 @@ def test_rubrics_measure_known_skills(rubric):
     assert set(rubric.skills.values()) <= SKILLS.keys()
     assert rubric.wordings.keys() == set(rubric.kinds)
     assert len(rubric.description) <= 60  # of the help's lines
-
-
-@pytest.mark.slow
-def test_scorers_and_drawers(tmp_path, drawn):
-    for name in ("one", "two"):
-        evaluate.evaluate(Judge(name), f"clevr_selfbench:{drawn.folder}", tmp_path / name, progress=False, model=name)
-    page = report.write_report([tmp_path / "one", tmp_path / "two"], tmp_path / "report")
-    assert "Whose images are understood" in page.read_text()
-    rows = csv_rows(tmp_path / "report" / "generators.csv")
-    generators = [f"{generator}{kept}" for generator in ("one", "two") for kept in ("", ", correct")]
-    assert {(row["scorer"], row["generator"]) for row in rows} == set(itertools.product(("one", "two"), generators))
-    whole = [row for row in rows if row["generator"] == "one" and row["task"] == "clevr_selfbench_spatial"]
-    assert [int(row["n"]) for row in whole] == [6, 6]

@@ -8,7 +8,8 @@ import pytest
 from tests.expectations import raises
 from winobench.generation.judged import summarise
 from winobench.prompts.named_sets import read_prompts
-from winobench.rubrics import RUBRICS, choose, geneval2
+from winobench.rubrics import geneval2
+from winobench.rubrics.named_rubrics import RUBRICS, choose
 from winobench.runs.requests import ImageOptions, ImageStarts, InputImage, Response
 
 ROWS = [

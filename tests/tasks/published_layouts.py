@@ -20,7 +20,7 @@ from PIL import Image
 from winobench.clevr import captions as clevr_captions
 from winobench.data.example import Item
 from winobench.data.sources import LeftOut
-from winobench.tasks import TASKS, genderbias, meta_geneval, mmbias, sugarcrepe, whatsup
+from winobench.tasks import TASKS, genderbias, mmbias
 
 COCO = ["000000000139.jpg", "000000000285.jpg", "000000000632.jpg"]
 CAPTIONS = [
@@ -288,40 +288,6 @@ def write_all(folder: pathlib.Path) -> dict[str, pathlib.Path]:
     return {name: writer(folder / name) for name, writer in GDBENCH.items()}
 
 
-def write_sugarcrepe(folder: pathlib.Path, name: str) -> pathlib.Path:
-    rows = {}
-    for key, file, (caption, _, negative) in zip("013", COCO, CAPTIONS, strict=True):
-        write_image(folder / "val2017" / file)
-        rows[key] = {"filename": file, "caption": caption, "negative_caption": negative}
-    write_json(folder / f"{name}.json", rows)
-    return folder
-
-
-def write_whatsup(folder: pathlib.Path, subset: str) -> pathlib.Path:
-    name, _, arrangements = whatsup.SUBSETS[subset]
-    words = {"left": "to the left of", "right": "to the right of", "in-front": "in front of"}
-    rows = []
-    for one, other in (("mug", "plate"), ("beer-bottle", "armchair")):
-        captions = {each: f"A {one} {words.get(each, each)} a {other}" for each in arrangements}
-        for each in arrangements:
-            file = f"{one}_{each}{'_of' if each in words else ''}_{other}.jpeg"
-            write_image(folder / name / file)
-            options = [captions[each], *(text for key, text in captions.items() if key != each)]
-            rows.append({"image_path": f"data/{name}/{file}", "caption_options": options})
-    write_json(folder / f"{name}_dataset.json", rows)
-    return folder
-
-
-def write_whatsup_spatial(folder: pathlib.Path, task: str) -> pathlib.Path:
-    file, _, images, name, _ = whatsup.SPATIAL[task]
-    rows = []
-    for number in (139, 285, 632):
-        write_image(folder / images / name.format(number))
-        rows.append([number, f"A cup {number} on the left", f"A cup {number} on the right"])
-    write_json(folder / file, rows)
-    return folder
-
-
 def make_image(*key: int, size: tuple[int, int] = (6, 4)) -> dict:
     pixels = np.random.default_rng(key).integers(0, 256, (size[1], size[0], 3), np.uint8)
     content = io.BytesIO()
@@ -351,28 +317,6 @@ def write_pair_table(folder: pathlib.Path, task: str) -> pathlib.Path:
     return folder
 
 
-def write_geneval(folder: pathlib.Path) -> pathlib.Path:
-    """Three sets of two prompts with four pictures and five answers each; as published, one answer is cut in two."""
-    heading = "HITId,Input.index,Input.prompt_id,Input.image_id,Input.image_url,Input.caption,Input.object_0_name,"
-    heading += "Input.object_1_name,Input.object_0_name_plural,Input.object_1_name_plural,Input.exclude,Answer.ee,"
-    heading += "Answer.task-color-0,Answer.task-color-1,Answer.task-count-0,Answer.task-count-1,Answer.task-objects,"
-    heading += "Answer.task-position-x,Answer.task-position-y,Answer.task-quality,Answer.task-real-0,Answer.task-real-1"
-    for place, name in enumerate(meta_geneval.SETS):
-        lines = [heading]
-        for prompt, caption in ((0, "a photo of a bench"), (94, "a photo of a frisbee and a vase")):
-            for image in range(4):
-                write_image(folder / "images" / name / f"{prompt:05d}" / "samples" / f"{image:05d}.png")
-                begin = f"HIT,{prompt}_{image},{prompt},{image},https://example.org/{image}.png,{caption}"
-                begin += ",bench,,benches,,,9.5,red|green,,1,,"
-                for worker in range(5):
-                    is_cut = (name, prompt, image, worker) == ("if-xl", 94, 1, 0)
-                    listed = "1.Frisbees\n2.Vase" if is_cut else '"bench, tree"'
-                    quality = 4 if is_cut else min(4, 1 + (place + prompt + image + worker) % 6)
-                    lines.append(f"{begin}{listed},right,neither_y,{quality},3.0,")
-        (folder / f"annotations_{name}.csv").write_text("\n".join(lines) + "\n")
-    return folder
-
-
 def items_of(task: str, folder: pathlib.Path) -> list[Item]:
     """The examples in a folder, without the rows that are left out."""
     return [item for item in TASKS[task].source.read(folder) if not isinstance(item, LeftOut)]
@@ -386,17 +330,6 @@ LAYOUTS = {
     **GDBENCH,
     "clevr_spatial_selfbench": write_clevr,
     "colorswap": functools.partial(write_pair_table, task="colorswap"),
-    "meta_geneval": write_geneval,
-    **{
-        f"sugarcrepe_{edit}_{what}": functools.partial(write_sugarcrepe, name=f"{edit}_{what}")
-        for edit, what in sugarcrepe.SETS
-    },
-    **{
-        f"whatsup_{subset}{suffix}": functools.partial(write_whatsup, subset=subset)
-        for subset in whatsup.SUBSETS
-        for suffix in ("", "_pairs", "_sets")
-    },
-    **{task: functools.partial(write_whatsup_spatial, task=task) for task in whatsup.SPATIAL},
 }
 """Task -> its writer, for every task of `winobench.tasks` that reads published data."""
 
@@ -415,11 +348,6 @@ ANNOTATIONS = {
     "pets": "classes.txt",
     "svo_subj": "svo.json",
     "winoground": "examples.jsonl",
-    "sugarcrepe_swap_att": "swap_att.json",
-    "whatsup_a": "controlled_images_dataset.json",
-    "whatsup_b_sets": "controlled_clevr_dataset.json",
-    "coco_spatial_one": "coco_qa_one_obj.json",
-    "meta_geneval": "annotations_if-xl.csv",
 }
 """Task -> its annotation file. One task for each function that reads."""
 

@@ -57,4 +57,4 @@ def test_a_group_can_be_prepared():
     assert names[:2] == ["colorswap", "aro_vg_attribution"]
     assert len(set(names)) == len(names)
     assert "clevr_image" not in names
-    assert {"winoground", "sugarcrepe_add_att"} <= set(names)
+    assert {"winoground", "coco_hardneg_text"} <= set(names)

@@ -1,8 +1,6 @@
 import json
 import os
 import struct
-import sys
-import types
 
 import pytest
 
@@ -59,55 +57,10 @@ def test_tensorboard_gets_points_and_forgets_later_ones(tmp_path):
     assert purges == [3]
 
 
-@pytest.fixture
-def wandb(monkeypatch):
-    told = []
-
-    def init(**options):
-        told.append(("init", options))
-        return types.SimpleNamespace(
-            log=lambda values, step: told.append(("log", step, values)), finish=lambda: told.append(("finish",))
-        )
-
-    module = types.ModuleType("wandb")
-    module.init = init
-    module.__spec__ = types.SimpleNamespace(name="wandb")
-    monkeypatch.setitem(sys.modules, "wandb", module)
-    return told
-
-
-def test_weights_and_biases_goes_on_under_its_id(tmp_path, wandb):
-    for start in (0, 2):
-        fill(trackers.WeightsAndBiases(tmp_path / "run", "mine", {"seed": 1}), start, [start + 1])
-    (_, first), log, finish, (_, second), _, _ = wandb
-    assert first == second
-    assert first["project"] == "mine"
-    assert first["resume"] == "allow"
-    assert first["config"] == {"seed": 1}
-    assert log == ("log", 1, {"loss": 0.1})
-    assert finish == ("finish",)
-    fill(trackers.WeightsAndBiases(tmp_path / "other", None, {}), 0, [])
-    assert wandb[-2][1]["id"] != first["id"]
-
-
 @pytest.fixture(autouse=True)
 def no_wandb_variables(monkeypatch):
     for name in [name for name in os.environ if name.startswith("WANDB_")]:
         monkeypatch.delenv(name)
-
-
-def test_weights_and_biases_where_it_is_wanted(tmp_path, wandb, monkeypatch):
-    def kinds(project, **more):
-        made = writers.for_run(tmp_path, project=project, config={}, **more)
-        return [type(writer.tracker).__name__ for writer in made]
-
-    assert kinds(None) == ["TensorBoard"]
-    assert kinds("mine") == ["TensorBoard", "WeightsAndBiases"]
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    assert kinds(None) == ["TensorBoard", "WeightsAndBiases"]
-    assert kinds(None, log=["trackio"]) == ["Trackio"]
-    assert kinds("mine", log=["wandb", "tensorboard"]) == ["WeightsAndBiases", "TensorBoard"]
-    assert kinds("mine", log=["tensorboard"]) == ["TensorBoard", "WeightsAndBiases"]
 
 
 def test_a_project_without_the_library_is_refused(tmp_path, monkeypatch):

@@ -1,6 +1,5 @@
 """Files to parameters and back: diffusers and transformers folders, hub ids, tokenizers."""
 
-from winobench.checkpoints import single_file, sources
 from winobench.checkpoints.lora import LoRAWeights, load_lora, read_lora, save_lora
 from winobench.checkpoints.models import (
     abstract_model,
@@ -13,8 +12,6 @@ from winobench.checkpoints.models import (
 )
 from winobench.checkpoints.sources import resolve
 from winobench.checkpoints.tokenizer_files import write_clip_tokenizer
-
-sources.OPENERS["single file"] = single_file.SingleFile
 
 __all__ = [
     "LoRAWeights",

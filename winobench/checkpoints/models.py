@@ -84,7 +84,7 @@ def refuse_quantised(path: str, content: dict[str, Any]) -> None:
     quantised = content.pop("quantization_config", None)
     if quantised:
         method = quantised.get("quant_method", "an unnamed method") if isinstance(quantised, dict) else quantised
-        if method == "bitsandbytes":  # `winobench.checkpoints.quantised` reads the rest
+        if method == "bitsandbytes":  # the part `quantised` reads the rest
             return
         raise InputError(
             f"{path} has a quantization_config ({options.quote(method)}): take the unquantised model, or save it so"

@@ -10,10 +10,10 @@ import pathlib
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from winobench.base import hub, json_files, options, registry
+from winobench.base import extensions, hub, json_files, options, registry
 from winobench.base.errors import InputError
 from winobench.base.files import digest, refuse_pointer, user_path
 
@@ -224,10 +224,6 @@ class HubRepository(Source):
         return f"the hub repository {self.repo_id}"
 
 
-OPENERS: dict[str, Callable[..., Source]] = {}
-"""Kind of source -> its class, for classes of higher modules."""
-
-
 def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) -> Source:
     """A local folder or hub repository from a registered name, a folder or a hub id, or a single file."""
     if isinstance(source, Source):
@@ -240,7 +236,7 @@ def resolve(source: str | os.PathLike | Source, *, revision: str | None = None) 
         if name in models:
             name = models[name].source
     if (parts := registry.single_file(name)) is not None:
-        return OPENERS["single file"](*parts, revision=revision)
+        return extensions.find(extensions.PARTS, "single_file")(*parts, revision=revision)
     registry.refuse_address(name)
     path = user_path(name)
     if os.path.isdir(path):

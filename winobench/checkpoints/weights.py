@@ -16,10 +16,10 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from winobench.base import files, json_files, options
+from winobench.base import extensions, files, json_files, options
 from winobench.base.errors import InputError
 from winobench.base.files import atomic_path
-from winobench.checkpoints import gguf_files, pickles, quantised
+from winobench.checkpoints import pickles
 from winobench.checkpoints.sources import ADAPTER_CONFIG, Source, join, read_json, shorten
 from winobench.checkpoints.tensors import FileTensor
 
@@ -136,7 +136,7 @@ def read_weights(paths: list[str]) -> dict[str, FileTensor]:
         if path.endswith(".safetensors"):
             new = _read_safetensors(path)
         elif path.endswith(".gguf"):
-            new = gguf_files.read(path)
+            new = extensions.find(extensions.PARTS, "gguf_files").read(path)
         else:
             pickled = pickles.read_torch_pickle(path).items()
             new = {name: FileTensor(name, tensor.shape, path, tensor.read) for name, tensor in pickled}
@@ -147,7 +147,11 @@ def read_weights(paths: list[str]) -> dict[str, FileTensor]:
     # torch puts this in front of every key where several devices have trained.
     if all(name.startswith(_OF_SEVERAL_DEVICES) for name in tensors):
         tensors = {name.removeprefix(_OF_SEVERAL_DEVICES): tensor for name, tensor in tensors.items()}
-    return quantised.dequantised(tensors)
+    is_quantised = any(
+        tensor.stored in _EIGHT_BITS or name.endswith(".SCB") or ".quant_state.bitsandbytes__" in name
+        for name, tensor in tensors.items()
+    )
+    return extensions.find(extensions.PARTS, "quantised").dequantised(tensors) if is_quantised else tensors
 
 
 def metadata(path: str) -> dict[str, str]:

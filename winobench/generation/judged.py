@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from winobench import rubrics
 from winobench.base import options, registry, texts
 from winobench.base.errors import InputError
 from winobench.metrics import Design, Interval, mean_of_means
 from winobench.models import snapshots
-from winobench.rubrics import Rubric, Score
+from winobench.rubrics import named_rubrics
+from winobench.rubrics.base import ALL, Rubric, Score
 from winobench.runs import asking, endings, image_records, judgements, records, responses
 from winobench.runs.image_records import ImageRecord
 from winobench.runs.image_runs import Images
@@ -49,7 +49,7 @@ def judge_images(
       run: the images.
       responder: the judge. A `winobench.runs.requests.LazyResponder` is loaded where anything is left to ask or count.
       name: of the judge, as results show it, before its label.
-      rubric: one of `winobench.rubrics.RUBRICS`. The prompts decide when None.
+      rubric: one of `winobench.rubrics.named_rubrics.RUBRICS`. The prompts decide when None.
       label: tells two judges of one name apart, in results and in the folder's name. Only the name counts when None.
       progress: show answered questions and the time left.
 
@@ -63,7 +63,7 @@ def judge_images(
     """
     options.instance("images as winobench.read_images gives them", Images).check("run", run, "wrong-type")
     texts.check_texts([name])
-    chosen = rubrics.choose(rubric, run.prompts)
+    chosen = named_rubrics.choose(rubric, run.prompts)
     folder, files = folder_of(run, chosen.name, name, label), None
     if isinstance(responder, LazyResponder):
         kind_for(chosen, name, responder.kinds)
@@ -192,7 +192,7 @@ def summarise(images: Iterable[tuple[str, Sequence[Score]]], rubric: Rubric) -> 
             too_few = any(part["too_few"] for part in parts)
             entries[metric, row] = _as_entry(mean_of_means(means), sum(part["n"] for part in parts), is_share, too_few)
     results: dict[str, dict[str, dict[str, Any]]] = {}
-    for metric, group in sorted(entries, key=lambda key: key[1] != rubrics.ALL):
+    for metric, group in sorted(entries, key=lambda key: key[1] != ALL):
         results.setdefault(metric, {})[group] = entries[metric, group]
     return results
 

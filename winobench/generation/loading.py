@@ -9,14 +9,13 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from winobench.base import options, registry
+from winobench.base import extensions, options, registry
 from winobench.base.errors import InputError
 from winobench.base.files import digest
 from winobench.generation.generate import Generator, Settings
 from winobench.scorers import loading as scorers
 
 if TYPE_CHECKING:
-    from winobench.checkpoints.textual_inversions import LearnedWord
     from winobench.diffusion.pipeline import Pipeline
 
 
@@ -50,8 +49,7 @@ def make_generators(
         model: _check(model, settings, dtype, variant, revision, dict(pipeline_options or {}), backend)
         for model in dict.fromkeys(models)
     }
-    from winobench.checkpoints import textual_inversions  # late: names that are wrong are answered at once
-    from winobench.diffusion import families
+    from winobench.diffusion import families  # late: names that are wrong are answered at once
 
     named = list(dict.fromkeys(lora for _, lora in generated_by if lora is not None))
     where = {"backend": backend, "allow_pickle": allow_pickle}
@@ -63,7 +61,10 @@ def make_generators(
     lora_labels = dict(zip(named, registry.model_labels(named, registry.lora_label), strict=True))
     names = list(dict.fromkeys(models))
     labels = dict(zip(names, registry.model_labels(names), strict=True))
-    words = [textual_inversions.read_word(path, allow_pickle=allow_pickle) for path in embeddings or ()]
+    words = [
+        extensions.find(extensions.PARTS, "textual_inversions").read_word(path, allow_pickle=allow_pickle)
+        for path in embeddings or ()
+    ]
     more = {"variant": variant, "revision": revision, "pipeline_options": pipeline_options, "embeddings": embeddings}
     generators = []
     for model, lora in generated_by:
@@ -104,11 +105,10 @@ def load_pipeline(
     *,
     adapters: Any = None,
     lora_scale: float = 1.0,
-    words: Sequence[LearnedWord] = (),
+    words: Sequence[Any] = (),
     **keywords: Any,
 ) -> Pipeline:
     """A pipeline with its LoRA added to the weights, and with learned words. Others as `Pipeline.from_pretrained`."""
-    from winobench.checkpoints import textual_inversions
     from winobench.diffusion import families
 
     # As the scorers load it, so that a model is the same one, by its fingerprint, when it generates and when it judges.
@@ -118,7 +118,7 @@ def load_pipeline(
     else:
         pipeline, _ = families.load_with_lora(ref.checkpoint, dtype, adapters, scale=lora_scale, **keywords)
     for word in words:
-        textual_inversions.add_word(pipeline, word)
+        extensions.find(extensions.PARTS, "textual_inversions").add_word(pipeline, word)
     return pipeline
 
 

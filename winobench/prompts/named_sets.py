@@ -5,40 +5,24 @@ Published files are read as they are: a text that is in one twice gives two imag
 
 from __future__ import annotations
 
-import dataclasses
-import os
 import pathlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from winobench.base import files, json_files, options
+from winobench.base import extensions, files, json_files, options
 from winobench.base.errors import InputError
-from winobench.prompts import dpg_bench as dpg_bench_files
 from winobench.prompts import genai_bench as genai_files
 from winobench.prompts import geneval2 as geneval2_files
 from winobench.prompts import grammar
-from winobench.prompts import oneig as oneig_files
-from winobench.prompts import t2i_compbench as compbench_files
-from winobench.prompts import tiif as tiif_files
-from winobench.prompts.prompt_files import Prompt, make_prompt, table_rows, text_lines
+from winobench.prompts.prompt_files import NamedSet, Prompt, existing_file, make_prompt, table_rows, text_lines
 
 DRAWBENCH_CATEGORIES = ("Colors", "Conflicting", "Counting", "DALL-E", "Gary Marcus et al.", "Positional")
 """The six of DrawBench's eleven categories that DiffusionITM compares models on (Krojer et al. 2023, App. B, Table 4).
 They have 104 of its 200 prompts."""
 
-_COMPBENCH_SUFFIX = "_val"
 _DELIMITERS = {".txt": None, ".csv": ",", ".tsv": "\t"}
 _TEXT_COLUMNS = ("prompt", "prompts")  # in user's tables and in those that are published
-
-
-@dataclasses.dataclass(frozen=True)
-class NamedSet:
-    """A set of prompts that has a name."""
-
-    read: Callable[[str], list[Prompt]]  # what follows the colon (empty for nothing) -> the prompts
-    wanted: str  # behind the colon, for messages and the help
-    description: str  # one line
 
 
 def geneval(file: str) -> list[Prompt]:
@@ -47,7 +31,7 @@ def geneval(file: str) -> list[Prompt]:
     The category is the row's ``tag``, and the content the rest of the row: ``include`` and ``exclude`` say of which
     classes how many objects must and must not be there, in which colours and places.
     """
-    path = _file("geneval", file)
+    path = existing_file("geneval", file)
     prompts: list[Prompt] = []
     for number, row in json_files.read_lines(path, "name GenEval's evaluation_metadata.jsonl"):
         where = f"line {number} of {path}"
@@ -60,12 +44,12 @@ def geneval(file: str) -> list[Prompt]:
 
 def geneval2(file: str) -> list[Prompt]:
     """GenEval 2's 800 prompts, from its ``geneval2_data.jsonl``. See `winobench.prompts.geneval2`."""
-    return geneval2_files.read(_file("geneval2", file))
+    return geneval2_files.read(existing_file("geneval2", file))
 
 
 def partiprompts(file: str) -> list[Prompt]:
     """PartiPrompts' 1,632 prompts (Yu et al. 2022), from ``PartiPrompts.tsv``. Challenge and note are the content."""
-    path = _file("partiprompts", file)
+    path = existing_file("partiprompts", file)
     prompts: list[Prompt] = []
     for number, row in table_rows(path, [("prompt",), ("category",), ("challenge",)], delimiter="\t"):
         content = {"challenge": row["challenge"].strip(), "note": row.get("note", "").strip()}
@@ -81,7 +65,7 @@ def drawbench(file: str) -> list[Prompt]:
 
     All 200 are read by the file's name alone, without ``drawbench:``.
     """
-    path = _file("drawbench", file)
+    path = existing_file("drawbench", file)
     wanted = {category.casefold(): category for category in DRAWBENCH_CATEGORIES} | {"colours": "Colors"}
     prompts: list[Prompt] = []
     for number, row in table_rows(path, [_TEXT_COLUMNS, ("category",)], delimiter=","):
@@ -93,49 +77,10 @@ def drawbench(file: str) -> list[Prompt]:
     return prompts
 
 
-def t2i_compbench(source: str) -> list[Prompt]:
-    """T2I-CompBench's validation prompts (Huang et al. 2023), from a ``<category>_val.txt`` or all of a folder.
-
-    Where ``<category>_val_phrases.jsonl`` lies next to it, the content of each has its noun ``phrases``.
-    """
-    path = pathlib.Path(files.user_path(source or "."))
-    paths = sorted(path.glob(f"*{_COMPBENCH_SUFFIX}.txt")) if path.is_dir() else [_file("t2i_compbench", source)]
-    if not paths:
-        raise InputError(f"{path} has no file {'<category>' + _COMPBENCH_SUFFIX}.txt: name T2I-CompBench's folder")
-    prompts: list[Prompt] = []
-    for file in paths:
-        category = file.stem.removesuffix(_COMPBENCH_SUFFIX)
-        lines = [(number, line.strip()) for number, line in text_lines(file)]
-        phrases = compbench_files.read_phrases(
-            file.with_name(f"{file.stem}_phrases.jsonl"), {line for _, line in lines}
-        )
-        for number, line in lines:
-            content = {"phrases": phrases[line]} if phrases else None
-            fields: dict[str, Any] = {"id": f"{category}-{number}", "category": category, "content": content}
-            prompts.append(make_prompt(f"line {number} of {file}", line, **fields))
-    return prompts
-
-
 def genai_bench(source: str) -> list[Prompt]:
     """GenAI-Bench's prompts, from its ``genai_image.json`` or its folder. See `winobench.prompts.genai_bench`."""
     path = pathlib.Path(files.user_path(source or "."))
-    return genai_files.read(path / genai_files.PROMPTS if path.is_dir() else _file("genai_bench", source))
-
-
-def dpg_bench(source: str) -> list[Prompt]:
-    """DPG-Bench's 1,065 prompts, from its folder or its CSV file alone. See `winobench.prompts.dpg_bench`."""
-    is_folder = os.path.isdir(files.user_path(source or "."))
-    return dpg_bench_files.read(_folder("dpg_bench", source) if is_folder else _file("dpg_bench", source))
-
-
-def tiif(folder: str) -> list[Prompt]:
-    """TIIF-Bench's prompts, short and long, from a folder of them. See `winobench.prompts.tiif`."""
-    return tiif_files.read(_folder("tiif", folder))
-
-
-def oneig(folder: str) -> list[Prompt]:
-    """OneIG-Bench's 695 prompts with questions, from its repository's folder. See `winobench.prompts.oneig`."""
-    return oneig_files.read(_folder("oneig", folder))
+    return genai_files.read(path / genai_files.PROMPTS if path.is_dir() else existing_file("genai_bench", source))
 
 
 def winoground_t2i(file: str) -> list[Prompt]:
@@ -143,7 +88,7 @@ def winoground_t2i(file: str) -> list[Prompt]:
 
     The ids are the line's, with -0 and -1. The content names the pair and has the other prompt as ``contrast``.
     """
-    path = _file("winoground_t2i", file)
+    path = existing_file("winoground_t2i", file)
     prompts: list[Prompt] = []
     seen: dict[str, int] = {}
     for number, line in text_lines(path):
@@ -169,20 +114,19 @@ def clevr(count: str) -> list[Prompt]:
     return grammar.make_prompts(options.whole(1, grammar.MOST).check("the number in clevr:N", number))
 
 
-NAMED_SETS: Mapping[str, NamedSet] = {
+_OWN = {
     "clevr": NamedSet(clevr, "[:N]", "our own grammar of CLEVR scenes, and what each image must show"),
     "geneval": NamedSet(geneval, ":FILE", "GenEval, evaluation_metadata.jsonl"),
     "geneval2": NamedSet(geneval2, ":FILE", "GenEval 2, geneval2_data.jsonl"),
     "partiprompts": NamedSet(partiprompts, ":FILE", "PartiPrompts, PartiPrompts.tsv"),
     "drawbench": NamedSet(drawbench, ":FILE", "the 104 prompts of DrawBench that DiffusionITM takes, CSV"),
-    "t2i_compbench": NamedSet(t2i_compbench, ":FILE_OR_FOLDER", "T2I-CompBench, *_val.txt"),
     "genai_bench": NamedSet(genai_bench, ":FILE_OR_FOLDER", "GenAI-Bench, genai_image.json and genai_skills.json"),
-    "dpg_bench": NamedSet(dpg_bench, ":FOLDER_OR_FILE", "DPG-Bench, dpg_bench.csv and prompts"),
-    "tiif": NamedSet(tiif, ":FOLDER", "TIIF-Bench, test_prompts or testmini_prompts"),
-    "oneig": NamedSet(oneig, ":FOLDER", "OneIG-Bench's prompts with questions, OneIG-Bench.csv and scripts"),
     "winoground_t2i": NamedSet(winoground_t2i, ":FILE", "Winoground-T2I, dataset.txt: two prompts a line"),
 }
-"""Name -> set."""
+_ADDED = [each for sets in extensions.loaded(extensions.PROMPTS).values() for each in sets.items()]
+
+NAMED_SETS: Mapping[str, NamedSet] = {**_OWN, **{name: named for name, named in _ADDED if name not in _OWN}}
+"""Name -> set. Sets of other packages are last."""
 
 
 def read_prompts(source: str, *, limit: int | None = None, categories: Sequence[str] = ()) -> list[Prompt]:
@@ -254,24 +198,3 @@ def _read_rows(path: pathlib.Path, delimiter: str | None) -> Iterator[tuple[int,
     for number, row in rows:
         identity, category = row.get("id", str(number)), row.get("category", "")
         yield number, make_prompt(f"line {number} of {path}", row["prompt"], id=identity, category=category)
-
-
-def _file(name: str, file: str) -> pathlib.Path:
-    if not file:
-        raise InputError(f"the prompts {name!r} are read from their published file: write {name}:FILE")
-    path = pathlib.Path(files.user_path(file))
-    # os.path, unlike pathlib, takes a name that is too long for a path as one that is not there.
-    if not os.path.isfile(path):
-        raise InputError(
-            f"the file {options.quote(str(path))} does not exist for the prompts {name!r}: name the published one"
-        )
-    return path
-
-
-def _folder(name: str, source: str) -> pathlib.Path:
-    path = pathlib.Path(files.user_path(source or "."))
-    if not os.path.isdir(path):
-        raise InputError(
-            f"the folder {options.quote(str(path))} does not exist for the prompts {name!r}: name the published one"
-        )
-    return path.resolve()

@@ -6,8 +6,9 @@ import csv
 import dataclasses
 import io
 import os
+import pathlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from winobench.base import csv_cells, files, json_files, options
@@ -52,6 +53,15 @@ class Prompt:
         if not all(isinstance(fields.get(name), str) for name in ("id", "text", "category")) or "content" not in value:
             raise InputError(f"{options.quote(value)} is not a prompt with id, text, category and content")
         return cls(**fields)
+
+
+@dataclasses.dataclass(frozen=True)
+class NamedSet:
+    """A set of prompts that has a name."""
+
+    read: Callable[[str], list[Prompt]]  # what follows the colon (empty for nothing) -> the prompts
+    wanted: str  # behind the colon, for messages and the help
+    description: str  # one line
 
 
 def digest(prompts: Sequence[Prompt]) -> str:
@@ -159,3 +169,26 @@ def read_json_prompts(path: str | os.PathLike[str], advice: str) -> list[Prompt]
         except InputError as error:
             raise InputError(f"line {number} of {path}: {error}: {advice}") from None
     return prompts
+
+
+def existing_file(name: str, file: str) -> pathlib.Path:
+    """The file of a named set. Refuses one that does not exist."""
+    if not file:
+        raise InputError(f"the prompts {name!r} are read from their published file: write {name}:FILE")
+    path = pathlib.Path(files.user_path(file))
+    # os.path, unlike pathlib, takes a name that is too long for a path as one that is not there.
+    if not os.path.isfile(path):
+        raise InputError(
+            f"the file {options.quote(str(path))} does not exist for the prompts {name!r}: name the published one"
+        )
+    return path
+
+
+def existing_folder(name: str, source: str) -> pathlib.Path:
+    """The folder of a named set, the current one by default. Refuses one that does not exist."""
+    path = pathlib.Path(files.user_path(source or "."))
+    if not os.path.isdir(path):
+        raise InputError(
+            f"the folder {options.quote(str(path))} does not exist for the prompts {name!r}: name the published one"
+        )
+    return path.resolve()

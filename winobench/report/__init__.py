@@ -9,11 +9,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from winobench.report.exports import eval_results, model_card
-    from winobench.report.inspect_logs import inspect_log
+    from winobench.report.exports import eval_results, inspect_log, model_card
     from winobench.report.page import write_report
 
-_HOME = {"eval_results": "exports", "inspect_log": "inspect_logs", "model_card": "exports", "write_report": "page"}
+_HOME = {"eval_results": "exports", "inspect_log": "exports", "model_card": "exports", "write_report": "page"}
 
 __all__ = ["eval_results", "inspect_log", "model_card", "write_report"]
 

@@ -1,4 +1,4 @@
-"""Results for other programs: tables, a part of a model card, metadata of the Hugging Face hub, logs of inspect_ai."""
+"""Results for other programs: tables, parts of model cards, metadata of the Hugging Face hub, formats that plug in."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from winobench.base import files, options, text_tables
+from winobench.base import extensions, files, options, text_tables
 from winobench.base.errors import InputError
 
 if TYPE_CHECKING:
     from winobench.runs.run import Run
 
 MODEL_CARD, EVAL_RESULTS, INSPECT, PARQUET = "model-card", "eval-results", "inspect", "parquet"
-FORMATS = (*text_tables.FILE_FORMATS, PARQUET, MODEL_CARD, EVAL_RESULTS, INSPECT)
+_OWN = (*text_tables.FILE_FORMATS, PARQUET, MODEL_CARD, EVAL_RESULTS)
+FORMATS = tuple(dict.fromkeys([*_OWN, *extensions.added(extensions.EXPORTS)]))
 
 # Of the hub, for tasks with images and without.
 _PIPELINE_TAGS = {False: "zero-shot-image-classification", True: "question-answering"}
@@ -38,16 +39,15 @@ def export(
         raise InputError(
             f"a data set of the hub is for the format {EVAL_RESULTS}: leave it out.", code="option-of-others"
         )
-    if out is None and format in (PARQUET, INSPECT):
-        what = "a folder" if format == INSPECT else "a file"
+    plugs_in = format not in _OWN
+    if out is None and (plugs_in or format == PARQUET):
+        what = "a folder" if plugs_in else "a file"
         raise InputError(f"{format} is not text: name {what} with --out.", code="nothing-named")
     path = None if out is None else pathlib.Path(files.user_path(out))
     runs = [_public(run) for run in runs]
-    if format == INSPECT:
-        from winobench.report.inspect_logs import inspect_log
-
+    if plugs_in:
         for run in runs:
-            inspect_log(run, path)
+            extensions.find(extensions.EXPORTS, format)(run, path)
         return None
     if format == PARQUET:
         _write_parquet(runs, path, groups)
@@ -58,6 +58,26 @@ def export(
     with files.writing(path):
         files.write_text(path, text)
     return None
+
+
+def inspect_log(run: Run, path: str | os.PathLike) -> list[pathlib.Path]:
+    """Writes a run as logs of ``inspect_ai``, which ``inspect view`` opens.
+
+    A log has a sample an example: the question, the candidates as choices, the target, right or wrong under each
+    metric, and the model's words. Scores of candidates and SHA-256 of images are in the metadata. A task that failed
+    gives a log with its error.
+
+    Args:
+      run: a finished run of any kind.
+      path: a folder for the logs, or a file whose name ends with ``.zip`` for an archive of them.
+
+    Returns:
+      The paths of the logs, or of the archive.
+
+    Raises:
+      InputError: inspect_ai is not installed (``missing-package``), or the path cannot be written (``cannot-write``).
+    """
+    return extensions.find(extensions.EXPORTS, INSPECT)(run, path)
 
 
 def _public(run: Run) -> Run:

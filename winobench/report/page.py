@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import jinja2
 import markupsafe
 
-from winobench.base import options, text_tables
+from winobench.base import extensions, options, text_tables
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 from winobench.base.version import __version__
@@ -26,7 +26,6 @@ from winobench.report.sections import (
     differences,
     gallery,
     generation,
-    generators,
     image_pairs,
     learned_weights,
     overlap,
@@ -54,14 +53,15 @@ PAGE = "report.html"
 GALLERY_EXAMPLES = 12  # a task by default, over all kinds and runs
 MOST_RESAMPLES = 1_000_000  # with more, no digit that is shown changes, while time and memory grow
 
-# The sections on runs with images, from top to bottom. One without content returns None. The gallery follows.
+# The sections on runs with images, from top to bottom. One without content returns None. Sections of other packages are
+# before the sections on generated images. The gallery follows.
 SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     tasks.task_section,
     radar.radar_section,
     skills.skill_section,
     differences.difference_section,
     clevr.clevr_section,
-    generators.generators_section,
+    *extensions.loaded(extensions.REPORT_SECTIONS).values(),
     generation.generation_section,
     generation.understanding_section,
     bias.bias_section,

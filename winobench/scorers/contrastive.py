@@ -19,8 +19,9 @@ from jax.sharding import Mesh
 from jax.typing import ArrayLike
 
 from winobench import parallel
+from winobench.base import extensions
 from winobench.base.texts import checked_list, checked_texts
-from winobench.checkpoints import clip_layouts, fast_tokenizers, siglip_files, sources, tokenizer_files
+from winobench.checkpoints import clip_layouts, sources, tokenizer_files
 from winobench.data.processors import ImageProcessor
 from winobench.engine import batch_size as batch_sizes
 from winobench.engine import tables
@@ -28,7 +29,6 @@ from winobench.engine.batch_size import BatchSize
 from winobench.engine.limits import Limit
 from winobench.models import clip_model, functional, states
 from winobench.models.clip_model import CLIPModel
-from winobench.models.siglip import SiglipModel
 from winobench.models.snapshots import HasSnapshots
 from winobench.scorers import common, networks
 from winobench.scorers.networks import NetworkFunction
@@ -46,27 +46,29 @@ _BATCHES_AHEAD = 2
 _PAIRS_AT_ONCE = 4096
 
 
-class _Texts(NamedTuple):
+class Texts(NamedTuple):
     """(tokenizer, texts, length) -> int32 [num_texts, length], and tokenizer -> JSON values that identify it."""
 
     ids: Callable[[Any, Sequence[str], int], np.ndarray]
     identity: Callable[[Any], Sequence[Any]]
 
 
-_TEXTS_OF: dict[type, _Texts] = {
+TEXTS_OF: dict[type, Texts] = {
     # Which token pads, where OpenCLIP (0) and transformers (the end of text) differ, makes no difference: the state
     # of the first end of text is used, and attention is causal.
-    CLIPModel: _Texts(tokenizer_files.clip_ids, tokenizer_files.vocabulary_and_merges),
-    SiglipModel: _Texts(siglip_files.siglip_ids, fast_tokenizers.fast_identity),
+    CLIPModel: Texts(tokenizer_files.clip_ids, tokenizer_files.vocabulary_and_merges),
 }
+"""Class of a model -> how its texts become tokens. Packages add their own classes."""
+
+_SIGLIP = ("siglip", "siglip2")  # ``model_type`` of config.json, and of the NaFlex variant, which is refused
 
 
-def _image_vectors(model: CLIPModel | SiglipModel, images: jax.Array, processor: ImageProcessor) -> jax.Array:
+def _image_vectors(model: Any, images: jax.Array, processor: ImageProcessor) -> jax.Array:
     """Images as unit vectors: uint8 [n, size, size, 3] -> float32 [n, width]."""
     return clip_model.unit(model.encode_images(processor.normalize(images)))
 
 
-def _text_vectors(model: CLIPModel | SiglipModel, ids: jax.Array) -> jax.Array:
+def _text_vectors(model: Any, ids: jax.Array) -> jax.Array:
     """Token ids as unit vectors: int32 [n, length] -> float32 [n, width]."""
     return clip_model.unit(model.encode_texts(ids))
 
@@ -85,7 +87,7 @@ class Contrastive(HasSnapshots):
 
     def __init__(
         self,
-        model: CLIPModel | SiglipModel,
+        model: Any,
         tokenizer: Any,
         processor: ImageProcessor,
         *,
@@ -96,7 +98,7 @@ class Contrastive(HasSnapshots):
 
         Args:
           model: the network. It computes in the dtype that it was loaded in.
-          tokenizer: a ``transformers.CLIPTokenizer``. Of a SigLIP as in `winobench.checkpoints.siglip_files`.
+          tokenizer: a ``transformers.CLIPTokenizer``. Of a SigLIP as its package reads it.
           processor: makes images ready for the network.
           batch_size: images that each device encodes at once. Chosen for the kind of device when None.
           mesh: the devices, from `winobench.parallel.make_mesh`. All of this process when None, or those CPU devices
@@ -118,10 +120,10 @@ class Contrastive(HasSnapshots):
         self._text_size = BatchSize(_TEXTS.on(self.mesh), self.mesh, "text")
         self.snapshot()
 
-    def _place(self, model: CLIPModel | SiglipModel) -> None:
+    def _place(self, model: Any) -> None:
         tokenizer_files.check_size(self.tokenizer, model.config.text_config.vocab_size, "of this scorer")
         self._image_encoder = self._text_encoder = None  # frees memory for the new ones
-        self._texts = _TEXTS_OF[type(model)]
+        self._texts = TEXTS_OF[type(model)]
         self._scale, self._bias = _terms(model)
         structure, params = networks.place(model, self.mesh)
         encode_image = NetworkFunction(structure, _image_vectors, (self.processor,))
@@ -149,7 +151,7 @@ class Contrastive(HasSnapshots):
 
         Args:
           source: a name in `winobench.base.registry.MODELS`, a folder, or a hub id, in a layout that
-            `winobench.checkpoints.clip_layouts` or `winobench.checkpoints.siglip_files` describes.
+            `winobench.checkpoints.clip_layouts` describes, or a SigLIP.
           dtype: ``float32`` or ``bfloat16``, of the parameters and of the computation. Norms, attention scores and what
             becomes of the vectors are float32 in either case.
           variant: of the weight files, such as ``fp16``.
@@ -162,7 +164,7 @@ class Contrastive(HasSnapshots):
         """
         networks.check_options(cls, options)
         source = sources.resolve(source, revision=revision)
-        load = siglip_files.load_siglip if siglip_files.is_siglip(source) else clip_layouts.load_clip
+        load = _loader(source)
         model, processor, tokenizer = load(source, dtype=dtype, variant=variant, allow_pickle=allow_pickle)
         return cls(model, tokenizer, processor, **options)
 
@@ -308,7 +310,15 @@ class Contrastive(HasSnapshots):
         return (self._scale * cosines + self._bias).astype(np.float32)
 
 
-def _terms(model: CLIPModel | SiglipModel) -> tuple[float, float]:
+def _loader(source: sources.Source) -> Callable[..., Any]:
+    """The function that loads a model of a source's kind."""
+    path = source.find("config.json")
+    if path is not None and sources.read_json(path).get("model_type") in _SIGLIP:
+        return extensions.find(extensions.PARTS, "siglip").load_siglip
+    return clip_layouts.load_clip
+
+
+def _terms(model: Any) -> tuple[float, float]:
     """Factor and summand that make a score of a cosine."""
     if isinstance(model, CLIPModel):
         return 1.0, 0.0

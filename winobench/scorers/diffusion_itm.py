@@ -18,7 +18,7 @@ from jax.sharding import Mesh
 from jax.typing import ArrayLike
 
 from winobench import parallel
-from winobench.base import files, memory, options
+from winobench.base import extensions, files, memory, options
 from winobench.base.errors import InputError
 from winobench.base.texts import checked_list, checked_texts
 from winobench.base.version import __version__
@@ -219,7 +219,7 @@ class DiffusionITM(HasSnapshots):
             each layer, and bfloat16 weights do not round them.
           embeddings: files of learned words (textual inversion), or folders or hub ids that hold
             ``learned_embeds.safetensors``. Texts use the word in the file, or else the file's name
-            (`winobench.checkpoints.textual_inversions`).
+            (docs/howto/fine_tune.md).
           pipeline_options: options that only the model's family has (``SETTINGS`` of its class).
           backend: ``auto``, ``native`` or ``torch`` (`winobench.load_pipeline`).
           **keywords: of `DiffusionITM`.
@@ -228,8 +228,6 @@ class DiffusionITM(HasSnapshots):
           InputError: when the source is not a pipeline, an option is not one of its choices, or the LoRA or a learned
             word is of another model or cannot be read.
         """
-        from winobench.checkpoints import textual_inversions
-
         lora_scale = options.SCALE.check("lora_scale", lora_scale)
         if lora is None and lora_scale != 1:
             raise InputError(
@@ -238,7 +236,8 @@ class DiffusionITM(HasSnapshots):
         # Before the model: a fault of the small file shows before gigabytes are read.
         where: dict[str, Any] = {"revision": revision, "backend": backend}
         adapters = None if lora is None else families.read_lora(source, lora, **where, allow_pickle=allow_pickle)
-        words = [textual_inversions.read_word(path, allow_pickle=allow_pickle) for path in embeddings]
+        learned = extensions.find(extensions.PARTS, "textual_inversions") if embeddings else None
+        words = [learned.read_word(path, allow_pickle=allow_pickle) for path in embeddings]
         how = {
             # Most of what bfloat16 changes in an error would come from the text encoder, and each text is encoded once.
             "encoder_dtype": "float32",
@@ -254,7 +253,7 @@ class DiffusionITM(HasSnapshots):
             of_lora = {"scale": lora_scale, "fuse": fuse_lora}
             pipeline, adapters = families.load_with_lora(source, dtype, adapters, **of_lora, **how)
         for word in words:
-            textual_inversions.add_word(pipeline, word)
+            learned.add_word(pipeline, word)
         scorer = cls(pipeline, **keywords)
         if adapters is None:
             return scorer

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from winobench.base import extensions, options, registry
+from winobench.base import extensions, options
 from winobench.base.errors import InputError
 from winobench.torch_pipelines import refusals
 
@@ -287,9 +287,8 @@ def family_of(name: str) -> Family:
     """The family of a pipeline class of diffusers."""
     if name in FAMILIES:
         return FAMILIES[name]
-    if (value := extensions.added(extensions.TORCH_FAMILIES).get(name)) is not None:
-        with registry.foreign_code(f"the entry point {name!r} ({value})"):
-            return extensions.load(value)
+    if name in extensions.added(extensions.TORCH_FAMILIES):
+        return extensions.find(extensions.TORCH_FAMILIES, name)
     reason = refusals.reason(name) or "it is not among the classes that were found equal to diffusers"
     raise InputError(
         f"{name} of diffusers cannot be used: {reason}. docs/reference/diffusers_classes.md lists the classes that can",

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from winobench.base import extensions
 from winobench.base.errors import InputError
 from winobench.metrics.agreement import NUM_RESAMPLES
-from winobench.report import analysis, exports, inspect_logs, page, published
+from winobench.report import analysis, exports, page, published
 from winobench.report.sections import differences, what_was_run
 from winobench.report.sections.shared import ReportData
 from winobench.runs import image_records
@@ -157,7 +157,7 @@ def export(path: str | os.PathLike, name: str, reproduce: Reproduce = lambda run
             return exports.eval_results(run)
         case "inspect.zip":
             with tempfile.TemporaryDirectory() as folder:
-                (archive,) = inspect_logs.inspect_log(run, pathlib.Path(folder) / name)
+                (archive,) = exports.inspect_log(run, pathlib.Path(folder) / name)
                 return archive.read_bytes()
     raise InputError(
         f"{name!r:.80} is not a file of a run: choose from {', '.join(library.EXPORTS)}.", code="unknown-name"
@@ -249,8 +249,8 @@ def task_kind(run: Run, record: TaskRun) -> str:
 def _judged_by_others(folder: pathlib.Path) -> dict[str, dict[str, str]]:
     """An image's path in a run -> judge -> words, by the functions that plug in."""
     judged: dict[str, dict[str, str]] = {}
-    for value in extensions.added(extensions.JUDGEMENTS).values():
-        for file, words in extensions.load(value)(folder).items():
+    for judgements in extensions.loaded(extensions.JUDGEMENTS).values():
+        for file, words in judgements(folder).items():
             judged.setdefault(file, {}).update(words)
     return judged
 

@@ -17,7 +17,6 @@ from tests.tasks.published_layouts import (
     write_image,
     write_json,
     write_pair_table,
-    write_sugarcrepe,
     write_table,
 )
 from winobench.contrib.datasets import (
@@ -26,21 +25,58 @@ from winobench.contrib.datasets import (
     crepe,
     eqbench,
     meta_genai_bench,
+    meta_geneval,
     meta_tifa160,
     mmvp,
     naturalbench,
     spec,
+    sugarcrepe,
     sugarcrepe_pp,
     sugarcrepe_selfbench,
     valse,
     vismin,
     vlchecklist,
+    whatsup,
 )
 from winobench.data.example import Item
 
 TENCH, GOLDFISH, MISSILE, PROJECTILE = "n01440764", "n01443537", "n03773504", "n04008634"
 
 _IMAGENET = {0: "tench", 1: "goldfish", 657: "missile", 744: "missile", 836: "sunglasses", 837: "sunglasses"}
+
+
+def write_sugarcrepe(folder: pathlib.Path, name: str) -> pathlib.Path:
+    rows = {}
+    for key, file, (caption, _, negative) in zip("013", COCO, CAPTIONS, strict=True):
+        write_image(folder / "val2017" / file)
+        rows[key] = {"filename": file, "caption": caption, "negative_caption": negative}
+    write_json(folder / f"{name}.json", rows)
+    return folder
+
+
+def write_whatsup(folder: pathlib.Path, subset: str) -> pathlib.Path:
+    name, _, arrangements = whatsup.SUBSETS[subset]
+    words = {"left": "to the left of", "right": "to the right of", "in-front": "in front of"}
+    rows = []
+    for one, other in (("mug", "plate"), ("beer-bottle", "armchair")):
+        captions = {each: f"A {one} {words.get(each, each)} a {other}" for each in arrangements}
+        for each in arrangements:
+            file = f"{one}_{each}{'_of' if each in words else ''}_{other}.jpeg"
+            write_image(folder / name / file)
+            options = [captions[each], *(text for key, text in captions.items() if key != each)]
+            rows.append({"image_path": f"data/{name}/{file}", "caption_options": options})
+    write_json(folder / f"{name}_dataset.json", rows)
+    return folder
+
+
+def write_whatsup_spatial(folder: pathlib.Path, task: str) -> pathlib.Path:
+    file, _, images, name, _ = whatsup.SPATIAL[task]
+    rows = []
+    for number in (139, 285, 632):
+        write_image(folder / images / name.format(number))
+        rows.append([number, f"A cup {number} on the left", f"A cup {number} on the right"])
+    write_json(folder / file, rows)
+    return folder
 
 
 def write_sugarcrepe_merged(folder: pathlib.Path, what: str) -> pathlib.Path:
@@ -352,6 +388,28 @@ def write_imagereward(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
+def write_geneval(folder: pathlib.Path) -> pathlib.Path:
+    """Three sets of two prompts with four pictures and five answers each; as published, one answer is cut in two."""
+    heading = "HITId,Input.index,Input.prompt_id,Input.image_id,Input.image_url,Input.caption,Input.object_0_name,"
+    heading += "Input.object_1_name,Input.object_0_name_plural,Input.object_1_name_plural,Input.exclude,Answer.ee,"
+    heading += "Answer.task-color-0,Answer.task-color-1,Answer.task-count-0,Answer.task-count-1,Answer.task-objects,"
+    heading += "Answer.task-position-x,Answer.task-position-y,Answer.task-quality,Answer.task-real-0,Answer.task-real-1"
+    for place, name in enumerate(meta_geneval.SETS):
+        lines = [heading]
+        for prompt, caption in ((0, "a photo of a bench"), (94, "a photo of a frisbee and a vase")):
+            for sample in range(4):
+                write_image(folder / "images" / name / f"{prompt:05d}" / "samples" / f"{sample:05d}.png")
+                begin = f"HIT,{prompt}_{sample},{prompt},{sample},https://example.org/{sample}.png,{caption}"
+                begin += ",bench,,benches,,,9.5,red|green,,1,,"
+                for worker in range(5):
+                    is_cut = (name, prompt, sample, worker) == ("if-xl", 94, 1, 0)
+                    listed = "1.Frisbees\n2.Vase" if is_cut else '"bench, tree"'
+                    quality = 4 if is_cut else min(4, 1 + (place + prompt + sample + worker) % 6)
+                    lines.append(f"{begin}{listed},right,neither_y,{quality},3.0,")
+        (folder / f"annotations_{name}.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
 def write_coco_counterfactuals(folder: pathlib.Path) -> pathlib.Path:
     """Three pairs, whose images are named without an ending."""
     lines = []
@@ -514,6 +572,14 @@ LAYOUTS = {
     "cifar10": write_cifar10,
     "stl10": write_stl10,
     "fgvc_aircraft": write_fgvc_aircraft,
+    "meta_geneval": write_geneval,
+    **{f"sugarcrepe_{edit}_{what}": partial(write_sugarcrepe, name=f"{edit}_{what}") for edit, what in sugarcrepe.SETS},
+    **{
+        f"whatsup_{subset}{suffix}": partial(write_whatsup, subset=subset)
+        for subset in whatsup.SUBSETS
+        for suffix in ("", "_pairs", "_sets")
+    },
+    **{task: partial(write_whatsup_spatial, task=task) for task in whatsup.SPATIAL},
     "meta_tifa160": partial(write_tifa160, authors=False),
     "meta_tifa160_authors": partial(write_tifa160, authors=True),
     "meta_imagereward": write_imagereward,
@@ -536,6 +602,11 @@ ALL = {**published_layouts.LAYOUTS, **LAYOUTS}
 """The same with the tasks of the core."""
 
 ANNOTATIONS = {
+    "sugarcrepe_swap_att": "swap_att.json",
+    "whatsup_a": "controlled_images_dataset.json",
+    "whatsup_b_sets": "controlled_clevr_dataset.json",
+    "coco_spatial_one": "coco_qa_one_obj.json",
+    "meta_geneval": "annotations_if-xl.csv",
     "sugarcrepe_selfbench_att": "add_att.json",
     "sugarcrepe_pp_swap_obj": "sugarcrepe_pp/swap_obj.json",
     "valse_existence": "existence.json",

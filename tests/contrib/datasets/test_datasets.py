@@ -22,6 +22,7 @@ from winobench.contrib.datasets import (
     mmvp,
     naturalbench,
     spec,
+    sugarcrepe,
     sugarcrepe_pp,
     sugarcrepe_selfbench,
     valse,
@@ -33,7 +34,7 @@ from winobench.metrics import METRICS, RATING_METRICS, rating_results
 from winobench.report.sections.gallery import task_gallery
 from winobench.runs.requests import Response
 from winobench.runs.rows import rows_of
-from winobench.tasks import TASKS, TEXT_TASKS, groups, sugarcrepe
+from winobench.tasks import TASKS, TEXT_TASKS, groups
 from winobench.tasks.base import SKILLS, Task
 from winobench.tasks.questions import TextQuestion
 

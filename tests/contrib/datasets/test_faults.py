@@ -17,6 +17,7 @@ from tests.tasks.damage import (
     put,
     renamed,
     sub,
+    twice,
     write,
 )
 from tests.tasks.test_faults import cases, check_fault, readers
@@ -43,6 +44,19 @@ _PROMPTS = "flowers_prompts.csv"
 # Task -> (file, None for its annotation file; how it is damaged; code; what the message names beside the file). Faults
 # of all annotation files are in test_annotations.
 FAULTS = {
+    "coco_spatial_two": [("coco_qa_two_obj.json", put(0, 0, "a/139"), "not-a-number", "1")],
+    "meta_geneval": [
+        (None, sub("2.Vase,right,neither_y,4,3.0,\n", ""), "incomplete-row", "26"),
+        (None, sub("2.Vase,right,neither_y,4,", "2.Vase,right,neither_y,7,"), "out-of-range", "'Input.image_id'", "27"),
+        (None, sub("HIT,0_0,", "HIT,0,"), "wrong-value", "'Input.index'", "1"),
+        (None, sub("a bench,bench", "a bank,bench"), "contradicting-rows", "'a photo of a bench'"),
+    ],
+    "sugarcrepe_swap_att": [(None, twice(), "repeated-key", "'0'")],
+    "whatsup_a": [(None, drop(1, "caption_options", 0), "wrong-number-of-entries", "2", "3", "4")],
+    "whatsup_b_sets": [
+        (None, drop(7), "missing-items", "5", "beer-bottle and armchair", "'behind'"),
+        (None, put(1, "image_path", "x/mug_over_plate.jpeg"), "bad-annotations", "2", "'mug_over_plate.jpeg'"),
+    ],
     "cola": [(None, put(0, 0, "http://x/"), "outside-of-folder", "1")],
     "cola_single_gqa": [
         (None, put("data", 1, 2, 3, 2), "out-of-range", "row 4", "row 2", "2"),

@@ -8,19 +8,22 @@ import scipy.stats
 
 from tests.contrib.datasets import layouts
 from tests.expectations import raises
-from tests.tasks import damage, published_layouts
+from tests.tasks import damage
 from winobench.contrib.datasets import (
     meta_evalmuse,
     meta_genai_bench,
+    meta_geneval,
     meta_hpdv2,
     meta_imagereward,
     meta_seetrue,
     meta_tifa160,
+    people,
+    rating_measures,
 )
 from winobench.evaluation import summary
 from winobench.evaluation.plan import Question
 from winobench.metrics import ratings
-from winobench.tasks import TASKS, meta_geneval, people
+from winobench.tasks import TASKS
 from winobench.tasks.annotations import Entry
 
 
@@ -48,7 +51,7 @@ def test_ratings_of_imagereward_are_minus_ranks(tmp_path):
 
 
 def test_ratings_of_geneval_are_shares_of_full_marks(tmp_path):
-    items = list(meta_geneval.read(published_layouts.write_geneval(tmp_path)))
+    items = list(meta_geneval.read(layouts.write_geneval(tmp_path)))
     assert [item.id for item in items] == [
         f"{name}/{prompt}" for name in meta_geneval.SETS for prompt in ("00000", "00094")
     ]
@@ -80,9 +83,9 @@ def test_auroc_of_seetrue_is_the_published_codes(tmp_path):
             [one for *_, labels in chosen for one in labels],
             [id for id, found, _ in chosen for _ in found],
         )
-        assert ratings.auroc(rated, rated.ratings > ratings.YES_ABOVE).value(len(chosen)) == pytest.approx(
-            expected, abs=1e-12
-        )
+        assert rating_measures.auroc(rated, rated.ratings > rating_measures.YES_ABOVE).value(
+            len(chosen)
+        ) == pytest.approx(expected, abs=1e-12)
 
 
 def test_every_picture_of_geneval_has_an_address():
@@ -268,7 +271,7 @@ def test_published_scores_have_the_published_correlations(published):
         rated = ratings.Rated.of(
             [row[column] for row in rows], [row["human_avg"] for row in rows], [row["text_id"] for row in rows]
         )
-        measures = ratings.rank_measures(rated)
+        measures = rating_measures.rank_measures(rated)
         assert measures["kendall_tau_b"].value(160) == pytest.approx(tau, abs=1e-12)
         assert measures["pearson"].value(160) == pytest.approx(correlation, abs=1e-12)
         expected = scipy.stats.kendalltau(rated.scores, rated.ratings, variant="c").statistic

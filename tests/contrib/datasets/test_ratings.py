@@ -11,7 +11,6 @@ import winobench
 from launch import prepare
 from tests.contrib.datasets import layouts
 from tests.evaluation import fakes
-from tests.tasks import published_layouts
 from tests.tiny_vision_language import write_vision_language
 from winobench.data.images import open_image
 from winobench.evaluation import evaluate
@@ -73,7 +72,7 @@ def ratings_of(name, data_dir):
 
 
 def test_ratings_survive_the_way_into_a_prepared_set(data_dir, tmp_path):
-    items = list(TASKS["meta_geneval"].source.read(published_layouts.write_geneval(tmp_path)))
+    items = list(TASKS["meta_geneval"].source.read(layouts.write_geneval(tmp_path)))
     assert [one.ratings for one in TASKS["meta_geneval"].load(str(data_dir), None)] == [one.ratings for one in items]
 
 

@@ -5,9 +5,12 @@ import json
 import numpy as np
 import pytest
 
+from tests import launching
 from tests.generation import fakes
+from tests.tiny_vision_language import write_vision_language
 from winobench.contrib.people import judges
 from winobench.contrib.people.comparison import Comparison, sides
+from winobench.generation.generate import generate_images
 
 
 class RedScorer:
@@ -68,3 +71,15 @@ def test_judges_are_no_people(compared):
     assert list(results["raters"]) == ["anna"]
     assert results["all"]["equal"] == 1
     assert "red" not in json.dumps(results["raters"])
+
+
+@pytest.mark.slow
+def test_a_model_that_sees_judges_a_comparison(tmp_path):
+    sees = write_vision_language(tmp_path / "sees", "blip-2")
+    generators = [fakes.generator(fakes.FakePipeline(name)) for name in ("a", "b")]
+    generate_images(generators, [fakes.PROMPTS[0]], tmp_path / "run", progress=False)
+    words = [tmp_path / "run", "--finish", f"--judge={sees}", f"--workdir={tmp_path / 'compared'}"]
+    status, out, err = launching.launch("launch.compare", *words)
+    assert (status, "automatic:" in out, sees.name in out) == (0, True, True), err
+    (run,) = (tmp_path / "compared" / "judges").iterdir()
+    assert json.loads((run / "config.json").read_text())["identity"]["scorer"]["scorer"] == "vqa_score"

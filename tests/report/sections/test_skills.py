@@ -14,8 +14,8 @@ CLEVR = fakes.text_task("clevr", 8, ("spatial", "recognition_color"))
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Two runs; the second one lacks the spatial task of What'sUp."""
-    chosen = [CLEVR, fakes.square_task("colorswap"), fakes.text_task("whatsup_a")]
+    """Two runs; the second one lacks the spatial task of Self-Bench."""
+    chosen = [CLEVR, fakes.square_task("colorswap"), fakes.text_task("clevr_spatial_selfbench")]
     folder = tmp_path_factory.mktemp("runs")
     first = make_run(Skilled(0.3), folder / "a", chosen=chosen, num_samples=4)
     second = make_run(Skilled(0.7, weights="1"), folder / "b", chosen=chosen[:2], num_samples=4)
@@ -26,7 +26,7 @@ def test_each_task_weighs_the_same(runs):
     found = {mean.skill: mean for mean in skill_means(ReportData(runs[:1], 10, 0))}
     assert {skill: mean.tasks for skill, mean in found.items()} == {
         "compositional": ("clevr", "colorswap"),
-        "spatial": ("clevr", "whatsup_a"),
+        "spatial": ("clevr", "clevr_spatial_selfbench"),
         "attribute_binding": ("clevr", "colorswap"),
     }
     results = {name: task.results for name, task in runs[0].tasks.items()}

@@ -20,11 +20,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from winobench.base import options
+from winobench.contrib.datasets.people import answer
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download, LeftOut
 from winobench.tasks.annotations import Entry, read_json
 from winobench.tasks.base import DataSet
-from winobench.tasks.people import answer
 from winobench.tasks.published import published_task
 
 _REPOSITORY = "https://github.com/arijitray1993/COLA"

@@ -15,13 +15,13 @@ import pathlib
 from collections.abc import Iterator
 
 from winobench.base import options
+from winobench.contrib.datasets.sugarcrepe import COCO_FOLDER, COCO_IMAGES
 from winobench.data import question_texts
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import Entry, read_table
 from winobench.tasks.base import DataSet
 from winobench.tasks.published import published_task
-from winobench.tasks.sugarcrepe import COCO_FOLDER, COCO_IMAGES
 
 _PAGE = "https://huggingface.co/conme/ConMe"
 PARTS = {"att": "attributes", "obj": "objects", "rel": "relations"}

@@ -12,10 +12,10 @@ import pathlib
 import re
 from collections.abc import Callable, Iterator
 
+from winobench.contrib.datasets.people import mean_answer
 from winobench.data.example import ImageFile, Item
 from winobench.tasks.annotations import Entry, read_json
 from winobench.tasks.base import DataSet
-from winobench.tasks.people import mean_answer
 from winobench.tasks.published import published_task
 
 _HUB = "https://huggingface.co/datasets/DY-Evalab/EvalMuse"

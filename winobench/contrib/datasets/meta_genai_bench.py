@@ -11,11 +11,11 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Iterator
 
+from winobench.contrib.datasets.people import mean_answer
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import read_json
 from winobench.tasks.base import DataSet
-from winobench.tasks.people import mean_answer
 from winobench.tasks.published import published_task
 
 MODELS = ("DALLE_3", "SDXL_Turbo", "DeepFloyd_I_XL_v1", "Midjourney_6", "SDXL_2_1", "SDXL_Base")

@@ -10,11 +10,11 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Iterator
 
+from winobench.contrib.datasets.people import answer
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import read_json
 from winobench.tasks.base import DataSet
-from winobench.tasks.people import answer
 from winobench.tasks.published import published_task
 
 _HUB = "https://huggingface.co/datasets/ymhao/HPDv2"

@@ -10,11 +10,11 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Iterator
 
+from winobench.contrib.datasets.people import answer
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import Entry, read_table
 from winobench.tasks.base import DataSet
-from winobench.tasks.people import answer
 from winobench.tasks.published import published_task
 
 _HUB_ID = "yonatanbitton/SeeTRUE"

@@ -14,11 +14,11 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from winobench.base import options
+from winobench.contrib.datasets.people import answer
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import Entry, read_json, read_table
 from winobench.tasks.base import DataSet
-from winobench.tasks.people import answer
 from winobench.tasks.published import published_task
 
 NUM_PROMPTS, NUM_MODELS = 160, 5

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from winobench.contrib.datasets.sugarcrepe import COCO_FOLDER, COCO_IMAGES, photograph
 from winobench.data.example import Item
 from winobench.data.prepared import data_folder
 from winobench.data.sources import Download
@@ -24,7 +25,6 @@ from winobench.tasks.annotations import read_json
 from winobench.tasks.base import DataSet
 from winobench.tasks.published import published_task
 from winobench.tasks.questions import Answer, Protocol, TextQuestion, TextTask
-from winobench.tasks.sugarcrepe import COCO_FOLDER, COCO_IMAGES, photograph
 from winobench.tasks.votes import counted, entry, is_right
 
 _REPOSITORY = "https://github.com/Sri-Harsha/scpp"

@@ -11,8 +11,8 @@ import functools
 import pathlib
 from collections.abc import Iterator
 
+from winobench.contrib.datasets import sugarcrepe
 from winobench.data.example import Item
-from winobench.tasks import sugarcrepe
 from winobench.tasks.base import DataSet
 from winobench.tasks.published import published_task
 

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from winobench import metrics, rubrics
+from winobench import metrics
 from winobench.metrics import Interval
 from winobench.report import analysis, figures
 from winobench.report.cells import NUMBER_COLUMNS, Cell, Table, TableRow
 from winobench.report.figures import Panel
 from winobench.report.sections.shared import ReportData, Section
 from winobench.report.wording import above_chance, number, percent, readable
+from winobench.rubrics import named_rubrics
 from winobench.runs import judgements
 from winobench.runs.image_runs import Images
 from winobench.runs.judgements import Judgement
@@ -127,7 +128,7 @@ def _judged_points(report_data: ReportData) -> Iterator[_Point]:
 
 def _is_current(judged: Judgement) -> bool:
     """Whether results are of a rubric as it is now. A warning names results of an earlier version."""
-    rubric = rubrics.RUBRICS.get(judged.rubric)
+    rubric = named_rubrics.RUBRICS.get(judged.rubric)
     if rubric is not None and rubric.version != judged.version:
         warnings.warn(
             f"results of {judged.judge} by {judged.rubric} are of version {judged.version} and left out, since the"
@@ -139,7 +140,7 @@ def _is_current(judged: Judgement) -> bool:
 
 def _points_of(run_number: int, run: Run, label: str, judged: Judgement) -> Iterator[_Point]:
     results = judged.models.get(label, {})
-    groups = rubrics.RUBRICS[judged.rubric].skills
+    groups = named_rubrics.RUBRICS[judged.rubric].skills
     for skill in SKILLS:
         entries = [
             results[metric][group]

@@ -1,0 +1,1 @@
+"""Sets of prompts, as in `winobench.prompts`."""

@@ -1,0 +1,66 @@
+"""The sets of prompts by their names, as in `winobench.prompts.named_sets`."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Mapping
+
+from winobench.base import files
+from winobench.base.errors import InputError
+from winobench.contrib.benchmarks.prompts import dpg_bench as dpg_bench_files
+from winobench.contrib.benchmarks.prompts import oneig as oneig_files
+from winobench.contrib.benchmarks.prompts import t2i_compbench as compbench_files
+from winobench.contrib.benchmarks.prompts import tiif as tiif_files
+from winobench.prompts.prompt_files import NamedSet, Prompt, existing_file, existing_folder, make_prompt, text_lines
+
+_COMPBENCH_SUFFIX = "_val"
+
+
+def t2i_compbench(source: str) -> list[Prompt]:
+    """T2I-CompBench's validation prompts (Huang et al. 2023), from a ``<category>_val.txt`` or all of a folder.
+
+    Where ``<category>_val_phrases.jsonl`` lies next to it, the content of each has its noun ``phrases``.
+    """
+    path = pathlib.Path(files.user_path(source or "."))
+    is_folder = path.is_dir()
+    paths = sorted(path.glob(f"*{_COMPBENCH_SUFFIX}.txt")) if is_folder else [existing_file("t2i_compbench", source)]
+    if not paths:
+        raise InputError(f"{path} has no file {'<category>' + _COMPBENCH_SUFFIX}.txt: name T2I-CompBench's folder")
+    prompts = []
+    for file in paths:
+        category = file.stem.removesuffix(_COMPBENCH_SUFFIX)
+        lines = [(number, line.strip()) for number, line in text_lines(file)]
+        phrases = compbench_files.read_phrases(
+            file.with_name(f"{file.stem}_phrases.jsonl"), {line for _, line in lines}
+        )
+        for number, line in lines:
+            content = {"phrases": phrases[line]} if phrases else None
+            fields = {"id": f"{category}-{number}", "category": category, "content": content}
+            prompts.append(make_prompt(f"line {number} of {file}", line, **fields))
+    return prompts
+
+
+def dpg_bench(source: str) -> list[Prompt]:
+    """DPG-Bench's 1,065 prompts, from its folder or its CSV file alone."""
+    existing = existing_folder if os.path.isdir(files.user_path(source or ".")) else existing_file
+    return dpg_bench_files.read(existing("dpg_bench", source))
+
+
+def tiif(folder: str) -> list[Prompt]:
+    """TIIF-Bench's prompts, short and long, from a folder of them."""
+    return tiif_files.read(existing_folder("tiif", folder))
+
+
+def oneig(folder: str) -> list[Prompt]:
+    """OneIG-Bench's 695 prompts with questions, from its repository's folder."""
+    return oneig_files.read(existing_folder("oneig", folder))
+
+
+NAMED_SETS: Mapping[str, NamedSet] = {
+    "t2i_compbench": NamedSet(t2i_compbench, ":FILE_OR_FOLDER", "T2I-CompBench, *_val.txt"),
+    "dpg_bench": NamedSet(dpg_bench, ":FOLDER_OR_FILE", "DPG-Bench, dpg_bench.csv and prompts"),
+    "tiif": NamedSet(tiif, ":FOLDER", "TIIF-Bench, test_prompts or testmini_prompts"),
+    "oneig": NamedSet(oneig, ":FOLDER", "OneIG-Bench's prompts with questions, OneIG-Bench.csv and scripts"),
+}
+"""Name -> set of prompts."""

@@ -1,0 +1,1 @@
+"""Captions of images, and answers to questions about them, by vision-language models: winobench caption."""

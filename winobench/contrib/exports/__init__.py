@@ -1,0 +1,1 @@
+"""Formats of `winobench export` for other programs: one module each."""

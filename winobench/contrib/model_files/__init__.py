@@ -1,0 +1,1 @@
+"""Further files of models: single files of the original layout, GGUF, quantised weights, and learned words."""

@@ -1,0 +1,1 @@
+"""Trackers of experiments on services: Weights & Biases and Trackio."""
