@@ -135,7 +135,7 @@ GDBENCH = Paper(
             ("Table 4",),
             "categories of DrawBench's prompts, and Appendix B's comparison by people",
             "`winobench generate --config=images:paper --prompts=drawbench:FILE --model=sd21-base"
-            " --lora=none,FOLDER`, then `winobench compare RUN --rater=NAME`",
+            " --lora=none,FOLDER`, then `winobench rate RUN --rater=NAME`",
             "DrawBench's CSV file, SD 2.1-base, a LoRA, people ([generate images](../howto/generate_images.md))",
             (WEIGHTS, PEOPLE),
             "not run. The paper: HardNeg is better in 60 of 208 comparisons, vanilla SD in 33",

@@ -17,6 +17,7 @@ OWN_COMMANDS = {
     "eval": "evaluate a text-to-image model, a baseline or a language model",
     "view": "show runs in the browser: comparisons, questions and their errors",
     "report": "make one page of tables, figures and examples from finished runs",
+    "compare": "paired differences of two runs, with intervals",
     "export": "write tables, model cards, hub metadata and logs of inspect_ai",
     "prepare": "get and prepare the data of a task or a training set",
     "reproduce": "list the papers' tables, and which have their data here",
@@ -28,6 +29,7 @@ OWN_COMMANDS = {
 
 
 _RENAMED = {"draw": "generate"}  # old names, which work in this version
+_OF_RATE = ("--rater", "--finish", "--judge")  # flags of winobench rate, which compare was before
 
 
 @functools.cache
@@ -56,6 +58,9 @@ def main() -> None:
         with importlib.import_module(f"{launchers()}.output").watched():
             print(f"winobench {__version__}" if name == "--version" else usage())
         return
+    if name == "compare" and any(word.partition("=")[0] in _OF_RATE for word in words):
+        print("winobench compare with people is now winobench rate", file=sys.stderr)
+        name = "rate"
     if name in _RENAMED:
         print(f"winobench {name} is now winobench {_RENAMED[name]}", file=sys.stderr)
         name = _RENAMED[name]

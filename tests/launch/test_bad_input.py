@@ -34,6 +34,14 @@ REFUSED = {
         "{run} --format=excel": "--format",
         "{run} --format=parquet": "--out",
     },
+    "compare": {
+        "": "two runs are compared, but 0 are named",
+        "{run}": "but 1 are named",
+        "{run} {run}": "is named twice",
+        "{run} absent": "absent",
+        "{run} {run} --format=excel": "--format",
+        "{run} {run} --raters=a": "--raters",
+    },
     "prepare": {
         "--tasks=colorswap --source=/nowhere --data_dir=d": "--source=/nowhere is not a folder: name the one",
         "--workers=0 --tasks=genderbias --data_dir=d": "flag --workers",

@@ -24,6 +24,7 @@ SAID = {
     "prepare": ["--source", "--allow_partial"],
     "view": ["--bundle", "--open", "--port", "only this computer"],
     "report": ["runs/gdbench-*", "--out", "--gallery", "--resamples", "--seed", "--raters"],
+    "compare": ["--tasks", "--groups", "booktabs"],
     "generate": ["--prompts", "--seeds", "t2i_compbench:FILE_OR_FOLDER", "--processes", "pictures.html"],
     "reproduce": ["--paper", "--data_dir"],
     "judge": ["--rubric", "--label", "geneval2", "RUN/judged/<rubric>-<judge>"],

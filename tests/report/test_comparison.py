@@ -7,6 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
+import rich.console
 
 import winobench
 from tests import wscplus_files
@@ -16,6 +17,7 @@ from tests.report.conftest import HOSTILE, Skilled, csv_rows, make_run
 from tests.report.test_text_sections import evaluate
 from winobench import metrics, report
 from winobench.report import analysis
+from winobench.report.table import print_differences
 from winobench.responders.recorded import RecordedModel
 from winobench.runs import reading
 
@@ -254,3 +256,22 @@ def test_failed_calls_are_left_out(texts, tmp_path):
     found = winobench.compare(texts[1], folder)
     assert found.differences[0].num_examples == 23
     assert any("calls failed" in note and "1" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("kind", ["run_folders", "texts"])
+def test_the_terminal_shows_the_numbers_of_the_table_in_80_columns(kind, request):
+    compared = winobench.compare(*request.getfixturevalue(kind)[:2])
+    for groups in (False, True):
+        stream = io.StringIO()
+        print_differences(compared, groups=groups, console=rich.console.Console(file=stream, width=80))
+        lines = [line.rstrip() for line in stream.getvalue().splitlines()]
+        assert max(map(len, lines)) <= 80
+        assert lines[:2] == [f"A: {compared.first}", f"B: {compared.second}"]
+        lines = [line[1:] for line in lines]  # without the edge of the table
+        shown = [row for row in compared.differences if groups or not row.group]
+        tasks = list(dict.fromkeys(row.task for row in shown))
+        names = [f"{'    ' if row.group else '  '}{row.name.removesuffix('/accuracy')}" for row in shown]
+        assert [line for line in lines if line in tasks] == tasks
+        for row, name in zip(shown, names, strict=True):
+            cells = [f"{100 * value:.1f}" for value in (row.first, row.second)]
+            assert any(line.startswith(name[:18]) and line.split()[1:3] == cells for line in lines), row  # folded

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rich.box
 import rich.console
@@ -13,11 +14,16 @@ import rich.padding
 import rich.table
 import rich.text
 
+from winobench.base import text_tables
 from winobench.data import published_numbers
 from winobench.data.published_numbers import PublishedNumber
 from winobench.metrics import RATING_METRICS, family_wise
 from winobench.metrics.association import AVERAGE
 from winobench.report import published
+from winobench.report.wording import probability
+
+if TYPE_CHECKING:
+    from winobench.report.comparison import Comparison
 
 # Rows of sub-tasks a task, for the groups with most examples: ARO and Winoground have a hundred and more.
 _MAX_PART_ROWS = 12
@@ -74,6 +80,45 @@ def print_results(
     if results.get("failed"):
         console.print(rich.text.Text("not evaluated", "bold"))
         _print_notes(console, [f"{task}: {reason}" for task, reason in results["failed"].items()])
+
+
+def print_differences(
+    comparison: Comparison, *, groups: bool = False, console: rich.console.Console | None = None
+) -> None:
+    """Prints the differences of two runs in a table that fits 80 characters, a row a metric below its task.
+
+    ``groups`` adds the rows of sub-tasks. `winobench.report.comparison.Comparison.table` explains the marks.
+    """
+    console = console or rich.console.Console()
+    console.print(rich.text.Text(f"A: {comparison.first}\nB: {comparison.second}"))
+    shown = [difference for difference in comparison.differences if groups or not difference.group]
+    table = _table("task and metric", ["A %", "B %", "B - A", "", "95% interval", "p", "p ad-\njusted", "n"])
+    for task, rows in itertools.groupby(shown, lambda difference: difference.task):
+        table.add_row(rich.text.Text(task, "bold"))
+        for row in rows:
+            low, high = (text_tables.percent(end, sign=True) for end in (row.low, row.high))
+            table.add_row(
+                rich.text.Text(f"    {row.name.removesuffix('/accuracy')}" if row.group else f"  {row.name}"),
+                *map(text_tables.percent, (row.first, row.second)),
+                text_tables.percent(row.value, sign=True),
+                row.mark,
+                f"{low} to {high}",
+                *map(probability, (row.p_value, row.p_adjusted)),
+                f"{row.num_examples:,}",
+                style="dim" if row.group else None,
+            )
+        table.add_section()
+    console.print(table)
+    only_first = sum(flip.first_is_right for flip in comparison.flips)
+    _print_notes(
+        console,
+        [
+            "● clear: the adjusted p is at most 5%, and the answers to at least ten independent"
+            f" {'pairs' if comparison.is_text else 'images'} differ. ○: only the interval excludes 0.",
+            f"Questions that only A has right: {only_first:,}. Only B: {len(comparison.flips) - only_first:,}.",
+            *comparison.notes,
+        ],
+    )
 
 
 def independence_note(*, is_text: bool) -> str:

@@ -1,4 +1,4 @@
-"""winobench compare and write_items: their help, and flags of other commands."""
+"""winobench rate and write_items: their help, and flags of other commands."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.launch.test_help import check_commands, check_teaches, read_help
 @pytest.mark.parametrize(
     ("launcher", "said"),
     [
-        ("compare", ["--rater", "--judge", "RUN:MODEL"]),
+        ("rate", ["--rater", "--judge", "RUN:MODEL"]),
         ("write_items", ["--annotate", "--finish", "--offensive", "--checks.known", "Tree-of-Experts"]),
     ],
 )
@@ -22,9 +22,9 @@ def test_help_teaches_by_examples(launcher, said):
 @pytest.mark.parametrize(
     ("launcher", "words", "said"),
     [
-        ("compare", ["a", "b"], "--rater=NAME"),
-        ("compare", ["a", "b", "--rater=anna", "--finish"], "--finish"),
-        ("compare", ["a", "b", "--rater=anna", "--judge=c"], "--judge"),
+        ("rate", ["a", "b"], "--rater=NAME"),
+        ("rate", ["a", "b", "--rater=anna", "--finish"], "--finish"),
+        ("rate", ["a", "b", "--rater=anna", "--judge=c"], "--judge"),
         ("write_items", ["--processes=auto", "--model=openai:a"], "--processes"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Have people compare the images of two models, blind: winobench compare RUN_A RUN_B --rater=NAME"""
+"""Have people compare the images of two models, blind: winobench rate RUN_A RUN_B --rater=NAME"""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ Has people compare the images of two models without knowing which is which, on a
 Appendix B, docs/howto/generate_images.md). The words are two runs of winobench generate, RUN:MODEL, or one run of two
 models:
 
-  winobench compare RUN_A RUN_B --rater=anna                  serves anna's page at the printed address
-  winobench compare RUN --rater=ben                           one run of two models
-  winobench compare RUN_A:MODEL RUN_B --finish                the table: who prefers which, with intervals
-  winobench compare RUN_A RUN_B --finish --judge=clip-rn50x64,clevr-flow     with automatic judges as well
+  winobench rate RUN_A RUN_B --rater=anna                  serves anna's page at the printed address
+  winobench rate RUN --rater=ben                           one run of two models
+  winobench rate RUN_A:MODEL RUN_B --finish                the table: who prefers which, with intervals
+  winobench rate RUN_A RUN_B --finish --judge=clip-rn50x64,clevr-flow     with automatic judges as well
 
 Every click is stored at once, so that a person can leave the page at any time.
 """
@@ -84,7 +84,7 @@ def _serve(compared: Comparison, rater: str, words: Sequence[str]) -> None:
         except KeyboardInterrupt:
             print(f"\n{len(labels.labels):,} of {len(compared.pairs):,} pairs are judged")
             there = [f"--workdir={_WORKDIR.value}"] if _WORKDIR.value else []
-            print("next: " + shlex.join(["winobench", "compare", *words, *there, "--finish"]))
+            print("next: " + shlex.join(["winobench", "rate", *words, *there, "--finish"]))
 
 
 def _judged(compared: Comparison, name: str) -> dict[str, Any]:
