@@ -35,7 +35,7 @@ _FORMAT = flags.DEFINE_enum("format", "text", list(text_tables.SUFFIXES), "Of th
 def main(words: list[str]) -> None:
     if len(words) != 2:
         raise InputError(
-            f"two runs are compared, but {len(words):,} named: winobench compare RUN RUN.", code="nothing-named"
+            f"two runs are compared, but {len(words):,} are named: winobench compare RUN RUN.", code="nothing-named"
         )
     if os.path.realpath(user_path(words[0])) == os.path.realpath(user_path(words[1])):
         raise InputError(f"run {words[0]} is named twice: name two runs.", code="named-twice")
