@@ -10,7 +10,7 @@ from winobench.base import text_tables
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 
-from . import configuration
+from . import configuration, output
 
 USAGE = """
 Compares two finished runs of winobench eval, question by question: both values, their difference with its 95% interval,
@@ -47,7 +47,9 @@ def main(words: list[str]) -> None:
         table.print_differences(compared, groups=_GROUPS.value)
     else:
         print(compared.table(_FORMAT.value, groups=_GROUPS.value), end="")
+    output.print_json({"differences": compared.records(groups=_GROUPS.value), "notes": list(compared.notes)})
 
 
 if __name__ == "__main__":
+    output.define_json()
     configuration.start_without_config(main, usage=USAGE, takes_words=True)

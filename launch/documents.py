@@ -122,6 +122,38 @@ class Table(TypedDict):
     rows: Required[list[Row]]
 
 
+class DifferenceRow(TypedDict):
+    """The second run less the first in one number, in full precision."""
+
+    first: Required[str]  # the runs' labels
+    second: Required[str]
+    task: Required[str]  # or @<skill>: the mean over its tasks
+    metric: Required[str]
+    group: Required[str]  # empty for the whole task
+    first_value: Required[Share]
+    second_value: Required[Share]
+    difference: Required[float]
+    low: Required[float]  # ends of the 95% interval
+    high: Required[float]
+    excludes_zero: Required[bool]  # the interval does
+    p: Required[Share]
+    p_adjusted: Required[Share]  # for all rows, also of sub-tasks
+    clear: Required[bool]  # by p_adjusted and enough independent images
+    knows_samples: Required[bool]  # the interval includes the noise of samples
+    images_apart: NotRequired[Count]  # at least so many independent images have answers that differ
+    pairs_apart: NotRequired[Count]  # the same, in tasks about texts
+    n: Required[Count]
+    only_first: Required[Count]  # questions that only the first run has right
+    only_second: Required[Count]
+
+
+class Differences(TypedDict):
+    """``winobench compare``."""
+
+    differences: Required[list[DifferenceRow]]
+    notes: Required[list[str]]  # on tasks that are left out, and on gaps of the intervals
+
+
 class ReportPage(TypedDict):
     """``winobench report``."""
 
@@ -206,6 +238,7 @@ DOCUMENTS = {
     "models": Models,
     "evaluations": Evaluations,
     "table": Table,
+    "differences": Differences,
     "report": ReportPage,
     "judgements": Judgements,
     "generated_images": GeneratedImages,

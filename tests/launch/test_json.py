@@ -7,6 +7,7 @@ import re
 import jsonschema
 import pytest
 
+import winobench
 from launch import documents
 from tests import launching, wscplus_files
 from tests.evaluation import fakes
@@ -17,7 +18,19 @@ from tests.rubrics.test_geneval2 import ROWS, write
 from winobench.prompts.named_sets import read_prompts
 
 SCHEMAS = pathlib.Path(__file__).parents[2] / "docs" / "schemas"
-TESTED = {"eval", "prepare", "export", "report", "judge", "generate", "understand", "reproduce", "plan", "compare"}
+TESTED = {
+    "eval",
+    "prepare",
+    "export",
+    "compare",
+    "report",
+    "judge",
+    "generate",
+    "understand",
+    "reproduce",
+    "plan",
+    "rate",
+}
 
 
 def printed(schema, launcher, *words, **how):
@@ -104,6 +117,15 @@ def test_exports_and_reports(tmp_path):
     assert pathlib.Path(document["page"]) == tmp_path / "page" / "report.html"
     assert all((tmp_path / "page" / name).is_file() for name in document["files"])
     assert "next to it" in err
+
+
+def test_differences_of_two_runs(tmp_path):
+    folders = [make_run(Skilled(skill), tmp_path / str(skill), chosen=[fakes.text_task()]) for skill in (0.2, 0.7)]
+    document, err = printed("differences", "compare", *folders, "--groups")
+    expected = winobench.compare(*folders)
+    rows = [(row["task"], row["first_value"], row["second_value"], row["p"]) for row in document["differences"]]
+    assert rows == [(row.task, row.first, row.second, row.p_value) for row in expected.differences]
+    assert (document["notes"], err.startswith("A: ")) == (list(expected.notes), True)
 
 
 @pytest.mark.slow

@@ -134,12 +134,19 @@ class Comparison:
         """
         text_tables.check_format(format)
         if format == "csv":
-            records = [
-                difference_record(difference, self.first, self.second, self.is_text)
-                for difference in self._rows(groups)
-            ]
+            records = self.records(groups=groups)
             return text_tables.write_csv(records, list(records[0]) if records else ["first", "second", "task"])
         return text_tables.write_table(format, *self._cells(groups), texts=2)
+
+    def records(self, *, groups: bool = False) -> list[dict[str, Any]]:
+        """The differences as dictionaries: column of the table in CSV -> text, number or bool.
+
+        Args:
+          groups: whether to add the rows of sub-tasks.
+        """
+        return [
+            difference_record(difference, self.first, self.second, self.is_text) for difference in self._rows(groups)
+        ]
 
     def flip_table(self, format: TableFormat = "text") -> str:
         """The flips as a table, a row a question, in the order of ``flips``.

@@ -185,7 +185,7 @@ def test_the_summary_by_hand(compared):
 def test_the_table_is_a_document_with_json(run, compared):
     judge(compared, "anna", lambda pair: 1)
     words = (run, f"--workdir={compared.folder}", "--finish", "--json")
-    status, out, err = launching.launch("launch.compare", *words)
+    status, out, err = launching.launch("launch.rate", *words)
     assert status == 0, err
     document = test_json.validated("preferences", out)
     assert (document["second"], document["pairs"]) == ("tunedmodel", 6)
