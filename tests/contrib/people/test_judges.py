@@ -79,7 +79,7 @@ def test_a_model_that_sees_judges_a_comparison(tmp_path):
     generators = [fakes.generator(fakes.FakePipeline(name)) for name in ("a", "b")]
     generate_images(generators, [fakes.PROMPTS[0]], tmp_path / "run", progress=False)
     words = [tmp_path / "run", "--finish", f"--judge={sees}", f"--workdir={tmp_path / 'compared'}"]
-    status, out, err = launching.launch("launch.compare", *words)
+    status, out, err = launching.launch("launch.rate", *words)
     assert (status, "automatic:" in out, sees.name in out) == (0, True, True), err
     (run,) = (tmp_path / "compared" / "judges").iterdir()
     assert json.loads((run / "config.json").read_text())["identity"]["scorer"]["scorer"] == "vqa_score"
