@@ -13,6 +13,8 @@ from winobench.tasks.questions import Protocol, TextTask
 ALL = "all"
 """Instead of protocols: every one that the model can answer."""
 
+_IN_RECORDS = {"image_match": "picture_match"}  # the second name is in the records of runs
+
 
 class Available(NamedTuple):
     """Parts of a run next to the questions' texts: images of them, and a model that captions the images."""
@@ -41,7 +43,8 @@ def names(
     if text is None:
         return [None]
     if text != ALL:
-        return list(dict.fromkeys(filter(None, map(str.strip, text.split(","))))) or [text]
+        wanted = [name.strip() for name in text.split(",") if name.strip()]
+        return list(dict.fromkeys(_IN_RECORDS.get(name, name) for name in wanted)) or [text]
     able = [
         name
         for name in tasks[0].protocols

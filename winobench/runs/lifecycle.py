@@ -24,7 +24,7 @@ from winobench.runs.settings import Recording
 _OF_ANOTHER_RUN = (OSError, ValueError, LookupError, TypeError, parquet_files.DamagedError)
 
 # Folders of generated images were called pictures until 0.2.0.
-_OLDER_NAME = re.compile(r"^()images(-)|(-)images(-)$")
+_IMAGES = re.compile(r"(?<![a-z])images(?![a-z])")
 _FREE = ("started", "name")  # what the same run may have another time
 
 FINISHED = "finished"
@@ -79,7 +79,7 @@ def folder_for(
     """The run's folder; ``runs/<name>-<digest of the identity>`` where none is named."""
     if workdir is None:
         workdir = pathlib.Path("runs") / f"{name}-{records.digest(identity)[:8]}"
-        before = workdir.with_name(_OLDER_NAME.sub(r"\1pictures\2", workdir.name))
+        before = workdir.with_name(_IMAGES.sub("pictures", workdir.name))
         workdir = before if before.is_dir() and not workdir.exists() else workdir
     return records.RunFolder(workdir, kind)
 
