@@ -26,13 +26,15 @@ def test_an_old_word_becomes_the_new_one_with_a_line(old, new, capsys):
     assert renamed.words(["winobench", old, "drawn"]) == ["winobench", new, "drawn"]
     (line,) = capsys.readouterr().err.splitlines()
     before, _, after = line.partition(" is now ")
-    assert old.startswith(before) and new.startswith(after.partition(": the old name")[0])
+    assert old.startswith(before)
+    assert new.startswith(after.partition(": the old name")[0])
     assert renamed.words([new]) == [new]
     assert not capsys.readouterr().err
 
 
 def test_new_names_exist():
-    assert set(renamed.CONFIGS.values()) >= {"images"} and "images" in configuration.config_names("generate")
+    assert set(renamed.CONFIGS.values()) >= {"images"}
+    assert "images" in configuration.config_names("generate")
     for spec in renamed.CONFIGS.values():
         configuration.load(spec)
     assert set(renamed.FIELDS.values()) <= {name.partition(".")[0] for name in configuration.options_of("winoviz")}
