@@ -18,7 +18,7 @@ from PIL import Image
 
 from tests import launching
 from tests.responders import api_server
-from tests.responders.test_hosted_pictures import written
+from tests.responders.test_hosted_images import written
 from winobench.responders.hosted import HostedModel
 from winobench.runs import asking, responses
 from winobench.runs.requests import Generation, ImageOptions, ImageStarts, Turn

@@ -447,7 +447,7 @@ def screenshot(visit: Visit, path: pathlib.Path) -> None:
 
 
 def walk(
-    browser: Any, address: str, name: str, size: str, scheme: str, pictures: pathlib.Path | None, *, axe: bool = True
+    browser: Any, address: str, name: str, size: str, scheme: str, images: pathlib.Path | None, *, axe: bool = True
 ) -> dict[str, list[str]]:
     """Checks every page. Returns route -> problems, of pages that have some."""
     found = {}
@@ -455,9 +455,9 @@ def walk(
         for number, route in enumerate(routes(visit)):
             if problems := check_page(visit, route, axe=axe):
                 found[route] = problems
-            if pictures is not None:
+            if images is not None:
                 called = re.sub(r"[^A-Za-z0-9.]+", "-", route).strip("-") or "runs"
-                screenshot(visit, pictures / f"{name}-{size}-{scheme}" / f"{number:02}-{called[:80]}.png")
+                screenshot(visit, images / f"{name}-{size}-{scheme}" / f"{number:02}-{called[:80]}.png")
     return found
 
 

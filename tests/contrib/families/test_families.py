@@ -15,8 +15,8 @@ from tests.contrib.families.tiny import (
 from tests.torch_pipelines import (
     comparison,
     test_devices,
-    test_drawing,
     test_families,
+    test_generation,
     test_lora_strengths,
     test_native,
 )
@@ -51,7 +51,7 @@ def test_a_long_text_is_cut_off(name, maker, caplog):
 # One of each way to pack latents, to guide, and to scale the input of an autoencoder.
 @_each("CogView4Pipeline", "HunyuanDiTPipeline", "Kandinsky3Pipeline", "Kandinsky5T2IPipeline", "Lumina2Pipeline")
 def test_images_equal_those_of_diffusers(name, maker):
-    test_drawing.test_equals_diffusers(name, maker, 4.0)
+    test_generation.test_equals_diffusers(name, maker, 4.0)
 
 
 @_each("CogView4Pipeline", "BriaFiboPipeline", "HunyuanImagePipeline")
