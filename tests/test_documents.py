@@ -34,7 +34,12 @@ from winobench.tasks import DATA_SETS, TEXT_TASKS, _modules, base, groups
 from winobench.training.coco_captions import TRAINING_SETS
 
 ROOT = launching.ROOT
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("[!_]*/*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").glob("[!_]*/*.md")),
+]
 NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -153,6 +158,11 @@ def test_the_program_is_there(document, words):
     assert 'if __name__ == "__main__":' in module.read_text()
     used = [name for name in re.findall(r"--(\w+)", " ".join(words))]
     assert all(re.search(rf'"(--)?{name}"', module.read_text()) for name in used)
+
+
+def test_the_page_on_commands_lists_every_command():
+    text = (ROOT / "docs/howto/which_command.md").read_text()
+    assert set(re.findall(r"^\| [^|]+ \| `winobench (\w+)", text, re.MULTILINE)) == set(command_line.commands())
 
 
 def test_the_blocks_that_others_run_are_there():
