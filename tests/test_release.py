@@ -42,6 +42,19 @@ def test_the_changelog_and_the_citation_are_of_the_newest_release():
     assert len(citation["references"]) == 3
 
 
+def test_the_bibtex_of_the_readme_is_the_citation():
+    """Titles, years and authors of winobench and of the papers, in the same order."""
+    (block,) = re.findall(r"^```bibtex\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    entries = [dict(re.findall(r"^  (\w+) = \{(.*)\},?$", entry, re.MULTILINE)) for entry in block.split("\n@")]
+    software = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    expected = [(software["title"], software["date-released"].year, "{The winobench authors}")]
+    assert [author["name"] for author in software["authors"]] == ["The winobench authors"]
+    for paper in software["references"]:
+        names = [f"{author['family-names']}, {author['given-names']}" for author in paper["authors"]]
+        expected.append((paper["title"], paper["year"], " and ".join(names)))
+    assert [(entry["title"], int(entry["year"]), entry["author"]) for entry in entries] == expected
+
+
 @pytest.mark.parametrize("version", ["7.0.0", "7.1.0.dev0"])
 def test_one_command_gives_the_tree_a_version(tmp_path, version):
     for name in ("CHANGELOG.md", "CITATION.cff", "winobench/base/version.py", ".ci/release"):
