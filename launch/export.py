@@ -20,6 +20,7 @@ have recorded, without a model or a device. Texts go to the terminal where no --
   winobench export runs/a --format=model-card                 a part of a model card: numbers, command, citations
   winobench export runs/a --format=eval-results               metadata for a model card on the Hugging Face hub
   winobench export runs/a --format=inspect --out=logs         a log a task for inspect_ai: inspect view --log-dir=logs
+  winobench export runs/* --format=every_eval_ever --out=shared     results and answers in a shared format
 
 Of several folders, those that hold no finished run are skipped with a line each.
 
@@ -27,7 +28,9 @@ docs/howto/share_results.md describes each format. winobench report makes pages 
 """
 
 _FORMAT = flags.DEFINE_enum("format", exports.FORMATS[0], exports.FORMATS, "What to write.")
-_OUT = flags.DEFINE_string("out", None, "File to write to, or a folder for logs. Parquet and logs need it.")
+_OUT = flags.DEFINE_string(
+    "out", None, "File to write to, or a folder for logs and shared formats, which need it. So does Parquet."
+)
 _GROUPS = flags.DEFINE_bool("groups", False, "Tables with the rows of sub-tasks, such as spatial/accuracy.")
 _DATASET = flags.DEFINE_string(
     "dataset",

@@ -100,9 +100,9 @@ def _header(run: Run, task: str) -> EvalLog:
     identity, versions = run.config["identity"], run.config.get("versions") or {}
     record = run.tasks.get(task)
     count = 0 if record is None or record.examples is None else len(record.examples.ids)
-    started = _moment(run.config.get("started"))
+    started = moment(run.config.get("started"))
     ended = started + datetime.timedelta(seconds=run.results.get("seconds") or 0)
-    key = files.digest({"identity": identity, "started": run.config.get("started")})
+    key = run_key(run)
     reason = run.failed.get(task)
     how = {name: value for name, value in identity.items() if name != "tasks"}
     return EvalLog(
@@ -128,7 +128,13 @@ def _header(run: Run, task: str) -> EvalLog:
     )
 
 
-def _moment(text: Any) -> datetime.datetime:
+def run_key(run: Run) -> str:
+    """SHA-256 that names a run: of what its numbers depend on, and when it started."""
+    return files.digest({"identity": run.config["identity"], "started": run.config.get("started")})
+
+
+def moment(text: Any) -> datetime.datetime:
+    """A time as ``config.json`` has it. 1970 where that cannot be read."""
     try:
         return datetime.datetime.fromisoformat(str(text)).astimezone(datetime.UTC)
     except (ValueError, OverflowError):  # the first year in another zone may be none here
@@ -178,8 +184,8 @@ def _question(run: Run, record: TaskRun, questions: Questions, row: int, name: s
     from inspect_ai.model import ChatMessageAssistant, ChatMessageUser, ModelOutput
 
     options, choice = questions.options[row], questions.choices[row]
-    responses = [_text(text) for text in questions.responses[row] if text is not None]
-    prompt = "\n".join(f"{_text(name)}: {_text(text)}" for name, text in questions.named[row].items())
+    responses = [encodable(text) for text in questions.responses[row] if text is not None]
+    prompt = "\n".join(f"{encodable(name)}: {encodable(text)}" for name, text in questions.named[row].items())
     output = ModelOutput(model=run.model)
     if responses:
         output = ModelOutput.from_content(run.model, "\n\n".join(responses))
@@ -195,7 +201,7 @@ def _question(run: Run, record: TaskRun, questions: Questions, row: int, name: s
         id=name,
         epoch=1,
         input=prompt,
-        choices=[_text(option) for option in options] or None,
+        choices=[encodable(option) for option in options] or None,
         target=_letter(questions.targets[row]),
         messages=[ChatMessageUser(content=prompt), *(ChatMessageAssistant(content=text) for text in responses)],
         output=output,
@@ -210,7 +216,7 @@ def _example(record: TaskRun, examples: Examples, row: int, name: str, kept: Map
 
     texts, images, target = examples.texts[row], examples.images[row], examples.targets[row]
     scores = examples.scores[row]
-    labels, texts = [f"image {image[:12]}" for image in images], [_text(text) for text in texts]
+    labels, texts = [f"image {image[:12]}" for image in images], [encodable(text) for text in texts]
     answer = None
     if record.has_answers:
         flat = scores.ravel()
@@ -239,20 +245,24 @@ def _asked(labels: list[str], texts: list[str], record: TaskRun, jpegs: list[byt
     """The question of an example, with its images where the run has kept all of them."""
     from inspect_ai.model import ChatMessageUser, ContentImage, ContentText
 
-    if not record.has_answers:
-        question = f"How well do these fit: {', '.join(labels)}; {'; '.join(texts)}?"
-    elif len(labels) > 1 and len(texts) > 1:
-        question = f"Which image belongs to which text? {', '.join(labels)}; {'; '.join(texts)}"
-    elif len(texts) > 1:
-        question = f"Which text fits {labels[0]}?"
-    else:
-        question = f"Which image fits the text? {texts[0]}"
+    question = f"How well do these fit: {', '.join(labels)}; {'; '.join(texts)}?"
+    if record.has_answers:
+        question = matching_question(labels, texts)
     if None in jpegs:
         return question
     addresses = [f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode('ascii')}" for jpeg in jpegs]
     return [
         ChatMessageUser(content=[ContentText(text=question), *(ContentImage(image=address) for address in addresses)])
     ]
+
+
+def matching_question(labels: list[str], texts: list[str]) -> str:
+    """What a task of images asks, in words."""
+    if len(labels) > 1 and len(texts) > 1:
+        return f"Which image belongs to which text? {', '.join(labels)}; {'; '.join(texts)}"
+    if len(texts) > 1:
+        return f"Which text fits {labels[0]}?"
+    return f"Which image fits the text? {texts[0]}"
 
 
 def _score(right: Any, answer: str | None) -> Any:
@@ -268,6 +278,6 @@ def _letter(place: int | None) -> str:
     return _LETTERS[place] if place < len(_LETTERS) else str(place - len(_LETTERS) + 1)
 
 
-def _text(text: str) -> str:
-    """Without what UTF-8 cannot hold."""
+def encodable(text: str) -> str:
+    """A text without what UTF-8 cannot hold."""
     return text.encode("utf-8", "replace").decode("utf-8")
