@@ -71,7 +71,6 @@ def test_what_is_written_fits_and_is_complete_and_the_json_schemas_say_the_same(
     left_out = (only_images if is_text else only_texts) | ({"race"} if name != "_race" else set())
     assert results.keys() == schema.Results.__annotations__.keys() - left_out
     left_out = {"rounds", "metrics"} if is_text else {"pictures", "files", "recorded"}
-    left_out |= {"name"}  # of runs that the user names
     assert config.keys() == schema.Config.__annotations__.keys() - left_out
     left_out = {"seeds"} if is_text else set()
     assert config["versions"].keys() == schema.Versions.__annotations__.keys() - left_out
