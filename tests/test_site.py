@@ -3,18 +3,25 @@
 import importlib.util
 import os
 import re
+import runpy
 import subprocess
 import sys
 from unittest import mock
 
 import pytest
 
+import winobench
 from tests import launching
 
 DOCS = launching.ROOT / "docs"
 # The tutorials run with no more than this.
 MOST = {"num_scenes": 2, "batch_size": 4, "num_steps": 4, "warmup_steps": 1, "limit": 2, "num_samples": 2}
 TUTORIALS = sorted(path.stem for path in (DOCS / "tutorials").glob("*.ipynb"))
+
+
+def test_the_page_of_the_api_lists_every_public_name():
+    groups = runpy.run_path(str(DOCS / "generate_reference.py"))["GROUPS"]
+    assert sorted(name for names in groups.values() for name in names) == sorted({*winobench.__all__} - {"__version__"})
 
 
 @pytest.mark.slow
