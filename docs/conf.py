@@ -9,6 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 import generate_reference  # noqa: E402
+import llms  # noqa: E402
 
 import winobench  # noqa: E402
 
@@ -73,9 +74,15 @@ def _keep_colons(app, kind, name, value, settings, lines):
         _hidden[name], lines[:] = list(lines), []
 
 
+def _write_llms(app, error):
+    if error is None and app.builder.format == "html":
+        (pathlib.Path(app.outdir) / "llms.txt").write_text(llms.text(ROOT / "docs"), encoding="utf-8")
+
+
 def setup(app):
     # Browsers show MathML by themselves; MathJax would come from another host.
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
     app.connect("builder-inited", lambda _: generate_reference.write())
+    app.connect("build-finished", _write_llms)
     app.connect("autodoc-process-docstring", _keep_colons, priority=400)
     app.connect("autodoc-process-docstring", _keep_colons, priority=600)

@@ -37,6 +37,7 @@ ROOT = launching.ROOT
 DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "AGENTS.md",
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs").glob("[!_]*/*.md")),
 ]

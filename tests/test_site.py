@@ -34,7 +34,42 @@ def test_the_site_is_built_without_warnings_and_needs_no_other_host(tmp_path):
     loaded = re.compile(r"""<(?:script|img|iframe)[^>]*\ssrc="(https?:)?//|<link[^>]*\shref="(https?:)?//""")
     assert [page.name for page in pages if loaded.search(page.read_text())] == []
     assert "winobench.denoising_errors" in (tmp_path / "reference" / "api.html").read_text()
+    linked = re.findall(r"\]\((\S+)\)", (tmp_path / "llms.txt").read_text())
+    assert [address for address in linked if not (tmp_path / address).is_file()] == []
     assert (tmp_path / "searchindex.js").stat().st_size > 10_000
+
+
+@pytest.fixture(scope="module")
+def llms():
+    spec = importlib.util.spec_from_file_location("llms", DOCS / "llms.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_list_for_language_models_by_hand(llms, tmp_path):
+    (tmp_path / "howto").mkdir()
+    contents = {
+        "index.md": "# tool\n\nIt measures. More.\n\n```{toctree}\n:hidden:\n\nhowto/index\ngallery\n```\n",
+        "gallery.md": "# Gallery\n\n## First\n\nText.\n",
+        "howto/index.md": "# How-to\n\n```{toctree}\nrun\nbook\n```\n",
+        "howto/run.md": "# Run it\n\n<!-- note -->\n\nSee [A. B. Author et al.](run.md#x) on\nv0.3.0 first. Then go.\n",
+        "howto/book.ipynb": '{"cells": [{"source": ["# Book\\n", "\\n", "Is it short? Yes."]}]}',
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content)
+    assert llms.text(tmp_path) == (
+        "# tool\n\n> It measures.\n\n## How-to\n\n- [Run it](howto/run.html): See A. B. Author et al. on v0.3.0 first.\n"
+        "- [Book](howto/book.html): Is it short?\n\n## Optional\n\n- [Gallery](gallery.html)\n"
+    )
+
+
+def test_the_list_for_language_models_has_every_page(llms):
+    pages = {path for ending in ("md", "ipynb") for path in DOCS.glob(f"[!_]*/*.{ending}") if path.stem != "index"}
+    text = llms.text(DOCS)
+    listed = set(re.findall(r"^- \[[^\]]+\]\((\S+)\.html\)", text, re.MULTILINE))
+    assert {path.relative_to(DOCS).with_suffix("").as_posix() for path in pages} <= listed
+    assert text.count(": ") > 0.8 * len(listed)
 
 
 @pytest.mark.slow

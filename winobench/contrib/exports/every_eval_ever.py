@@ -43,7 +43,7 @@ _RESERVED = {
     *(f"{port}{number}" for port in ("com", "lpt") for number in range(10)),
 }
 _UNBOUNDED = "Infinity"
-# Fields of an entry of the results that have a place of their own.
+# Fields of an entry of the results that are not among the details.
 _PLACED = ("value", "low", "high", "n")
 
 
