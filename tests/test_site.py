@@ -53,13 +53,13 @@ def test_the_list_for_language_models_by_hand(llms, tmp_path):
         "index.md": "# tool\n\nIt measures. More.\n\n```{toctree}\n:hidden:\n\nhowto/index\ngallery\n```\n",
         "gallery.md": "# Gallery\n\n## First\n\nText.\n",
         "howto/index.md": "# How-to\n\n```{toctree}\nrun\nbook\n```\n",
-        "howto/run.md": "# Run it\n\n<!-- note -->\n\nSee [A. B. Author et al.](run.md#x) on\nv0.3.0 first. Then go.\n",
+        "howto/run.md": "# Run it\n\n<!-- note -->\n\nSee [A. B. Author et al.](run.md#x) on\nv0.3.0. Then go.\n",
         "howto/book.ipynb": '{"cells": [{"source": ["# Book\\n", "\\n", "Is it short? Yes."]}]}',
     }
     for name, content in contents.items():
         (tmp_path / name).write_text(content)
     assert llms.text(tmp_path) == (
-        "# tool\n\n> It measures.\n\n## How-to\n\n- [Run it](howto/run.html): See A. B. Author et al. on v0.3.0 first.\n"
+        "# tool\n\n> It measures.\n\n## How-to\n\n- [Run it](howto/run.html): See A. B. Author et al. on v0.3.0.\n"
         "- [Book](howto/book.html): Is it short?\n\n## Optional\n\n- [Gallery](gallery.html)\n"
     )
 
