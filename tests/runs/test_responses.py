@@ -135,7 +135,7 @@ def test_a_damaged_line_is_named_and_left_aside(tmp_path, damage, caplog):
     with ResponseStore(tmp_path) as store:
         assert list(store.keys()) == [key(MODEL, request("a")), key(MODEL, request("c"))]
         assert store.get(key(MODEL, request("c"))).raw == {"body": "to c — ü"}
-    assert "part-0-00000.jsonl, line 2 is damaged: what it held is requested again" in caplog.text
+    assert "part-0-00000.jsonl, line 2 is damaged: its request is sent again" in caplog.text
     assert parts(tmp_path) == ["part-0-00000.jsonl"]
 
 

@@ -29,7 +29,7 @@ image's path in it -> judge -> words. The name of a torch family is a class of d
 `winobench.torch_pipelines.families.Family`. A section of the report is a function as in `winobench.report.page`. The
 name of an export is a format, and its value a function: run, path -> the paths of its files. A value of prompts is name
 -> `winobench.prompts.prompt_files.NamedSet`, and one of rubrics a sequence of `winobench.rubrics.base.Rubric`.
-The name of a rating metric is that of its `winobench.metrics.ratings.RatingMetric`.
+A rating metric has the name of its `winobench.metrics.ratings.RatingMetric`.
 The names of parts are those that winobench's own modules look for by `find`.
 """
 

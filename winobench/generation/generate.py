@@ -80,8 +80,7 @@ def generate_images(
 ) -> image_runs.Images:
     """Generates the missing images of a run: one for each model, seed and prompt.
 
-    A call with the same arguments continues where an earlier one was interrupted. Images that are lost or damaged are
-    generated again, which is reported.
+    A call with the same arguments continues an interrupted one, and reports lost and damaged images that it repeats.
 
     Args:
       generators: the models. Loaded one after the other.
@@ -96,12 +95,11 @@ def generate_images(
       config: recorded as it is.
       label: what the viewer calls the run, its models by default. Another label resumes the same run.
 
-    Returns:
-      The finished run, in each process.
+    Returns: the finished run, in each process.
 
     Raises:
-      InputError: an argument is not as described, a model does not fit its settings, or is not the one that has
-        generated before. The folder is another run's or cannot be written. Another process failed or was lost.
+      InputError: an argument is not as described, a model does not fit its settings or has changed, the folder is
+        another run's or cannot be written, or another process failed or was lost.
     """
     for argument, values, kind in (("generators", generators, Generator), ("prompts", prompts, Prompt)):
         for value in checked_list(argument, values):
@@ -120,9 +118,10 @@ def generate_images(
         "settings": dataclasses.asdict(settings),
         "models": {generator.label: generator.identity() for generator in generators},
     }
+    shows = progress and parallel.is_main_process()
     name = "-".join([name, *(generator.label for generator in generators[:_MOST_LABELS])])
     with contextlib.closing(lifecycle.folder_for(workdir, name, identity, image_records.GENERATED)) as folder:
-        described = lifecycle.described(
+        description = {"kind": image_runs.KIND, "layout": image_runs.LAYOUT} | lifecycle.described(
             identity,
             kind=image_runs.KIND,
             model=", ".join(generator.name for generator in generators),
@@ -130,15 +129,14 @@ def generate_images(
             versions={**provenance.software(), "device": provenance.devices()},
             name=options.text().or_none().check("label", label),
         )
-        description = {"kind": image_runs.KIND, "layout": image_runs.LAYOUT, **described}
         if parallel.broadcast_from_host0(lambda: not overwrite and _is_finished(folder, description, generators)):
-            if progress and parallel.is_main_process():
+            if shows:
                 progress_bars.say(f"finished before: all images are in {folder.path}")
             return image_runs.read_images(folder.path)
         description["drawn"] = {} if overwrite else _generated_before(folder)
         parallel.broadcast_from_host0(lambda: folder.open(description, overwrite=overwrite))
         with lifecycle.recording(folder, description, folder.has_records):
-            if progress and parallel.is_main_process():
+            if shows:
                 progress_bars.say(f"images in {folder.path}")
             parallel.broadcast_from_host0(lambda: image_records.write_prompts(folder.path, prompts))
             run = _Run(folder, description, prompts, seeds, settings, batch_size, progress)

@@ -105,22 +105,18 @@ def judge_images(
         num_images=len(images),
         left_out=len(run.records) - len(fitting),
         num_questions=sum(len(image.keys) for image in images),
-        models={
-            model.label: summarise(
-                [
-                    (image.record.prompt.text, of_image)
-                    for image, of_image in zip(images, scores, strict=True)
-                    if image.record.model == model.label
-                ],
-                chosen,
-            )
-            for model in run.models
-        },
+        models={model.label: _summary(model.label, images, scores, chosen) for model in run.models},
         missing=missing,
         files=files,
     )
     judgements.write(folder, judgement, map(_line, images, answers, scores))
     return judgement
+
+
+def _summary(label: str, images: Sequence[_Asked], scores: Sequence[Sequence[Score]], rubric: Rubric) -> dict[str, Any]:
+    """The results of one model's images."""
+    pairs = zip(images, scores, strict=True)
+    return summarise([(image.record.prompt.text, its) for image, its in pairs if image.record.model == label], rubric)
 
 
 def _finished(run: Images, judge: LazyResponder, rubric: Rubric, folder: pathlib.Path) -> Judgement | None:

@@ -128,7 +128,7 @@ def references(results: Mapping[str, Any], *, of_others: bool = False) -> dict[t
     """(task, metric) -> the number of the same model to print next to it, for the content of ``results.json``.
 
     The scorer's fingerprint and the config give the model, its kind and its number of samples. With ``of_others`` the
-    numbers are those of another model, or of people, where the paper lacks the model. They belong into their own rows.
+    numbers are of another model, or of people, where the paper lacks the model. They belong into their own rows.
     """
     model = _registry_name(str((results.get("config") or {}).get("model") or ""))
     return {

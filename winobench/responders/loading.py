@@ -70,7 +70,7 @@ def load_responder(
       chat_template: one of `winobench.responders.prompts.TEMPLATES`.
       seed: of sampled texts.
       hosted: options of `winobench.responders.hosted.HostedModel`. Those that are None are left out.
-      about_images: whether a vision-language model is to answer about images, by what it was made for: a CLIP, a BLIP
+      about_images: whether a vision-language model is to answer about images, by its kind: a CLIP, a BLIP
         or a diffusion model states which text matches. Those of VQAScore also write. A text-only model and a
         hosted one are loaded as otherwise.
       sampling: ``num_samples`` and ``timesteps`` of a scorer that has samples.

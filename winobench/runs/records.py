@@ -125,7 +125,7 @@ class RunFolder:
             self._replaces = overwrite and self.config_path.exists()
             if overwrite:
                 # A run without results is one that was interrupted, so that this may end anywhere. Where it ends
-                # further down, what is left of the old run's errors is told from the new run's by what they depend on.
+                # further down, the dependencies of errors tell the old run's from the new run's.
                 self.results_path.unlink(missing_ok=True)
             self.describe(description)
             if overwrite:

@@ -281,7 +281,7 @@ def _index(folder: pathlib.Path, only: set[str] | None = None) -> tuple[dict[str
             entry = _entry(line)
             if entry is None:
                 if line.endswith(b"\n"):  # else it was cut off, or another process is about to write the rest
-                    logging.warning("%s, line %d is damaged: what it held is requested again", path, number)
+                    logging.warning("%s, line %d is damaged: its request is sent again", path, number)
             elif "rejected" in entry:
                 places.pop(entry["key"], None)
                 rejected.add(entry["key"])

@@ -404,7 +404,7 @@ class DiffusionITM(HasSnapshots):
           seed: as in `score`.
           timesteps: as in `score`.
           noise: as in `score`.
-          among: int [m, 3], all triples of which these are some, such as those of an evaluation of which these are not
+          among: int [m, 3], all triples of which these are some, such as an evaluation's, of which these are not
             yet computed. With them, an error has the same bits for any other requests, on devices of one kind
             and with one batch size.
 

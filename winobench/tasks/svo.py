@@ -26,7 +26,7 @@ _ROWS, _TABLE = "svo.json", "svo_probes.csv"
 PROBES = Download(
     _TABLE,
     f"https://raw.githubusercontent.com/google-deepmind/svo_probes/main/{_TABLE}",
-    note="CC BY 4.0. The images are those of their web sites",
+    note="CC BY 4.0. The images belong to their web sites",
 )
 _COLUMNS = ("sentence", "pos_triplet", "neg_triplet", "pos_url", "neg_url", "pos_image_id", "neg_image_id")
 _FLAGS = tuple(f"{part}_neg" for part in _PARTS)
