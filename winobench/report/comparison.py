@@ -417,14 +417,17 @@ def flips(pair: PairedTask) -> Iterator[Flip]:
             id=first.ids[row],
             groups=first.groups[row],
             texts=first.texts[row],
-            right_answer=_answer(pair.first, row, first.targets[row]),
-            answers=(_answer(pair.first, row, _choice(first, row)), _answer(pair.second, row, _choice(second, row))),
+            right_answer=answer_of(pair.first, row, first.targets[row]),
+            answers=(
+                answer_of(pair.first, row, choice_of(first, row)),
+                answer_of(pair.second, row, choice_of(second, row)),
+            ),
             scores=(first.scores[row], second.scores[row]),
             first_is_right=bool(first.correct[row]),
         )
 
 
-def _choice(examples: Any, row: int) -> int | None:
+def choice_of(examples: Any, row: int) -> int | None:
     """Index of the candidate that a run chose; None where there is not one."""
     if isinstance(examples, Questions):
         return examples.choices[row]
@@ -434,7 +437,7 @@ def _choice(examples: Any, row: int) -> int | None:
     return int(scores.argmax())
 
 
-def _answer(record: TaskRun, row: int, index: int | None) -> str | None:
+def answer_of(record: TaskRun, row: int, index: int | None) -> str | None:
     """A candidate in words."""
     examples = record.examples
     if index is None:
