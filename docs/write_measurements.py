@@ -307,7 +307,7 @@ def _trace(figures: Mapping[str, Any]) -> Iterator[str]:
 def _images(figures: Mapping[str, Any]) -> Iterator[str]:
     yield from _section(
         "Image generation, compared with torch",
-        f"{figures['model']} and torch diffusers generate {figures['pictures']} images of {figures['steps']} DDIM steps"
+        f"{figures['model']} and torch diffusers generate {figures['images']} images of {figures['steps']} DDIM steps"
         f" in batches of {figures['batch_size']}, from the same weights, texts and noise, in float32. Latents agree to"
         f" {figures['difference']:.0e} of the largest. The first call of winobench compiles and takes"
         f" {figures['first_call_seconds']:.1f} s.",

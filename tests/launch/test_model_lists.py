@@ -36,7 +36,7 @@ def launch(monkeypatch, tmp_path):
         return {"workdir": str(workdir or f"runs/{recording.name}"), "failed": failed}
 
     monkeypatch.setattr(evaluate, "evaluate", evaluated)
-    monkeypatch.setattr(table, "print_results", lambda results: None)
+    monkeypatch.setattr(table, "print_results", lambda results, **_: None)
     monkeypatch.setattr(loading, "load_scorer", lambda model, *_, **__: model.name)
 
     def call(*words):

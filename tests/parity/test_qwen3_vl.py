@@ -71,7 +71,7 @@ def torch_inputs(folder, image, question, more=()):
     """What the published processor makes of one picture and a question in the chat template, and tokens behind it."""
     images = transformers.Qwen2VLImageProcessorPil.from_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    inputs = make_images(image.convert("RGB"), return_tensors="pt")
+    inputs = images(image.convert("RGB"), return_tensors="pt")
     content = [{"type": "image"}, {"type": "text", "text": question}]
     text = tokenizer.apply_chat_template(
         [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True

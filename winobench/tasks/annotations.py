@@ -49,7 +49,7 @@ class Entry:
             raise self.wrong("is not a list", "not-a-list")
         if count is not None and len(self.value) != count:
             raise self.wrong(f"has {len(self.value)} entries, not {count}", "wrong-number-of-entries")
-        noun = "entry" if self.where.startswith("'") else "row"  # of a field, or of a file
+        noun = "entry" if "'" in self.where else "row"  # of a field, or of a file
         for number, value in enumerate(self.value, start=1):
             yield dataclasses.replace(self, value=value, where=f"{noun} {number} of {self.where}")
 

@@ -59,9 +59,9 @@ FAULTS = {
     ],
     "cola": [(None, put(0, 0, "http://x/"), "outside-of-folder", "1")],
     "cola_single_gqa": [
-        (None, put("data", 1, 2, 3, 2), "out-of-range", "row 4", "row 2", "2"),
-        (None, put("data", 1, 3, 0, True), "not-a-number", "row 1", "row 2"),
-        (None, drop("data", 4, 3, 5), "wrong-number-of-entries", "row 5", "5", "6"),
+        (None, put("data", 1, 2, 3, 2), "out-of-range", "entry 4", "entry 2", "2"),
+        (None, put("data", 1, 3, 0, True), "not-a-number", "entry 1", "entry 2"),
+        (None, drop("data", 4, 3, 5), "wrong-number-of-entries", "entry 5", "5", "6"),
         (None, put("data", 2, 0, "x/"), "outside-of-folder", "3"),
         (None, put("data", 2, 0, "x/1.jpg"), "repeated-image", "3", "'/data/vg_gqa_images/1.jpg'"),
         (None, put("labels", 2, [["red"]]), "wrong-number-of-entries", "'labels'", "3", "1", "2"),

@@ -218,7 +218,7 @@ def test_the_page_puts_prompts_in_as_text_alone(compared):
 @pytest.mark.parametrize("models", [("sd", "sdxl"), ("stable-diffusion-2-1-base", "flux2-klein-base-9b")])
 def test_no_name_in_the_table_is_broken_at_80_columns(models, monkeypatch, capsys):
     with launching.flags_of_its_own():
-        from launch import compare as launcher
+        from launch import rate as launcher
     monkeypatch.setenv("COLUMNS", "80")
     found = {"first": 1_000, "second": 2_000, "equal": 300, "p_value": 1.23e-05}
     found["share"] = {"value": 0.666, "low": 0.6, "high": 0.7}

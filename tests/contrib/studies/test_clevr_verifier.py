@@ -114,9 +114,9 @@ def test_accuracy_by_hand():
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("training__decay_steps", 21, r"config.training.decay_steps is 21, but must be at most the 20"),
+        ("training__decay_steps", 21, r"--training.decay_steps is 21, but must be at most the 20"),
         ("network__widths", (30, 96), "widths"),
-        ("training__batch_size", 1_000_000_000, r"lower config.training.batch_size"),
+        ("training__batch_size", 1_000_000_000, r"lower --training.batch_size"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(field, value, message):

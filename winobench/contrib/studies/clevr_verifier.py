@@ -84,7 +84,7 @@ def check(config: Settings) -> None:
     memory.check(
         f"training the verifier on {settings.batch_size:,} images a step",
         4 * 2 * settings.batch_size * (shape.sample_size // 4) ** 2 * shape.widths[0] // jax.device_count(),
-        "lower config.training.batch_size",
+        "lower --training.batch_size",
         jax.local_devices()[0],
     )
 
