@@ -64,7 +64,7 @@ def main() -> None:
     if name in _RENAMED:
         print(f"winobench {name} is now winobench {_RENAMED[name]}", file=sys.stderr)
         name = _RENAMED[name]
-    if name not in commands():
+    if name not in OWN_COMMANDS and name not in commands():
         advice = near_names.did_you_mean(name, commands(), f"choose one of {', '.join(commands())}.")
         print(f"error: command {name[:100]!r} is unknown: {advice}", file=sys.stderr)
         sys.exit(2)

@@ -28,7 +28,8 @@ def install(monkeypatch, tmp_path):
         return tmp_path
 
     monkeypatch.syspath_prepend(tmp_path)
-    cached = (extensions.added, extensions.folders, command_line.commands, configuration.config_files)
+    cached = (extensions.entries, extensions.added, extensions.folders)
+    cached += (command_line.commands, configuration.config_files)
     for function in cached:
         function.cache_clear()
     yield add

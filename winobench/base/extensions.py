@@ -37,10 +37,16 @@ The names of parts are those that winobench's own modules look for by `find`.
 @functools.cache
 def added(group: str) -> Mapping[str, str]:
     """Name -> value of the entry points of a group, without packages that are gone."""
-    # ``entry_points`` keeps one distribution of a name: an old ``winobench.egg-info`` would hide the installed one.
-    entries = [entry for each in importlib.metadata.distributions() for entry in each.entry_points]
-    chosen = sorted((entry for entry in entries if entry.group == group), key=lambda entry: entry.name)
+    chosen = sorted((entry for entry in entries() if entry.group == group), key=lambda entry: entry.name)
     return {entry.name: entry.value for entry in chosen if _is_there(entry.value)}
+
+
+@functools.cache
+def entries() -> tuple[importlib.metadata.EntryPoint, ...]:
+    """All entry points of winobench's groups."""
+    # ``entry_points`` keeps one distribution of a name: an old ``winobench.egg-info`` would hide the installed one.
+    all_entries = (entry for each in importlib.metadata.distributions() for entry in each.entry_points)
+    return tuple(entry for entry in all_entries if entry.group.startswith("winobench."))
 
 
 def load(value: str) -> Any:

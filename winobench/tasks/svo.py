@@ -11,15 +11,17 @@ import json
 import pathlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from winobench.base import files
-from winobench.data import downloads, web_images
 from winobench.data.example import ImageFile, Item
 from winobench.data.sources import Download
 from winobench.tasks.annotations import Entry, read_json, read_table
 from winobench.tasks.base import DataSet
 from winobench.tasks.published import published_task
+
+if TYPE_CHECKING:
+    from winobench.data import web_images
 
 _PARTS = {"subj": "subject", "verb": "verb", "obj": "object"}
 _ROWS, _TABLE = "svo.json", "svo_probes.csv"
@@ -46,12 +48,15 @@ def read(folder: pathlib.Path, part: str) -> Iterator[Item]:
 def fetch(
     folder: pathlib.Path,
     progress: Callable[[str, str], AbstractContextManager[Any]],
-    manners: web_images.RateLimits = web_images.DEFAULT_LIMITS,
+    manners: web_images.RateLimits | None = None,
 ) -> str:
     """Downloads ``svo_probes.csv`` and the images that it lists, and writes ``svo.json`` with all of its rows.
 
     A folder with another ``svo.json`` is the user's own, and stays as it is.
     """
+    # Late, as the libraries for the web would take a tenth of the time of a listing.
+    from winobench.data import downloads, web_images
+
     folder.mkdir(parents=True, exist_ok=True)
     with files.locked(folder, f"another process downloads images to {folder}: wait for it or stop it"):
         own = folder / _ROWS
@@ -65,7 +70,7 @@ def fetch(
             return f"{own} has other rows than {_TABLE}: no image is requested"
         files.write_text(own, text)
         with progress("asking web sites for images", "images") as display:
-            fetched = web_images.fetch(folder, addresses, display, manners)
+            fetched = web_images.fetch(folder, addresses, display, manners or web_images.DEFAULT_LIMITS)
     sentences = [f"{fetched.there:,} of {len(addresses):,} images are in {folder / 'images'}"]
     if num_silent := len(read_table(folder / _TABLE, _COLUMNS, ",").value) - len(rows):
         sentences.append(f"rows of {_TABLE} without a sentence, which are left out: {num_silent:,}")

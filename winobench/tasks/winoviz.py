@@ -22,6 +22,7 @@ Properties of Objects Under Different States", sections 2 and 3, appendix A.2.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import logging
@@ -287,10 +288,17 @@ _ABOUT = {
 }
 
 
+@functools.cache
+def _our_items() -> tuple[data.Item, ...]:
+    return tuple(data.read_items(OUR_SET))
+
+
 def _task(version: str, *, is_ours: bool) -> TextTask:
     def units(data_dir: str | None, limit: int | None = None) -> list[dict[str, data.Item]]:
-        path = OUR_SET if is_ours else user_file(data_dir)
-        return _some(_units(version, data.read_items(path), "our set" if is_ours else str(path)), limit)
+        if is_ours:
+            return _some(_units(version, _our_items(), "our set"), limit)
+        path = user_file(data_dir)
+        return _some(_units(version, data.read_items(path), str(path)), limit)
 
     def load(data_dir: str | None, limit: int | None) -> Iterable[TextQuestion]:
         loaded = units(data_dir, limit)
