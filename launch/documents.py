@@ -89,7 +89,7 @@ class Models(TypedDict):
 
 
 class EvaluatedRun(TypedDict):
-    """A finished run of winobench eval."""
+    """A finished run of winobench eval or edit."""
 
     model: Required[str | None]
     folder: Required[str]
@@ -97,7 +97,7 @@ class EvaluatedRun(TypedDict):
 
 
 class Evaluations(TypedDict):
-    """``winobench eval``."""
+    """``winobench eval`` and ``winobench edit``."""
 
     runs: Required[list[EvaluatedRun]]
 
@@ -233,6 +233,33 @@ class Preferences(TypedDict):
     results: Required[dict[str, Any]]
 
 
+class Caption(TypedDict):
+    """A text about an image."""
+
+    file: Required[str]
+    text: Required[str | None]  # None where it is missing
+
+
+class Captions(TypedDict):
+    """``winobench caption``."""
+
+    folder: Required[str]
+    question: Required[str]  # empty for captions
+    captions: Required[list[Caption]]
+    failed: Required[dict[str, str]]  # file -> why it has no text
+    asked: Required[Count]  # texts that were written now
+    tokens: Required[dict[str, Count | None] | None]  # input and output. None where nobody knows
+    cost: Required[float | None]  # dollars
+
+
+class WrittenItems(TypedDict):
+    """``winobench write_items``."""
+
+    folder: Required[str]
+    checks: NotRequired[dict[str, Any]]  # as checks.json in the folder
+    finished: NotRequired[dict[str, Any]]  # with --finish: annotators, items, kept, sentences, agreement, files
+
+
 DOCUMENTS = {
     "data_sets": DataSets,
     "models": Models,
@@ -246,5 +273,7 @@ DOCUMENTS = {
     "paper_tables": PaperTables,
     "plans": Plans,
     "preferences": Preferences,
+    "captions": Captions,
+    "written_items": WrittenItems,
 }
 """Name of a schema in docs/schemas -> the type of the document."""

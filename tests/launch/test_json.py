@@ -30,6 +30,9 @@ TESTED = {
     "reproduce",
     "plan",
     "rate",
+    "caption",
+    "edit",
+    "write_items",
 }
 
 

@@ -11,6 +11,7 @@ from PIL import Image
 from tests import launching, tiny_language_models
 from tests.expectations import raises
 from tests.generation import fakes
+from tests.launch import test_json
 from tests.launch.test_help import check_teaches, read_help
 from tests.responders import api_server
 from tests.responders.api_server import openai_body, openai_error
@@ -83,9 +84,12 @@ def test_a_hosted_model_answers_about_a_run_of_pictures(monkeypatch, tmp_path):
         server.script = ["ok", (400, {}, openai_error("this picture is unwanted")), (200, {}, cut)]
         model = f"--model=openai:m@{server.address}/v1"
         words = [tmp_path / "run", model, "--question=What colour?", f"--workdir={tmp_path / 'out'}"]
-        status, out, err = caption(*words)
-        assert (status, "1 texts about 3 images" in out) == (2, True)
+        status, out, err = caption(*words, "--json")
+        assert (status, "1 texts about 3 images" in err) == (2, True)
         assert "2 images have no text" in err
+        document = test_json.validated("captions", out)
+        assert sorted(row["text"] or "" for row in document["captions"]) == ["", "", "asked: What colour?"]
+        assert {row["file"] for row in document["captions"] if row["text"] is None} == document["failed"].keys()
         assert ("this picture is unwanted" in err) or ("max_tokens=30" in err)
         status, out, err = caption(*words)
         assert (status, "3 texts about 3 images, 2 of them written now" in out) == (0, True), err

@@ -5,6 +5,7 @@ import pytest
 
 from launch import prepare
 from tests import launching
+from tests.launch import test_json
 from tests.launch.test_help import check_commands, check_teaches, read_help
 from tests.tasks import published_layouts
 from winobench.contrib import editing
@@ -55,8 +56,13 @@ def test_edits_from_the_command_line(tiny_pipeline, tmp_path, monkeypatch):
         status, out, err = launching.launch("launch.edit", *denoise, *words, cwd=tmp_path)
         assert status == 0, err
         assert "winobench report run" in out
+    status, out, err = launching.launch("launch.edit", *denoise, *words, "--json", cwd=tmp_path)
+    assert (status, "winobench report run" in err) == (0, True), err
+    (edited,) = test_json.validated("evaluations", out)["runs"]
+    assert edited["folder"] == "run"
+    assert list(edited["results"]["tasks"]) == ["winoground"]
     launching.refuse("launch.edit", *words, named=["--overwrite"], cwd=tmp_path)
     assert [(given["method"], given.get("strength"), given["num_steps"]) for given in made] == [
-        *[("denoise", 0.5, 2)] * 2,
+        *[("denoise", 0.5, 2)] * 3,
         ("optimize", None, 2),
     ]

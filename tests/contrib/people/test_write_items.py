@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from tests import launching
+from tests.launch import test_json
 from tests.launch.test_ranges import refuse
 from tests.web.asking import Address, ask, click
 from winobench.contrib.people.wscplus_items import annotate, run
@@ -53,7 +54,10 @@ def test_from_a_model_to_the_data(tmp_path):
     status, out, err = launch(f"--workdir={folder}", "--check", "--checks.max_changed_words=0", cwd=tmp_path)
     assert (status, "left to judge: nothing" in out) == (0, True), err
     assert "loaded" not in err
-    launch(f"--workdir={folder}", "--check", cwd=tmp_path)
+    status, out, err = launch(f"--workdir={folder}", "--check", "--json", cwd=tmp_path)
+    document = test_json.validated("written_items", out)
+    assert document == {"folder": str(folder), "checks": json.loads((folder / "checks.json").read_text())}
+    assert document["checks"]["accepted"] == {"traditional": 4, "ambiguous": 2}
 
     judge(folder, "anna", tmp_path)
     status, out, err = launch(f"--workdir={folder}", "--finish", cwd=tmp_path)
@@ -69,6 +73,10 @@ def test_from_a_model_to_the_data(tmp_path):
     assert "anna, ben: agree on 33.3% of 6 items, Cohen's kappa 0.000" in out
     assert "valid for everyone: 0 of 4 traditional pairs, 2 of 2 ambiguous pairs" in out
     assert "4 sentences are in" in out
+    status, out, err = launch(*words[:1], "--finish", "--json", cwd=tmp_path)
+    assert (status, "agree on 33.3% of 6 items" in err) == (0, True), err
+    document = test_json.validated("written_items", out)
+    assert document["finished"]["kept"] == {"traditional": 0, "ambiguous": 2}
     rows = wscplus.read(folder / "wscplus.csv")
     assert {(row.type, row.answer, row.generator) for row in rows} == {("ambiguous", 2, "writer")}
 

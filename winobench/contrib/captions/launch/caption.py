@@ -12,7 +12,7 @@ from winobench.base import options, registry
 from winobench.base.errors import InputError
 from winobench.base.files import digest, user_path
 
-from . import configuration, text
+from . import configuration, output, text
 
 if TYPE_CHECKING:
     from winobench.runs.requests import Responder
@@ -73,6 +73,15 @@ def main(words: list[str]) -> None:
         cost = "" if run["cost"] is None else f"; ${run['cost']:,.4f}"
         print(f"{run['tokens']['input'] or 0:,} tokens read, {run['tokens']['output'] or 0:,} written{cost}")
     print(f"{run['path']}, and the same as a table: {run['path'].with_suffix('.csv')}")
+    texts = zip(images, run["texts"], strict=True)
+    output.print_json(
+        {
+            "folder": str(run["path"].parent),
+            "question": question,
+            "captions": [{"file": image.image.path, "text": caption} for image, caption in texts],
+            **{name: run[name] for name in ("failed", "asked", "tokens", "cost")},
+        }
+    )
     if run["failed"]:
         from winobench.runs import endings
 
@@ -102,4 +111,5 @@ def _load(model: str, dtype: str) -> Responder:
 
 
 if __name__ == "__main__":
+    output.define_json()
     configuration.start_without_config(main, usage=USAGE, takes_words=True)

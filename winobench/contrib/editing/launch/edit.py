@@ -11,7 +11,7 @@ from absl import flags
 from winobench.base.errors import InputError
 from winobench.base.files import digest, user_path
 
-from . import configuration
+from . import configuration, output, text
 
 if TYPE_CHECKING:
     from configs.edit import Settings
@@ -74,8 +74,10 @@ def main(config: Settings) -> None:
         table.print_results(results)
         if (drawn := figure.draw(folder)) is not None:
             print(f"before and after: {drawn}")
-        runs.append(results["workdir"])
-    print(f"the gallery of a report shows the edits: winobench report {shlex.join(map(str, runs))}")
+        runs.append(text.evaluated(generator.name, results))
+    folders = [str(run["folder"]) for run in runs]
+    print(f"the gallery of a report shows the edits: winobench report {shlex.join(folders)}")
+    output.print_json({"runs": runs})
 
 
 def _editor(config: Settings, pipeline: Any, folder: pathlib.Path, strength: float | None) -> Any:
@@ -97,4 +99,5 @@ def _folder(config: Settings, label: str, strength: float | None) -> pathlib.Pat
 
 
 if __name__ == "__main__":
+    output.define_json()
     configuration.start(main, launcher="edit", default=DEFAULT_CONFIG, usage=USAGE)

@@ -15,7 +15,7 @@ from absl import flags
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 
-from . import configuration
+from . import configuration, output
 from .overrides import split
 
 if TYPE_CHECKING:
@@ -74,7 +74,11 @@ def main(config: Settings) -> None:
     if _ANNOTATE.value:
         _annotate(folder, _ANNOTATE.value)
     elif _FINISH.value:
-        print(_finished(folder))
+        from winobench.contrib.people.wscplus_items import run
+
+        results = run.finish(folder)
+        print(_finished(results, folder))
+        output.print_json({"folder": str(folder), "finished": results})
     else:
         if not _CHECK.value:
             _generate(config, folder)
@@ -85,6 +89,7 @@ def main(config: Settings) -> None:
             folder, _known(config), max_changed_words=checks.max_changed_words, similarity=checks.similarity
         )
         print(_checked(summary, folder))
+        output.print_json({"folder": str(folder), "checks": summary})
         if summary["failed"]:
             sys.exit(_SOME_CALLS_FAILED)
 
@@ -157,11 +162,10 @@ def _checked(summary: dict[str, Any], folder: pathlib.Path) -> str:
     return "\n".join(lines)
 
 
-def _finished(folder: pathlib.Path) -> str:
-    """Filters, draws the figures, and returns agreement and counts."""
+def _finished(results: dict[str, Any], folder: pathlib.Path) -> str:
+    """Agreement and counts."""
     from winobench.contrib.people.wscplus_items import run
 
-    results = run.finish(folder)
     lines = []
     for names, agreement in results["agreement"].items():
         kappa = "not defined, as all labels are the same" if agreement["kappa"] is None else f"{agreement['kappa']:.3f}"
@@ -217,4 +221,5 @@ def _unit(kind: str, number: int) -> str:
 
 
 if __name__ == "__main__":
+    output.define_json()
     configuration.start(main, launcher="write_items", default=DEFAULT_CONFIG, usage=USAGE)
