@@ -87,14 +87,14 @@ _SOME_TASKS_FAILED = 2
 def main(config: Settings | settings.Asking) -> None:
     """Evaluates the config's models on its tasks and prints a table of each one's results. Or lists tasks or models."""
     if _LIST_TASKS.value is not None:
-        found = listing.data_sets(_LIST_TASKS.value, config.data_dir)
-        print(listing.tasks_text(found, _LIST_TASKS.value))
-        output.print_json(found)
+        document = listing.data_sets(_LIST_TASKS.value, config.data_dir)
+        print(listing.tasks_text(document, _LIST_TASKS.value))
+        output.print_json(document)
         return
     if _LIST_MODELS.value is not None:
-        found = listing.models(_LIST_MODELS.value)
-        print(listing.models_text(found, _LIST_MODELS.value))
-        output.print_json(found)
+        document = listing.models(_LIST_MODELS.value)
+        print(listing.models_text(document, _LIST_MODELS.value))
+        output.print_json(document)
         return
     trackers.read(_LOG.value)
     if isinstance(config, settings.Asking):

@@ -67,20 +67,20 @@ def _rows(declared: Iterable[DataSet], data_dir: str | None) -> list[dict[str, A
     of_papers = {name: groups.members(f"{groups.MARK}{name}", tasks.TASKS) for name in groups.OF_PAPERS}
     rows = [
         {
-            "name": each.name,
-            "title": each.title,
-            "description": each.description,
-            "state": each.state(data_dir),
-            "way": each.way if each.is_prepared else None,
-            "questions": each.count(data_dir),
-            "command": _command(each) if each.has_command else None,
-            "downloads": each.downloads if each.is_prepared else "",
-            "supplies": each.supplies,
-            "licence": each.licences,
-            "size": each.size,
-            "tasks": [_task(task, data_dir, of_papers) for task in each.tasks],
+            "name": data_set.name,
+            "title": data_set.title,
+            "description": data_set.description,
+            "state": data_set.state(data_dir),
+            "way": data_set.way if data_set.is_prepared else None,
+            "questions": data_set.count(data_dir),
+            "command": _command(data_set) if data_set.has_command else None,
+            "downloads": data_set.downloads if data_set.is_prepared else "",
+            "supplies": data_set.supplies,
+            "licence": data_set.licences,
+            "size": data_set.size,
+            "tasks": [_task(task, data_dir, of_papers) for task in data_set.tasks],
         }
-        for each in declared
+        for data_set in declared
     ]
     return sorted(rows, key=lambda row: (_STATES.index(row["state"]), row["name"]))
 
@@ -284,7 +284,7 @@ def _about_task(task: Mapping[str, Any]) -> list[str]:
     shown += [part for line in lines for part in layout.wrapped(line, 4)]
     if task["protocols"]:
         shown.append("    protocols:")
-        rows = [(f"      {each['name']}", f"{each['description']} ({each['kind']})") for each in task["protocols"]]
+        rows = [(f"      {row['name']}", f"{row['description']} ({row['kind']})") for row in task["protocols"]]
         shown += layout.table((), rows)
     return shown
 
@@ -308,8 +308,8 @@ def models(word: str = "") -> documents.Models:
         said = registry.entry_point(point)
         rows.append(_model(name, f"plugged in ({point.value})", READY, registry.PLUGGED_IN, said))
     wanted = word.strip().casefold()
-    found = [row for row in rows if wanted in " ".join([*row.values(), _KINDS[row["kind"]]]).casefold()]
-    return {"models": _some(found, word, [row["name"] for row in rows], "model", "--list_models")}
+    matching = [row for row in rows if wanted in " ".join([*row.values(), _KINDS[row["kind"]]]).casefold()]
+    return {"models": _some(matching, word, [row["name"] for row in rows], "model", "--list_models")}
 
 
 def _model(name: str, description: str, state: str, kind: str, source: str) -> dict[str, str]:

@@ -108,8 +108,8 @@ def unknown(
     by_field: dict[str, str] = {}
     for known in near:
         by_field.setdefault(fields[known], known)
-    found = [*by_field.values()][:3] or near_names.near(name, others, 1)
-    return InputError(f"{said}: {near_names.question([f'--{known}' for known in found], otherwise)}", code=code)
+    advised = [*by_field.values()][:3] or near_names.near(name, others, 1)
+    return InputError(f"{said}: {near_names.question([f'--{known}' for known in advised], otherwise)}", code=code)
 
 
 def read_text(name: str, text: str, allowed: options.Range, current: Any) -> Any:

@@ -46,9 +46,9 @@ def main(_: Sequence[str]) -> None:
     """Lists the tasks, or prepares those that are named. Exits with status 2 where one fails."""
     given = flags.FLAGS
     if given.list is not None:
-        found = listing.prepared_sets(given.list, given.data_dir)
-        print(listing.prepared_text(found, given.list))
-        output.print_json(found)
+        document = listing.prepared_sets(given.list, given.data_dir)
+        print(listing.prepared_text(document, given.list))
+        output.print_json(document)
         return
     options = {name: given[name].value for name in ("workers", "allow_partial", "overwrite", "lists")}
     if prepare_tasks(given.tasks, given.source, given.data_dir, **options):

@@ -56,13 +56,13 @@ def tables(paper: str | None, data_dir: str | None) -> documents.PaperTables:
         "tables": [
             {
                 "paper": of,
-                "place": place,
+                "place": table,
                 "numbers": row["numbers"],
                 "tasks": [*row["tasks"]],
                 "missing": [task for task, missing in row["tasks"].items() if missing is not None],
                 "needs": [*dict.fromkeys(missing for missing in row["tasks"].values() if missing is not None)],
             }
-            for (of, place), row in rows.items()
+            for (of, table), row in rows.items()
         ]
     }
 
@@ -78,16 +78,16 @@ def _missing(task: str, data_dir: str | None) -> str | None:
     is_prepared = getattr(known, "source", None) is None or prepared.has_state(prepared.task_folder(task, data_dir))
     if is_prepared and known.ready(data_dir) is None:
         return None
-    return next(each.name for each in tasks.data_sets() if known in each.tasks)
+    return next(data_set.name for data_set in tasks.data_sets() if known in data_set.tasks)
 
 
-def _lines(found: documents.PaperTables, *, whole: bool) -> list[str]:
+def _lines(document: documents.PaperTables, *, whole: bool) -> list[str]:
     shown = []
-    for row in found["tables"]:
+    for row in document["tables"]:
         ready = f"{len(row['tasks']) - len(row['missing'])} of {len(row['tasks'])}"
         shown.append((row["paper"], row["place"], str(row["numbers"]), ready))
     lines = layout.table(("paper", "place", "numbers", "with data"), shown, right=(2,))
-    needs = dict.fromkeys(need for row in found["tables"] for need in row["needs"])
+    needs = dict.fromkeys(need for row in document["tables"] for need in row["needs"])
     if whole and needs:
         lines += ["", *layout.wrapped(f"data sets that are not here: {', '.join(needs)}", 0)]
     advice = (

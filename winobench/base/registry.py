@@ -405,8 +405,8 @@ def model_labels(names: Sequence[str], label: Callable[[str], str] = model_label
     """
 
     def clashing(labels: Sequence[str]) -> set[int]:
-        alike = [one.casefold() for one in labels]
-        return {number for number, one in enumerate(alike) if alike.count(one) > 1}
+        alike = [text.casefold() for text in labels]
+        return {number for number, text in enumerate(alike) if alike.count(text) > 1}
 
     labels = [label(name) for name in names]
     for number in clashing(labels):

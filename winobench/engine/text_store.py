@@ -62,7 +62,7 @@ class TextStore(abc.ABC):
                 for start in range(0, len(left), self.batch_size):
                     rows = encode(left[start : start + self.batch_size])
                     # Numbered, so that names sort in the order of the leaves.
-                    named = {f"{place:03d}": leaf for place, leaf in enumerate(jax.tree.leaves(rows))}
+                    named = {f"{index:03d}": leaf for index, leaf in enumerate(jax.tree.leaves(rows))}
                     for number, path in enumerate(paths[start : start + self.batch_size]):
                         weights.write_weights(path, {name: _trimmed(leaf[number]) for name, leaf in named.items()})
         except OSError as error:

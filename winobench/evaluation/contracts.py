@@ -121,7 +121,7 @@ def check_example(task: Task, example: Example) -> None:
 def check_metric(task: Task, questions: Iterable[Example[int, int]]) -> None:
     """Makes sure that a task's metric can judge its questions, on made-up scores: before anything is scored."""
     metric = metrics.METRICS[task.metric]
-    kinds = {(len(one.images), len(one.texts), one.target is None): one for one in questions}
+    kinds = {(len(item.images), len(item.texts), item.target is None): item for item in questions}
     for (num_images, num_texts, _), question in kinds.items():
         where = f"the metric {metric.name!r} cannot judge question {options.quote(question.id)} of task {task.name!r}"
         scores = np.arange(num_images * num_texts, dtype=np.float64).reshape(num_images, num_texts)

@@ -287,9 +287,9 @@ def _summarise(
     """Makes numbers of the errors and writes them. Tasks that have none are added to ``failed``."""
     results: dict[str, Any] = {"tasks": {}, "failed": {}, **about}
     judged = [(group, group.outcome()) for group in groups]
-    found = {task.name: (group, outcome) for group, outcome in judged for task in group.tasks}
+    outcomes = {task.name: (group, outcome) for group, outcome in judged for task in group.tasks}
     for task in tasks:
-        group, outcome = found[task.name]
+        group, outcome = outcomes[task.name]
         plan, scores = group.plan, outcome.scores[task.name]
         try:
             results["tasks"][task.name] = summary.task_results(

@@ -127,7 +127,7 @@ class Runner:
         def look() -> dict[str, Any]:
             seconds = sum(self._read_recorded(group, reuse=self.reuse) for group in self.groups)
             flags = [np.packbits(np.isnan(group.errors)).tobytes() for group in self.groups]
-            return {"seconds": seconds, "missing": [base64.b64encode(zlib.compress(one)).decode() for one in flags]}
+            return {"seconds": seconds, "missing": [base64.b64encode(zlib.compress(flag)).decode() for flag in flags]}
 
         first = parallel.broadcast_from_host0(look)
         for group, packed in zip(self.groups, first["missing"], strict=True):

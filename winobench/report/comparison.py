@@ -299,7 +299,7 @@ def _check_same(first_run: Run, second_run: Run, task: str) -> list[str]:
     failed = sum(record.examples.num_failed for record in (first, second) if isinstance(record.examples, Questions))
     ids = [set(record.examples.ids) for record in (first, second)]
     if failed and len(ids[0] ^ ids[1]) <= failed:
-        keys = [{key for key in each if key[0] in ids[0] & ids[1]} for each in keys]
+        keys = [{key for key in side if key[0] in ids[0] & ids[1]} for side in keys]
     if first.metric != second.metric or keys[0] != keys[1]:
         sizes = [len(record.examples.ids) for record in (first, second)]
         raise InputError(

@@ -325,7 +325,7 @@ def _reference_notes(references: Iterable[PublishedNumber], *, of_others: bool) 
     for number in references:
         rows.setdefault((number.model, number.num_samples), {}).setdefault(number.method, set()).add(number.place)
     cited = [published_numbers.source(paper) for paper in dict.fromkeys(number.paper for number in references)]
-    said = "; ".join(f"{one['short']}, arXiv:{one['arxiv']}" for one in cited)
+    said = "; ".join(f"{paper['short']}, arXiv:{paper['arxiv']}" for paper in cited)
     notes = [f"paper: {said}, on the published data"]
     if of_others:
         notes[0] += ". Its images and samples may differ from the run's"

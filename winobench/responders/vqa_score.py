@@ -142,14 +142,14 @@ class HostedVQAScore(AnswerScorer):
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         return self._in_parts(images, self._choices(asked), pairs)
 
-    def _choices(self, asked: list[tuple[str, str | None]]) -> list[tuple[str, tuple[str, ...], int]]:
+    def _choices(self, questions: list[tuple[str, str | None]]) -> list[tuple[str, tuple[str, ...], int]]:
         """The question of each text, the answers to choose from, and the number of the text's own answer."""
         answers: dict[str, set[str]] = {}
-        for question, answer in asked:
+        for question, answer in questions:
             if answer is not None:
                 answers.setdefault(question, set()).add(answer)
         choices = []
-        for question, answer in asked:
+        for question, answer in questions:
             if answer is None:
                 choices.append((self.question.replace("{}", question), _YES_OR_NO, 0))
                 continue

@@ -129,20 +129,21 @@ class ErrorStore:
     ) -> dict[str, np.ndarray] | None:
         """``Batch.errors`` of examples of one shape; None where errors of their pairs are incomplete."""
         empty_hash, gray_hash = text_hash(EMPTY_TEXT), image_hash(GRAY_IMAGE)
-        found: dict[str, np.ndarray] = {}
+        errors_by_term: dict[str, np.ndarray] = {}
         for term in normalization.TERMS.values():
             images = [(gray_hash,) if term.of_gray_image else examples.images[row] for row in rows]
             texts = [
                 (empty_hash,) if term.of_empty_text else [hashes[text] for text in examples.texts[row]] for row in rows
             ]
-            asked = [(image, text) for row in range(len(rows)) for image in images[row] for text in texts[row]]
-            errors = self.pairs([image for image, _ in asked], [text for _, text in asked], num_samples, partly=partly)
+            wanted_pairs = [(image, text) for row in range(len(rows)) for image in images[row] for text in texts[row]]
+            of_images, of_texts = ([pair[side] for pair in wanted_pairs] for side in (0, 1))
+            errors = self.pairs(of_images, of_texts, num_samples, partly=partly)
             if errors is not None:
                 num_samples = errors.shape[-1]
-                found[term.name] = errors.reshape(len(rows), len(images[0]), len(texts[0]), -1)
+                errors_by_term[term.name] = errors.reshape(len(rows), len(images[0]), len(texts[0]), -1)
             elif term is normalization.OWN:
                 return None
-        return found
+        return errors_by_term
 
 
 def mean_scores(batch: Batch) -> np.ndarray:
@@ -166,13 +167,13 @@ def race_store(tables: Mapping[tuple[bytes, ...], pa.Table], timesteps: Sequence
     A race that learns its timesteps, or is resumed with others, uses again what earlier parts have of the same ones.
     """
     given = {scoring: json_files.parse(scoring[1] or b"[]") for scoring in tables}
-    wanted = {(scores, error) for (scores, _, error), there in given.items() if there == list(timesteps)}
-    found = [
+    wanted = {(scores, error) for (scores, _, error), recorded in given.items() if recorded == list(timesteps)}
+    parts = [
         _of_samples(table, given[scoring], timesteps)
         for scoring, table in tables.items()
         if (scoring[0], scoring[2]) in wanted
     ]
-    return ErrorStore(pa.concat_tables(found)) if found else None
+    return ErrorStore(pa.concat_tables(parts)) if parts else None
 
 
 def _read_tables(folder: pathlib.Path) -> dict[tuple[bytes, ...], pa.Table]:
@@ -190,7 +191,7 @@ def _read_tables(folder: pathlib.Path) -> dict[tuple[bytes, ...], pa.Table]:
 
 def _of_samples(table: pa.Table, timesteps: Sequence[float], wanted: Sequence[float]) -> pa.Table:
     """The errors of those samples that have the wanted timesteps, a row a sample where that is not all of them."""
-    same = np.array([one == other for one, other in zip(timesteps, wanted, strict=False)], bool)
+    same = np.array([timestep == other for timestep, other in zip(timesteps, wanted, strict=False)], bool)
     same = np.append(same, np.zeros(max(0, len(timesteps) - len(same)), bool))
     if same.all():
         return table
@@ -203,8 +204,8 @@ def _of_samples(table: pa.Table, timesteps: Sequence[float], wanted: Sequence[fl
     flat = errors.values.take(pa.array(parquet_files.ranges(offsets[:-1], lengths)[kept]))
     columns = {"first_sample": pa.array(samples[kept].astype(np.int32))}
     columns["errors"] = pa.ListArray.from_arrays(np.arange(len(kept) + 1, dtype=np.int32), flat)
-    found = {name: table[name].take(pa.array(rows)) for name in ("image", "text")} | columns
-    return pa.table({name: found[name] for name in table.column_names}, table.schema)
+    columns_by_name = {name: table[name].take(pa.array(rows)) for name in ("image", "text")} | columns
+    return pa.table({name: columns_by_name[name] for name in table.column_names}, table.schema)
 
 
 def _reproducing(batch: Batch, stored: np.ndarray, said: tuple[str, ...] | None) -> Batch | None:

@@ -104,10 +104,10 @@ class Images:
         Raises:
           InputError: the image does not exist.
         """
-        found = self.by_place.get((model, seed, number))
-        if found is None:
+        record = self.by_place.get((model, seed, number))
+        if record is None:
             raise InputError(f"{self.folder} has no image of {model!r} with seed {seed} and number {number}")
-        return found
+        return record
 
     def path(self, record: ImageRecord) -> pathlib.Path:
         """The PNG file of an image."""

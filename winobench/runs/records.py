@@ -89,7 +89,7 @@ class RunFolder:
                 code="another-version",
             )
         differences = list(_differences(recorded["identity"], json_files.as_json(identity)))
-        if any(one.startswith(f"scorer.{INSTANCE} (") and "null" not in one for one in differences):
+        if any(line.startswith(f"scorer.{INSTANCE} (") and "null" not in line for line in differences):
             raise InputError(
                 f"{self.path} holds a run that cannot continue: its scorer, like this one, does not say what its scores"
                 f" depend on. Give {identity['scorer'].get('scorer', 'the scorer')} a method fingerprint() that"

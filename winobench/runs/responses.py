@@ -200,7 +200,7 @@ class ResponseStore:
                 break
             try:
                 places, _ = _index(folder, only=missing)
-                stored = {key: _read(place) for key, place in places.items()}
+                stored = {key: _read(line) for key, line in places.items()}
             except InputError as error:
                 logging.warning("the responses of another run are left aside: %s", error)
                 continue

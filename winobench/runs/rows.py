@@ -57,8 +57,8 @@ def rows_of(record: TaskRun, redrawn: Mapping[str, np.ndarray] | None = None) ->
         rows.append(Row(row, np.tile(counted, len(names)), correct, strata, draws, record.num_samples))
 
     def add_combined(prefix: str, counted: np.ndarray) -> None:
-        some = {name: right[counted] for name, right in answers.items()}
-        for row, names in ({} if record.judge is None else record.judge.combined(some)).items():
+        counted_answers = {name: right[counted] for name, right in answers.items()}
+        for row, names in ({} if record.judge is None else record.judge.combined(counted_answers)).items():
             add(f"{prefix}{row}", names, counted)
 
     for name in answers:
@@ -87,10 +87,10 @@ def _text_rows(record: TaskRun) -> list[Row]:
         pairs = members_of([() if pair is None else (pair,) for pair in (examples.pairs[index] for index in indices)])
         whole = [indices[both] for both in pairs.values() if len(both) == 2]
         both_right = np.array([examples.correct[both].all() for both in whole], bool)
-        found = [Row(f"{prefix}{headline}", indices, examples.correct[indices], None)]
-        found += [
+        listed = [Row(f"{prefix}{headline}", indices, examples.correct[indices], None)]
+        listed += [
             Row(f"{prefix}{name}", np.array([both[0] for both in whole], np.int64), both_right, None)
             for name in PAIR_METRICS
         ]
-        rows += [row for row in found if row.name in record.results and len(row.members)]
+        rows += [row for row in listed if row.name in record.results and len(row.members)]
     return rows

@@ -92,10 +92,10 @@ def _score_pairs(how: _Step, params: Any, images: Any, texts: Any, index: jax.Ar
         model = how.structure.module(params)
         with functional.precision(model.dtype):
             prefix = model.ask(images, *(part for rows in question for part in (rows[:, :-1], rows[:, -1])))
-            found = model.answer_log_probabilities(prefix, ids[:, :-1], ids[:, -1], how.answers)
-        if len(found) == 1:
-            return jnp.exp(found[0].mean(axis=1))
-        return found[0].sum(axis=1) - found[1].sum(axis=1)
+            log_probabilities = model.answer_log_probabilities(prefix, ids[:, :-1], ids[:, -1], how.answers)
+        if len(log_probabilities) == 1:
+            return jnp.exp(log_probabilities[0].mean(axis=1))
+        return log_probabilities[0].sum(axis=1) - log_probabilities[1].sum(axis=1)
 
     whole, split = PartitionSpec(), PartitionSpec(parallel.DATA_AXIS)
     in_specs = (whole, whole, whole, PartitionSpec(None, parallel.DATA_AXIS))
@@ -237,19 +237,21 @@ class VQAScore(AnswerScorer, networks.HoldsVisionLanguage, PairScorer):
         common.choice("preprocessing", preprocessing, PREPROCESSING)
 
     def _iter_scores(
-        self, images: list[Any], asked: list[tuple[str, str | None]], pairs: np.ndarray
+        self, images: list[Any], answered: list[tuple[str, str | None]], pairs: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """See `PairScorer.iter_scores`. But pairs of several answers come answer by answer.
 
         Each answer is another program, which encodes its images.
         """
-        snapshot, answers = self.snapshot(), dict.fromkeys(answer for _, answer in asked)
+        snapshot, answers = self.snapshot(), dict.fromkeys(answer for _, answer in answered)
         scorers = [snapshot._of_answer(answer) for answer in answers]
-        questions = [question for question, _ in asked]
+        questions = [question for question, _ in answered]
         if len(scorers) == 1:
             return PairScorer.iter_scores(scorers[0], images, questions, pairs)
         numbers = {answer: number for number, answer in enumerate(answers)}
-        return _answer_by_answer(scorers, images, questions, pairs, np.array([numbers[answer] for _, answer in asked]))
+        return _answer_by_answer(
+            scorers, images, questions, pairs, np.array([numbers[answer] for _, answer in answered])
+        )
 
     def _of_answer(self, answer: str | None) -> VQAScore:
         """This scorer, or for an answer one that asks texts as they are, and scores that answer."""

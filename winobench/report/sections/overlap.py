@@ -27,13 +27,16 @@ _Pair = tuple[Mark, Mark, analysis.Overlap]  # of two runs' right answers
 def overlap_section(report_data: ReportData) -> Section | None:
     """The overlap of two runs' right answers (Figure 8)."""
     everything = {task: _overlaps(report_data, task) for task in report_data.tasks if report_data.has_answers(task)}
-    everything = {task: found for task, found in everything.items() if found}
+    everything = {task: overlaps for task, overlaps in everything.items() if overlaps}
     if not everything:
         return None
-    few = [task for task, found in everything.items() if max(one.num_examples for *_, one in found) < FEWEST_EXAMPLES]
+    sizes = {task: max(overlap.num_examples for *_, overlap in overlaps) for task, overlaps in everything.items()}
+    few = [task for task, size in sizes.items() if size < FEWEST_EXAMPLES]
     charted = report_data.charted
     panels = [
-        (task, _overlap_panel(task, found)) for task, found in everything.items() if task not in few and task in charted
+        (task, _overlap_panel(task, overlaps))
+        for task, overlaps in everything.items()
+        if task not in few and task in charted
     ]
     legend = [
         Mark("both right", figures.BOTH, "s", figures.NO_LINE),
@@ -99,8 +102,8 @@ def _table(everything: Mapping[str, Sequence[_Pair]]) -> Table:
                 Cell(f"{overlap.num_examples:,}"),
             ]
         )
-        for task, found in everything.items()
-        for first, second, overlap in found
+        for task, overlaps in everything.items()
+        for first, second, overlap in overlaps
     ]
     return Table(["task, first / second", *shares, "kappa", "examples"], rows)
 

@@ -42,15 +42,15 @@ def radar_section(report_data: ReportData) -> Section | None:
     best = np.array([report_data.best(task) for _, task, *_ in axes])
 
     def above(values: Sequence[float | None], levels: np.ndarray) -> np.ndarray:
-        found = np.array([np.nan if value is None else value for value in values], np.float64)
-        return above_chance(found, levels, best)
+        numbers = np.array([np.nan if value is None else value for value in values], np.float64)
+        return above_chance(numbers, levels, best)
 
     series, rows = [], []
-    for place, (run, mark) in enumerate(zip(report_data.runs, report_data.marks, strict=True)):
-        raw = [entries[place]["value"] if entries[place] else None for *_, entries in axes]
+    for index, (run, mark) in enumerate(zip(report_data.runs, report_data.marks, strict=True)):
+        raw = [entries[index]["value"] if entries[index] else None for *_, entries in axes]
         # Runs may have asked different questions of a task.
-        own = [entries[place]["chance"] if entries[place] else None for *_, entries in axes]
-        levels = np.array([chance if one is None else one for one, chance in zip(own, chances, strict=True)])
+        own = [entries[index]["chance"] if entries[index] else None for *_, entries in axes]
+        levels = np.array([chance if level is None else level for level, chance in zip(own, chances, strict=True)])
         series.append((mark, above(raw, levels)))
         rows += _radar_rows(run.label, axes, levels, raw, series[-1][1])
     quoted = []

@@ -106,7 +106,8 @@ def _protocol_text(run: Run) -> str:
 
 def _images(run: Run) -> list[tuple[str, str]]:
     """The origin of the images, and the writer of their captions."""
-    counts = [len(some) for one in run.tasks.values() for some in getattr(one.examples, "question_images", ()) if some]
+    records = [record.examples for record in run.tasks.values()]
+    counts = [len(images) for examples in records for images in getattr(examples, "question_images", ()) if images]
     if not counts:
         return []
     launched = run.config.get("config") or {}

@@ -105,8 +105,8 @@ def wscplus_section(report_data: ReportData) -> Section | None:
         section.tables.append(_accuracy_table(report_data, task, measured, people))
         section.tables.append(_error_table(f"{before}errors by kind, with their share of all errors", kinds, counts))
         section.folds += _pronouns(report_data, task)
-        asked = next(record.examples for record in report_data.records(task) if _answered(record))
-        asked_panels += _asked_panels(before, task, asked, counted)
+        examples = next(record.examples for record in report_data.records(task) if _answered(record))
+        asked_panels += _asked_panels(before, task, examples, counted)
         outcomes = _outcome_panels(report_data, before, task, counted["outcomes"])
         asked_panels += outcomes[:1]
         if outcomes[1:]:
