@@ -169,6 +169,16 @@ def test_a_wrong_config_is_told_of_as_by_the_launcher_itself(config, overrides):
         ),
         ("slurm", {"config": "winoviz"}, "one process runs --config=winoviz"),
         ("slurm", {"log": "mlflow"}, "--log is 'mlflow', but it must be one or more of tensorboard"),
+        ("slurm", {"array": "models", "config": "images"}, "--array is for winobench eval, not for winobench generate"),
+        ("slurm", {"array": "models", "overrides": (("model", " , "),)}, "--array needs models"),
+        ("slurm", {"array": "models", "plan": "plan.json"}, "--plan is of one job for all models"),
+        (
+            "slurm",
+            {"array": "models", "config": "winoviz", "nodes": 1, "overrides": (("generator", "sd15"),)},
+            "generate them first, and give --images",
+        ),
+        ("skypilot", {"array": "models"}, "give SkyPilot one command for each model"),
+        ("slurm", {"setup": "a\nb"}, "--setup='a\\nb' holds a character"),
         ("slurm", {"log": "wandb", "config": "images"}, "--log is for winobench eval and train"),
     ],
 )
@@ -209,15 +219,15 @@ def test_a_job_has_its_configs_launcher_and_the_name_that_it_had(config, launche
     assert f"#SBATCH --job-name=winobench-{config.replace(':', '-')}-{name}" in job
 
 
-def _run_rendered(target, job, environment, cwd, programs):
+def _run_rendered(target, job, environment, cwd, programs, status=0):
     """Runs what each machine would run, in as few steps as the target allows; the second machine of two."""
     if target == "skypilot":
         task = yaml.safe_load(job.text)
         sky = {"SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2", "SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_RANK": "1"}
-        bash(task["run"], {**environment, **sky}, cwd)
+        bash(task["run"], {**environment, **sky}, cwd, status)
     else:
-        environment |= programs(srun='#!/bin/bash\nwhile [[ "$1" == --* ]]; do shift; done\nexec "$@"\n')
-        bash(job.text, {**environment, "SLURM_CPUS_PER_TASK": "64"}, cwd)
+        environment |= programs(srun=SRUN)
+        bash(job.text, {**environment, "SLURM_CPUS_PER_TASK": "64"}, cwd, status)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -236,6 +246,69 @@ def test_the_machines_run_the_very_words_that_were_given(target, echo, tmp_path,
     assert not list(tmp_path.rglob("pwned"))
     _, overrides = parted(words, configuration.load("gdbench"))
     assert tuple(overrides) == OVERRIDES
+
+
+SRUN = '#!/bin/bash\nwhile [[ "$1" == --* ]]; do shift; done\nexec "$@"\n'
+
+
+def _of_array(job, ids, tmp_path, programs):
+    """The words that the tasks of an array run their program with."""
+    environment = {**programs(srun=SRUN), "SLURM_CPUS_PER_TASK": "1"}
+    for number in ids:
+        bash(job.text, {**environment, "SLURM_ARRAY_TASK_ID": str(number)}, tmp_path)
+    return [words for words, _ in logged(tmp_path)]
+
+
+def test_a_task_of_an_array_is_the_job_of_its_model(echo, tmp_path, programs, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    models = ["sd15", *filter(None, map(str.strip, HOSTILE.split(",")))]
+    options = {"python": str(echo), "nodes": 1}
+    fields = [("seed", "7"), ("model", "not-this"), ("model", ",".join(models))]
+    job = jobs.make(request("slurm", overrides=fields, array="models", **options))
+    assert f"#SBATCH --array=0-{len(models) - 1}\n" in job.text
+    found = _of_array(job, range(len(models)), tmp_path, programs)
+    (tmp_path / "log").unlink()
+    for model in models:
+        single = jobs.make(request("slurm", overrides=[("seed", "7"), ("model", model)], **options))
+        bash(single.text, {**programs(srun=SRUN), "SLURM_CPUS_PER_TASK": "1"}, tmp_path)
+    assert found == [words for words, _ in logged(tmp_path)]
+    assert len({words[-1] for words in found}) == len(models)
+    assert not list(tmp_path.rglob("pwned"))
+    # A number that is not of the array, such as by sbatch --array=0-9, runs nothing.
+    environment = {**programs(srun=SRUN), "SLURM_CPUS_PER_TASK": "1", "SLURM_ARRAY_TASK_ID": "9"}
+    bash(job.text, environment, tmp_path, status=1)
+    assert len(logged(tmp_path)) == len(models)
+
+
+@pytest.mark.parametrize(
+    ("options", "folder"), [({"workdir": "a b"}, "a b"), ({"name": "mine"}, "runs/mine")], ids=["workdir", "name"]
+)
+def test_models_of_an_array_have_folders_in_the_named_one(options, folder, echo, tmp_path, programs, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    overrides = [("model", "a/sd,b/sd,sd15")]
+    job = jobs.make(request("slurm", overrides=overrides, array="models", python=str(echo), nodes=1, **options))
+    found = _of_array(job, range(3), tmp_path, programs)
+    assert [words[-1] for words in found] == [
+        f"--workdir={tmp_path}/{folder}/{label}" for label in ("a-sd", "b-sd", "sd15")
+    ]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_setup_runs_ahead_of_the_program_and_stops_the_job_if_it_fails(target, echo, tmp_path, programs):
+    def run(setup, status=0):
+        job = jobs.make(request(target, setup=setup, python=str(echo), workdir="/runs"))
+        environment = {"LOG": str(tmp_path / "log")}
+        _run_rendered(target, job, environment, tmp_path, programs, status)
+
+    run("load() { export LOADED=\"$1's $NOT_SET_HERE\"; }; load 'a  b'")
+    ((_, environment),) = logged(tmp_path)
+    assert environment["LOADED"] == "a  b's "
+    run("false; true", status=1)
+    run("echo 'a quote that does not end", status=2)
+    assert len(logged(tmp_path)) == 1
+    run("true  # nothing else")
+    run("true \\")
+    assert len(logged(tmp_path)) == 3
 
 
 @pytest.mark.parametrize(
@@ -304,11 +377,12 @@ SBATCH = {
     "partition": r"[\w,.-]+",
     "account": r"[\w.-]+",
     "time": r"(\d+-)?\d+(:\d+){0,2}",
-    "output": r"%x-%j\.out",
+    "output": r"%x-(%j|%A_%a)\.out",
     "open-mode": "append",
     "export": "ALL",
     "requeue": None,
     "signal": r"B:USR1@\d+",
+    "array": r"0-\d+",
 }
 
 
@@ -317,6 +391,7 @@ SBATCH = {
     [
         {},
         {"nodes": 1, "accelerator": "none"},
+        {"array": "models", "overrides": (("model", "a,b"),), "setup": "module load cuda"},
         {"accelerator": "4", "partition": "gpu,long", "account": "lab", "time": "1-12:00:00", "secrets": ("HF_TOKEN",)},
     ],
 )
@@ -356,23 +431,29 @@ def test_slurm_fills_in_paths_from_here(tmp_path, monkeypatch):
     assert task["file_mounts"]["~/winobench_files/mine.py"] == f"{tmp_path}/mine.py"
 
 
-def test_a_slurm_job_that_nears_its_time_limit_is_put_into_the_queue_again(tmp_path, programs, echo):
-    job = jobs.make(request("slurm", python=str(echo), max_restarts=2))
+@pytest.mark.parametrize("kind", ["job", "array"])
+def test_a_slurm_job_that_nears_its_time_limit_is_put_into_the_queue_again(kind, tmp_path, programs, echo):
+    options, requeued = {
+        "job": ({}, "77"),
+        "array": ({"array": "models", "overrides": (("model", "a,b"),)}, "76_1"),
+    }[kind]
+    job = jobs.make(request("slurm", python=str(echo), max_restarts=2, **options))
     environment = programs(
         srun='#!/bin/bash\necho $$ > "$LOG.pid"\nkill -USR1 $PPID\nexec sleep ${SLEEP-20}\n',
         # As Slurm itself, it ends the job.
         scontrol='#!/bin/bash\necho "[\\"$*\\", {}]" >> "$LOG"\nkill "$(cat "$LOG.pid")"\n',
     )
     environment |= {"SLURM_JOB_ID": "77", "SLURM_CPUS_PER_TASK": "1"}
+    environment |= {"SLURM_ARRAY_JOB_ID": "76", "SLURM_ARRAY_TASK_ID": "1"} if kind == "array" else {}
     bash(job.text, environment, tmp_path, status=128 + 15)
-    assert [words for words, _ in logged(tmp_path)] == ["requeue 77"]
+    assert [words for words, _ in logged(tmp_path)] == [f"requeue {requeued}"]
     bash(job.text, {**environment, "SLURM_RESTART_COUNT": "2", "SLEEP": "0.2"}, tmp_path)
     assert len(logged(tmp_path)) == 1
 
 
 def test_a_slurm_job_ends_as_its_processes_do(tmp_path, programs, echo):
     job = jobs.make(request("slurm", python=str(echo), secrets=("HF_TOKEN",)))
-    environment = programs(srun='#!/bin/bash\nwhile [[ "$1" == --* ]]; do shift; done\nexec "$@"\n')
+    environment = programs(srun=SRUN)
     environment |= {"SLURM_CPUS_PER_TASK": "1", "HF_TOKEN": "x"}
     bash(job.text, environment, tmp_path)
     bash(job.text, {**environment, "STATUS": "2"}, tmp_path, status=2)

@@ -33,6 +33,11 @@ Four machines of eight GPUs that share one run, on machines that may be taken aw
   winobench cloud --target=slurm --nodes=4 --accelerator=h100:8 --workdir=/shared/runs/sd21 --time=12:00:00 \\
     --config=gdbench:table1 --model=sd21-base
 
+Three models at once under Slurm, each in a task of one job array, after two commands of the cluster:
+
+  winobench cloud --target=slurm --array=models --setup='module load cuda; conda activate wino' --python=python \\
+    --config=gdbench:table1 --model=sd15,sd21-base,sdxl
+
 The machines of a TPU slice, and a cluster of Kubernetes:
 
   winobench cloud --target=skypilot --accelerator=v5litepod-64 --infra=gcp --store=gs://my-bucket \\
@@ -91,6 +96,13 @@ flags.DEFINE_string("infra", None, "SkyPilot: where to look for machines, such a
 flags.DEFINE_string("partition", None, "Slurm: the partition.")
 flags.DEFINE_string("account", None, "Slurm: the account.")
 flags.DEFINE_string("time", None, "Slurm: the time limit, after which the job queues again and continues.")
+flags.DEFINE_enum(
+    "array",
+    None,
+    ["models"],
+    "Slurm: a job array. Each of its tasks evaluates one model of --model. Without it, one job evaluates all.",
+)
+flags.DEFINE_string("setup", "", "Shell commands ahead of the program: 'module load cuda; conda activate NAME'.")
 
 _TOOLS = {
     "sky": "pip install 'skypilot[gcp]', or with another cloud's name",

@@ -27,7 +27,7 @@ from winobench.base.files import user_path
 from winobench.runs import model_settings, settings
 from winobench.training import recipes
 
-from .. import configuration
+from .. import configuration, overrides
 from . import accelerators, planned
 from .storage import MOUNT, check_store, is_url
 
@@ -40,7 +40,7 @@ _DEFAULT_ACCELERATORS = {"skypilot": "L4:1", "slurm": "1"}
 # Options of one target.
 _ONLY_FOR = {
     **dict.fromkeys(("image", "store", "spot", "package", "infra"), "skypilot"),
-    **dict.fromkeys(("partition", "account", "time"), "slurm"),
+    **dict.fromkeys(("partition", "account", "time", "array"), "slurm"),
 }
 _ROOT = pathlib.Path(__file__).resolve().parents[5]
 _PORT = 8901
@@ -86,6 +86,8 @@ class Request:
     partition: str | None = None
     account: str | None = None
     time: str | None = None
+    array: str | None = None
+    setup: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +119,8 @@ def make(request: Request) -> Job:
     name = request.name or _job_name(launcher, request.config, config)
     plan = None if request.plan is None else planned.read(request.plan, config, accelerator, request.nodes)
     request = request if plan is None else _as_planned(request, plan, config)
-    workdir = _workdir(request, name, several)
+    array = None if request.array is None else _array(request, launcher, config)
+    workdir = '"${workdirs[SLURM_ARRAY_TASK_ID]}"' if array else _workdir(request, name, several)
     installs = request.python is None and request.target == "skypilot"
     checkout = str(_ROOT) if (_ROOT / "pyproject.toml").is_file() else None
     takes_checkout = installs and request.package is None and checkout is not None
@@ -131,16 +134,18 @@ def make(request: Request) -> Job:
         [*_notes(request), *([] if plan is None else [plan.note])],
     )
     values = dataclasses.asdict(request) | {
+        "array": array,
         "checkout": checkout if takes_checkout else None,
         "command": _command(request, launcher, takes_checkout, workdir, processes),
         "sent": _sent(request, takes_checkout),
         "environment": "\n".join(_environment(request, checkout)),
         "gpus": gpus,
+        "install": _install(request, _extras(config, accelerator, request.log), takes_checkout),
         "launcher": launcher,
         "label": f"winobench {launcher} --config={request.config}",
         "mount": MOUNT,
         "name": name,
-        "setup": _setup(request, _extras(config, accelerator, request.log), takes_checkout),
+        "setup": shlex.quote(request.setup) if request.setup.strip() else "",
         "slice": slice_,
         "store_url": is_url(request.store),
         "store_volume": request.store is not None and not is_url(request.store),
@@ -189,11 +194,13 @@ def _environment(request: Request, checkout: str | None) -> list[str]:
 
 
 def _command(request: Request, launcher: str, takes_checkout: bool, workdir: str, processes: str | None) -> str:
+    given = [(field, text) for field, text in request.overrides if not (request.array and field == "model")]
     return " \\\n  ".join(
         [
             f"{_python(request)} -m winobench {launcher}",
             f"--config={_config_spec(request, takes_checkout)}",
-            *(shlex.quote(f"--{field}={text}") for field, text in request.overrides),
+            *(shlex.quote(f"--{field}={text}") for field, text in given),
+            *(['--model="${models[SLURM_ARRAY_TASK_ID]}"'] if request.array else []),
             f"--workdir={workdir}",
             *([f"--log={request.log}"] if request.log else []),
             *([] if processes is None else [processes]),
@@ -224,6 +231,10 @@ def _faults(request: Request) -> Iterator[str]:
     if request.target not in TARGETS:
         yield f"--target={request.target} is not one of {', '.join(TARGETS)}."
     given = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
+    if request.array is not None and request.target == "skypilot":
+        yield "--array is for --target=slurm: give SkyPilot one command for each model."
+    if request.array is not None and request.plan is not None:
+        yield "--plan is of one job for all models: leave out --plan or --array."
     for flag, target in _ONLY_FOR.items():
         if given[flag] not in (None, False) and request.target != target:
             yield f"--{flag} is not for --target={request.target}: leave it out."
@@ -304,6 +315,25 @@ def _job_name(launcher: str, spec: str, config: Any) -> str:
     return f"winobench-{short[: _MAX_NAME - len('winobench--') - len(digest)].strip('-')}-{digest}"
 
 
+def _array(request: Request, launcher: str, config: Any) -> dict[str, list[str]]:
+    """The models and folders of an array's tasks, as words of a shell command."""
+    if launcher != "eval":
+        raise InputError(f"--array is for winobench eval, not for winobench {launcher}: leave it out.")
+    if getattr(config, "generator", None) and not config.images:
+        raise InputError("--array would generate the same images in each task: generate them first, and give --images.")
+    models = overrides.split(config.model)
+    if not models:
+        raise InputError("--array needs models: name them with --model=NAME,NAME.")
+    if request.workdir is None and request.name is None:
+        singles = [configuration.load(request.config, (*request.overrides, ("model", model))) for model in models]
+        folders = ["runs/" + _job_name(launcher, request.config, single) for single in singles]
+    else:
+        folder = request.workdir or f"runs/{request.name}"
+        folders = [os.path.join(folder, label) for label in registry.model_labels(models)]
+    paths = [os.path.abspath(user_path(folder)) for folder in folders]
+    return {"models": list(map(shlex.quote, models)), "workdirs": list(map(shlex.quote, paths))}
+
+
 def _workdir(request: Request, name: str, several: bool) -> str:
     """The run's folder, as a word of a shell command."""
     if request.target == "slurm":
@@ -374,7 +404,7 @@ def _processes(request: Request, slice_: accelerators.Slice | None) -> str:
     return f'--processes="$(head -n 1 <<< "$SKYPILOT_NODE_IPS"):{_PORT},$SKYPILOT_NUM_NODES,$SKYPILOT_NODE_RANK"'
 
 
-def _setup(request: Request, extras: str, takes_checkout: bool) -> str:
+def _install(request: Request, extras: str, takes_checkout: bool) -> str:
     """Commands that install winobench on each machine. Empty if it is there."""
     if not takes_checkout and request.package is None:
         return ""
