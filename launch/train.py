@@ -27,6 +27,9 @@ Fine-tuning with hard negatives, by LoRA:
 """
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Run folder. Default: runs/<config>-<hash>.")
+_NAME = flags.DEFINE_string(
+    "name", None, "What experiment trackers call the run. The same command with another name resumes the same run."
+)
 _MAX_MINUTES = flags.DEFINE_float(
     "max_minutes", None, "Stop training after this time, with a checkpoint and an export.", lower_bound=0.0
 )
@@ -51,6 +54,7 @@ def main(config: Any) -> None:
 
     memory.keep_freed()
     options.number(0, 1e9).or_none().check("--max_minutes", _MAX_MINUTES.value)
+    run_name = options.text().or_none().check("--name", _NAME.value or None)
     log = trackers.read(_LOG.value)
     recipe = recipes.load(config.recipe)
     if _PROCESSES.value:
@@ -65,7 +69,7 @@ def main(config: Any) -> None:
     name = recipe.default_name(config, flags.FLAGS.config, recipes.digest(values, free=free))
     workdir = pathlib.Path(user_path(_WORKDIR.value or f"runs/{name}"))
     alone = not _PROCESSES.value or parallel.is_main_process()
-    with recipes.run_folder(values, workdir, free=free, alone=alone):
+    with recipes.run_folder(values, workdir, free=free, alone=alone, name=run_name):
         minutes = _MAX_MINUTES.value
         report = recipe.run(config, workdir, max_seconds=None if minutes is None else 60.0 * minutes, log=log)
         if parallel.is_main_process():

@@ -35,6 +35,9 @@ and correlations. Each command is printed before it runs, and resumes when it is
 """
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The folder of all. runs/<config>-<hash> by default.")
+_NAME = flags.DEFINE_string(
+    "name", None, "What the report and the viewer call the runs. Another name resumes the same runs."
+)
 
 _OF_IMAGES, _OF_MATCHING, _OF_REPORT = "images", "matching", "report"  # folders
 
@@ -90,15 +93,16 @@ def _runs(folder: pathlib.Path) -> list[str]:
 def _commands(config: Settings, folder: pathlib.Path) -> Iterator[list[str]]:
     """The words of each command. The last one names the runs of those before it."""
     images, matching = folder / _OF_IMAGES, folder / _OF_MATCHING
+    name = [f"--name={_NAME.value}"] if _NAME.value else []
     yield [
         *("generate", "--config=images", *_given(config, _GENERATION), f"--limit={_word(config.num_prompts)}"),
-        f"--workdir={images}",
+        *(f"--workdir={images}", *name),
     ]
     if config.judge:
         yield ["judge", str(images), f"--model={config.judge}", f"--dtype={config.dtype}"]
     yield [
         *("eval", "--config=gdbench", *_given(config, _MATCHING)),
-        *(f"--num_samples={config.num_samples}", f"--workdir={matching}"),
+        *(f"--num_samples={config.num_samples}", f"--workdir={matching}", *name),
     ]
     yield ["report", *_runs(matching), f"--images={images}", f"--out={folder / _OF_REPORT}"]
 

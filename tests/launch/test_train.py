@@ -1,6 +1,7 @@
 """winobench train from the command line to the adapters, with a small random pipeline; and what it refuses."""
 
 import functools
+import json
 import pathlib
 import re
 
@@ -33,8 +34,9 @@ def test_from_the_command_line_to_the_adapters(tiny_pipeline, tmp_path):
     assert set(adapters) == {pathlib.Path("lora") / FILE, pathlib.Path("lora/last") / FILE}
 
     lines = (workdir / "metrics.jsonl").read_text()
-    status, again, err = launch(*words, cwd=tmp_path)
+    status, again, err = launch(*words, "--name=mine", cwd=tmp_path)
     assert (status, again) == (0, out), err
+    assert json.loads((workdir / "config.json").read_text())["name"] == "mine"
     assert (workdir / "metrics.jsonl").read_text() == lines
     assert {path.relative_to(workdir): path.read_bytes() for path in workdir.rglob(FILE)} == adapters
 

@@ -50,6 +50,12 @@ def test_the_commands_name_the_same_models_and_folders(commands, tmp_path):
     assert out.count("$ winobench ") == 4
 
 
+def test_a_name_goes_to_the_images_and_the_evaluations(commands, tmp_path):
+    given, _ = commands
+    assert understand(f"--workdir={tmp_path / 'run'}", "--name=mine")[0] == 0
+    assert [words[0] for words in given if "--name=mine" in words] == ["generate", "eval"]
+
+
 def test_json_names_what_was_made(commands, tmp_path):
     status, out, err = understand(f"--workdir={tmp_path / 'run'}", "--json")
     assert status == 0, err

@@ -34,6 +34,23 @@ def test_a_run_goes_on_with_its_own_config_only(tmp_path):
     assert (folder / "config.json").read_text() == before
 
 
+def test_a_name_is_kept_and_makes_no_other_run(tmp_path):
+    def recorded(values, **more):
+        with recipes.run_folder(values, tmp_path / "run", free=["part.steps"], **more):
+            return json.loads((tmp_path / "run" / "config.json").read_text()).get("name")
+
+    assert recorded(VALUES) is None
+    assert [recorded(VALUES, **more) for more in ({"name": "a"}, {}, {"name": "b"}, {})] == ["a", "a", "b", "b"]
+    with raises("another-run", "seed"):
+        recorded({**VALUES, "seed": 1}, name="c")
+    assert recorded(VALUES) == "b"
+    # A recipe's own field of this name is no free one.
+    with recipes.run_folder({"name": "x"}, tmp_path / "own", free=[]):
+        pass
+    with raises("another-run", "name"), recipes.run_folder({"name": "y"}, tmp_path / "own", free=[]):
+        pass
+
+
 def test_a_run_that_fails_at_once_leaves_no_folder(tmp_path):
     def attempt(folder, files):
         with recipes.run_folder(VALUES, folder, free=[]):

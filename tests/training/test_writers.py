@@ -71,6 +71,15 @@ def test_a_project_without_the_library_is_refused(tmp_path, monkeypatch):
     assert len(writers.for_run(tmp_path, project=None, config={})) == 1
 
 
+def test_trackers_get_the_name_of_the_run(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(trackers.extensions, "find", lambda group, name: lambda *given: made.append(given[-1]))
+    for config in ({}, {"name": "mine"}):
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        writers.for_run(tmp_path, project=None, config={}, log=["wandb"])
+    assert made == [tmp_path.name, "mine"]
+
+
 @pytest.mark.parametrize("odd", [b"\xff\xfe\n", b"\0\0\n", b"[]\n", b'{"step": "2"}\n', b"\r\r\n"])
 @pytest.mark.parametrize("start", [0, 2])
 def test_lines_that_are_not_rows_are_dropped(tmp_path, odd, start):

@@ -41,15 +41,27 @@ def _module(name: str) -> Any:
 
 @contextlib.contextmanager
 def run_folder(
-    values: Mapping[str, Any], workdir: pathlib.Path, *, free: Collection[str], alone: bool = True
+    values: Mapping[str, Any],
+    workdir: pathlib.Path,
+    *,
+    free: Collection[str],
+    alone: bool = True,
+    name: str | None = None,
 ) -> Iterator[None]:
-    """Writes or checks the run's config in its folder, and locks it. A failed block leaves no new, empty folder."""
+    """Writes or checks the run's config in its folder, and locks it. A failed block leaves no new, empty folder.
+
+    A run without a name keeps the one that it has.
+    """
     path = workdir / "config.json"
     values = json_files.as_json(values)
+    named: dict[str, Any] = {} if name is None else {"name": name}
+    free = {*free, *({"name"} - values.keys())}
     with files.writing(workdir):
         is_new = not path.exists()
     if not is_new:
-        old, new = (_fixed(nested, free) for nested in (json_files.read_object(path, "name another --workdir"), values))
+        recorded = json_files.read_object(path, "name another --workdir")
+        named = {key: recorded[key] for key in ("name",) if key in recorded} | named
+        old, new = _fixed(recorded, free), _fixed(values, free)
         differing = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
         if differing:
             raise InputError(
@@ -63,7 +75,7 @@ def run_folder(
         taken = f"another process is training in {workdir}: wait for it, or choose another --workdir"
         with files.locked(workdir, taken) if alone else contextlib.nullcontext():
             with files.writing(workdir):
-                files.write_json(path, values)
+                files.write_json(path, {**named, **values})
             yield
     except BaseException:
         with contextlib.suppress(OSError):  # another process has done so, or something else has come into it

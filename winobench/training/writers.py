@@ -71,4 +71,7 @@ def for_run(
     usual = trackers.FailSafeTracker(
         trackers.TENSORBOARD, trackers.TensorBoard(pathlib.Path(workdir) / trackers.TENSORBOARD)
     )
-    return [*([] if log else [usual]), *trackers.make_trackers([*log, *more], workdir, config, project=project)]
+    path = pathlib.Path(workdir) / "config.json"
+    name = json_files.read_object(path).get("name") if path.is_file() else None
+    made = trackers.make_trackers([*log, *more], workdir, config, project=project, name=name)
+    return [*([] if log else [usual]), *made]
