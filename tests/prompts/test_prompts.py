@@ -55,7 +55,7 @@ def test_a_table_has_columns_in_any_order(tmp_path):
         ("p.csv", b"prompt,category\n,b\n", "line 2 of .*p.csv has an empty prompt"),
         ("p.csv", b"prompt,id\na,1\nb,1\n", "line 3 of .*p.csv repeats the id '1' of line 2"),
         ("p.csv", b'prompt,id\n"a"b,1\n', "line 2 of .*p.csv is not a row of a table"),
-        ("p.json", b"[]", "is not a source of prompts: name a .txt file"),
+        ("p.json", b"[]", "is not a source of prompts: write prompts into a .txt file"),
     ],
 )
 def test_bad_files_are_said_with_file_and_line(tmp_path, name, content, said):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from winobench.runs.labels import TASK_LABELS, model_label, shortened, task_label
+from winobench.runs.labels import TASK_LABELS, Labelled, model_label, shortened, task_label, unique_labels
 
 
 def test_no_two_labels_are_the_same():
@@ -34,3 +34,10 @@ def test_long_texts_keep_both_ends():
     assert shortened("abc", 3) == "abc"
     assert shortened("abcdefghijkl", 7) == "abcd…kl"
     assert all(len(shortened("x" * 120, most)) == most for most in range(4, 121))
+
+
+def test_runs_of_another_kind_do_not_lengthen_labels():
+    """A run of images has no limit and no samples. The runs that have both differ in their limits alone."""
+    fields = [{"samples": "16 samples", "limit": "limit 100"}, {"samples": "16 samples", "limit": "limit 5"}, {}]
+    runs = [Labelled("mine", "mine", of, f"run-{number}") for number, of in enumerate(fields)]
+    assert unique_labels(runs) == ["mine (limit 100)", "mine (limit 5)", "mine"]

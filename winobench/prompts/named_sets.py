@@ -186,8 +186,8 @@ def _of_file(path: pathlib.Path) -> list[Prompt]:
 def _unknown(source: str) -> InputError:
     sets = ", ".join(f"{name}{named_set.wanted}" for name, named_set in NAMED_SETS.items())
     return InputError(
-        f"{options.quote(source)} is not a source of prompts: name a .txt file with a prompt a line, a .csv or .tsv"
-        f" file with the column prompt, or one of {sets}"
+        f"{options.quote(source)} is not a source of prompts: write prompts into a .txt file, one a line, or name a"
+        f" .csv or .tsv file with the column prompt, or one of {sets}"
     )
 
 

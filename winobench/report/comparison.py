@@ -292,7 +292,7 @@ def _check_same(first_run: Run, second_run: Run, task: str) -> list[str]:
     if None not in versions and versions[0] != versions[1]:
         raise InputError(
             f"the task {task} has version {versions[0]} in {first_run.path} and {versions[1]} in {second_run.path}:"
-            " evaluate both with one version of winobench, or choose other tasks in tasks.",
+            " evaluate both with one version of winobench, or leave the task out (--tasks).",
             code="another-version",
         )
     keys = [{record.examples.key(row) for row in range(len(record.examples.ids))} for record in (first, second)]
@@ -305,7 +305,7 @@ def _check_same(first_run: Run, second_run: Run, task: str) -> list[str]:
         raise InputError(
             f"{first_run.path} and {second_run.path} have different questions of {task} ({sizes[0]:,} and"
             f" {sizes[1]:,}) or different metrics:"
-            " evaluate both with the same data, limit and metric, or choose other tasks in tasks.",
+            " evaluate both with the same data, limit and metric, or leave the task out (--tasks).",
             code="different-questions",
         )
     return [f"{task}: questions whose calls failed in a run are left out ({failed:,})."] if failed else []

@@ -119,7 +119,10 @@ def _differences(runs: Sequence[Labelled]) -> Iterator[list[str]]:
     """The words of each run on one thing after the other. A folder named by a digest tells less than a time."""
     yield [model_label(run.model) for run in runs]
     yield _different_parts([run.model for run in runs])
-    for field in dict.fromkeys(field for run in runs for field in run.fields if field != STARTED):
+    fields = dict.fromkeys(field for run in runs for field in run.fields if field != STARTED)
+    values = {field: {run.fields[field] for run in runs if field in run.fields} for field in fields}
+    # Fields that all runs of a kind have in common come last: runs of another kind lack them.
+    for field in sorted(fields, key=lambda field: len(values[field]) < 2):
         yield [run.fields.get(field, "") for run in runs]
     last = [[run.fields.get(STARTED, "") for run in runs], [run.folder for run in runs]]
     yield from last if any(_DIGEST.search(run.folder) for run in runs) else reversed(last)
