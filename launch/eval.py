@@ -121,11 +121,12 @@ def _evaluate_models(config: Settings, models: Sequence[ModelRef]) -> None:
 
     tasks = choice.choose_tasks(config.tasks, config.data_dir)
     from winobench import parallel
-    from winobench.base import caches
+    from winobench.base import caches, progress
     from winobench.evaluation import race
     from winobench.report import table
 
     caches.keep_compiled()
+    progress.say_what_compiles()
     parallel.one_device_per_core()
 
     # All models are checked before the first one is loaded.

@@ -62,10 +62,11 @@ def main(config: Settings) -> None:
 
     # Late, so that --help and wrong prompts are answered at once.
     from winobench import parallel
-    from winobench.base import caches
+    from winobench.base import caches, progress
     from winobench.generation import generate, loading, page
 
     caches.keep_compiled()
+    progress.say_what_compiles()
     parallel.one_device_per_core()
     settings = generate.Settings(config.num_steps, config.guidance_scale, config.sampler, config.image_size)
     names = ("dtype", "variant", "revision", "allow_pickle", "lora_scale", "embeddings", "encoders", "backend")

@@ -43,10 +43,11 @@ def main(
     # Cheap checks come before images are generated and models are loaded.
     tasks = choose_tasks(config.tasks, config.data_dir)
     # Late, so that --help, --list_tasks and wrong names are answered at once.
-    from winobench.base import caches
+    from winobench.base import caches, progress
     from winobench.evaluation import protocols, questions
 
     caches.keep_compiled()
+    progress.say_what_compiles()
     has = protocols.Available(about_images, bool(getattr(config, "captioner", None)))
     jobs = [_job(config, model, tasks, has) for model in split(config.model) or [config.model]]
     images, captioner = None, functools.cache(lambda: _captioner(config))

@@ -49,10 +49,11 @@ _LOG = flags.DEFINE_string(
 
 def main(config: Any) -> None:
     from winobench import parallel
-    from winobench.base import memory
+    from winobench.base import memory, progress
     from winobench.training import recipes
 
     memory.keep_freed()
+    progress.say_what_compiles()
     options.number(0, 1e9).or_none().check("--max_minutes", _MAX_MINUTES.value)
     run_name = options.text().or_none().check("--name", _NAME.value or None)
     log = trackers.read(_LOG.value)

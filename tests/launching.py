@@ -23,7 +23,7 @@ from absl import flags, logging
 
 # Whose flag is registered once, before any launch takes away what launchers register.
 from launch import configuration
-from winobench.base import memory
+from winobench.base import memory, progress
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 """The checkout, from which everything is launched and imported."""
@@ -110,6 +110,7 @@ def launch(module: str, *words: object, cwd: str | os.PathLike[str] | None = Non
         mock.patch.dict(os.environ, {"COLUMNS": "120", **more}),
         mock.patch.object(sys, "argv", [module, *map(str, words)]),
         mock.patch.object(memory, "keep_freed"),  # the tests' process is not a launcher's
+        mock.patch.object(progress, "say_what_compiles"),  # nor would it stop
         contextlib.chdir(cwd or ROOT),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),

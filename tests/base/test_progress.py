@@ -1,10 +1,14 @@
 """Progress in a log: lines with counts, speed and rest; and on a terminal: a bar."""
 
 import io
+import subprocess
+import sys
+import time
 
 import pytest
 import rich.console
 
+from tests import launching
 from winobench.base import progress
 
 
@@ -64,3 +68,32 @@ def test_nothing_where_nobody_wants_it(monkeypatch, capsys, is_terminal):
     with progress.counting(10, 2, enabled=False) as advance:
         advance(8)
     assert capsys.readouterr() == ("", "")
+
+
+COMPILING = """
+import jax
+from winobench.base import progress
+progress.SECONDS_OF_COMPILING = {seconds}
+progress.say_what_compiles()
+progress.say_what_compiles()
+
+@jax.jit
+def many_steps(x):
+    for step in range(300):
+        x = jax.numpy.sin(x @ x) + {salt}
+    return x
+
+for _ in range(2):
+    many_steps(jax.numpy.ones((4, 4)))
+"""
+
+
+@pytest.mark.parametrize(("seconds", "count"), [(0.02, 1), (3600, 0)])
+def test_a_program_that_compiles_for_long_is_one_line(seconds, count):
+    program = COMPILING.format(seconds=seconds, salt=time.time())  # a program that no cache has
+    words = [sys.executable, "-c", program]
+    process = subprocess.run(words, env=launching.environment(), capture_output=True, text=True, timeout=100)
+    assert process.returncode == 0, process.stderr
+    line = f"compiling jit(many_steps): more than {seconds:g} s so far"
+    assert process.stderr.splitlines().count(line) == count, process.stderr
+    assert count or "compiling" not in process.stderr

@@ -21,7 +21,7 @@ def test_from_the_command_line_to_the_adapters(tiny_pipeline, tmp_path):
     status, out, err = launch(*words, cwd=tmp_path)
     assert status == 0, err
     (workdir,) = (tmp_path / "runs").glob("hardneg-*")
-    assert {path.name for path in workdir.parent.iterdir() if path.is_dir()} >= {"latents"}
+    assert {path.name for path in workdir.parent.iterdir() if path.is_dir()} >= {".latents"}
     assert re.fullmatch(r"hardneg-debug-tiny_pipeline.*-hard_text-[0-9a-f]{8}", workdir.name)
     assert {path.name for path in workdir.iterdir()} == {
         *("config.json", "metrics.jsonl", "tensorboard", "checkpoints", "lora")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import rich.console
 import rich.progress
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 SECONDS_BETWEEN_LINES = 30.0
 """Where the output is not a terminal: a line after this much time."""
 
+SECONDS_OF_COMPILING = 5.0
+"""A program that takes longer to compile is a line."""
+
+_COMPILING = "/jax/core/compile/backend_compile_duration"  # JAX's event
 _SECONDS_TO_FIRST_LINE = 5.0
 """After the first steps, which compile: the first line with the time that is left."""
 
@@ -145,6 +151,28 @@ def counting(
 
 def say(line: str, console: rich.console.Console | None = None) -> None:
     (console or rich.console.Console(stderr=True)).print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+@functools.cache
+def say_what_compiles() -> None:
+    """Prints a line on stderr for each program that compiles for long, in this process from now on."""
+    import jax
+
+    timers: dict[int, threading.Timer] = {}  # thread -> of the program that it compiles
+
+    def begin(event: str, value: float, **more: Any) -> None:
+        if event == _COMPILING:
+            line = f"compiling {more.get('fun_name', 'a program')}: more than {SECONDS_OF_COMPILING:g} s so far"
+            timer = timers[threading.get_ident()] = threading.Timer(SECONDS_OF_COMPILING, say, [line])
+            timer.daemon = True
+            timer.start()
+
+    def end(event: str, seconds: float, **more: Any) -> None:
+        if event == _COMPILING and (timer := timers.pop(threading.get_ident(), None)) is not None:
+            timer.cancel()
+
+    jax.monitoring.register_scalar_listener(begin)
+    jax.monitoring.register_event_duration_secs_listener(end)
 
 
 class _Speed(rich.progress.ProgressColumn):
