@@ -5,6 +5,7 @@ import csv
 import pytest
 from absl import logging
 
+import winobench
 from tests.expectations import raises
 from winobench.base import registry
 from winobench.responders.recorded import RecordedModel
@@ -173,3 +174,16 @@ def test_the_published_answers_are_found_by_every_prompt(reference_data, file):
     assert [raws[index]["notes"]["predicted_answer"] for index in range(700)] == [r["predicted_answer"] for r in rows]
     assert sum(row["check"] == "same" for row in rows) == {"GPT4_results.csv": 481, "GPT3_results.csv": 310}[file]
     assert all(model.read(request, raws[index]).text for index, request in enumerate(requests))
+
+
+def test_the_example_is_read_as_by_hand(tmp_path):
+    """Of twelve questions, ten answers are right, one is wrong and one cannot be read."""
+    results = winobench.evaluate_questions(
+        RecordedModel("recorded:example"),
+        "winoviz_mini_single",
+        tmp_path / "run",
+        settings=winobench.Asking(limit=6),
+    )["tasks"]["winoviz_mini_single"]
+    assert results["individual"]["value"] == pytest.approx(10 / 12)
+    assert results["pair"]["value"] == pytest.approx(4 / 6)
+    assert results["unparsable"]["value"] == pytest.approx(1 / 12)

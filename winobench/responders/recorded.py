@@ -32,6 +32,9 @@ from winobench.base.registry import RECORDED
 from winobench.runs.requests import Raw, Request, Response
 
 PREFIX = f"{RECORDED}:"
+EXAMPLE = "example"
+"""``recorded:example``: handwritten answers to the first six items of WinoViz mini, in several forms. Of no model."""
+_EXAMPLE_FILE = pathlib.Path(__file__).parents[1] / "assets/winoviz/example_answers.csv"
 PROMPT_COLUMNS = ("prompt", "ToE_query", "query")
 RESPONSE_COLUMNS = ("response", "predicted_reason")
 
@@ -51,7 +54,8 @@ class RecordedModel:
     kinds = frozenset({"generation"})
 
     def __init__(self, name: str):
-        self.path = pathlib.Path(user_path(name.removeprefix(PREFIX)))
+        given = name.removeprefix(PREFIX)
+        self.path = _EXAMPLE_FILE if given == EXAMPLE else pathlib.Path(user_path(given))
         self.missing = 0
         content = _read(self.path)
         columns, rows = _parse(self.path, content)
