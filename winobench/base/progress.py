@@ -167,7 +167,7 @@ def say_what_compiles() -> None:
             timer.daemon = True
             timer.start()
 
-    def end(event: str, seconds: float, **more: Any) -> None:
+    def end(event: str, duration_secs: float, **more: Any) -> None:
         if event == _COMPILING and (timer := timers.pop(threading.get_ident(), None)) is not None:
             timer.cancel()
 

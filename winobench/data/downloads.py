@@ -83,7 +83,7 @@ def fetch(
         elif download.url is None:
             archive = _from_hub(download, target)
         else:
-            _from_url(download, target, display, attempts, sleep)
+            _from_url(download.url, download, target, display, attempts, sleep)
             archive = target
         if download.unpack:
             display.say(f"unpacking {target.name}")
@@ -149,14 +149,15 @@ class _Interrupted(Exception):
 
 
 def _from_url(
+    url: str,
     download: Download,
     target: pathlib.Path,
     display: Progress,
     attempts: int,
     sleep: Callable[[float], None],
 ) -> None:
-    _check_address(download.url, target)
-    part = _Part(target.with_name(f"{target.name}.part"), download.url)
+    _check_address(url, target)
+    part = _Part(target.with_name(f"{target.name}.part"), url)
     part.recall()
     failures, has_answered = 0, False
     while True:
@@ -170,7 +171,7 @@ def _from_url(
             if failures >= (attempts if has_answered else min(attempts, _ATTEMPTS_TO_REACH)):
                 when = "" if has_answered else " when the host can be reached"
                 raise InputError(
-                    f"{download.url} cannot be downloaded ({error}): give the same command again later{when}, and it"
+                    f"{url} cannot be downloaded ({error}): give the same command again later{when}, and it"
                     f" resumes where it was, or get the file by other means and put it at {target}",
                     code="cannot-download",
                 ) from error
@@ -301,7 +302,7 @@ def retry_after(text: str | None) -> float:
     if text and re.fullmatch(r"[0-9]{1,9}", text.strip()):
         return float(text)
     with contextlib.suppress(TypeError, ValueError):
-        when = email.utils.parsedate_to_datetime(text)
+        when = email.utils.parsedate_to_datetime(text or "")
         return max(0.0, (when - datetime.datetime.now(datetime.UTC)).total_seconds())
     return 0.0
 
@@ -313,9 +314,9 @@ def _from_hub(download: Download, target: pathlib.Path) -> pathlib.Path:
     name = f"the hub data set {download.hub_id}"
     page = f"https://huggingface.co/datasets/{download.hub_id}"
     try:
-        path = hub.download(download.hub_id, download.filename, repo_type="dataset")
+        path = hub.download(str(download.hub_id), str(download.filename), repo_type="dataset")
     except errors.GatedRepoError as error:
-        raise hub.refusal(error, name, page) from error
+        raise hub.refusal(error, name, page) or error from error
     except errors.RepositoryNotFoundError as error:
         raise InputError(
             f"{name} does not exist or is private: see {page}, and log in with `hf auth login` or set the environment"
@@ -365,13 +366,13 @@ def _unpack(archive: pathlib.Path, folder: pathlib.Path, reserved: Collection[st
                     _check_member(archive, folder, "/".join(parts), reserved)
                     opened.extract(member, folder)
         else:
-            with tarfile.open(archive) as opened:
-                for member in _fitting(opened, archive, folder):
+            with tarfile.open(archive) as tar:
+                for part in _fitting(tar, archive, folder):
                     # The library's filter alone has let links of long paths through (CVE-2025-4517).
-                    if not (member.isreg() or member.isdir()):
-                        raise _no_file(archive, member.name)
-                    _check_member(archive, folder, member.name, reserved)
-                    opened.extract(member, folder, filter="data")
+                    if not (part.isreg() or part.isdir()):
+                        raise _no_file(archive, part.name)
+                    _check_member(archive, folder, part.name, reserved)
+                    tar.extract(part, folder, filter="data")
     except InputError:
         raise
     except Exception as error:  # readers raise many kinds of errors for damaged archives

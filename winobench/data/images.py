@@ -33,7 +33,7 @@ import io
 import os
 import stat
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 from PIL import Image, ImageCms, ImageFile, UnidentifiedImageError
@@ -169,7 +169,7 @@ def file_sha256(path: str | os.PathLike) -> str:
 
 
 @contextlib.contextmanager
-def regular_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
+def regular_file(path: str | os.PathLike) -> Iterator[io.BufferedReader]:
     """Opens a file for reading if it is one. Never waits for the writer of a named pipe, and reads no device."""
     _check_kind(os.stat(path))  # before opening, which alone can already act on a device
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -240,7 +240,7 @@ def to_rgb(image: Image.Image) -> Image.Image:
         if mode == "F":
             return _from_floats(image)
         if mode == "LAB":
-            return ImageCms.applyTransform(image, _lab_to_rgb())
+            return cast(Image.Image, ImageCms.applyTransform(image, _lab_to_rgb()))  # None only in place
         if mode in _WITH_ALPHA or (mode in ("1", "L", "P", "RGB") and image.has_transparency_data):
             return _on_white(image)
         if mode in ("1", "L", "P") or mode in _CONVERTED:

@@ -58,7 +58,8 @@ def swapped_captions(caption: str, tagger: Tagger, *, seed: int = 0) -> tuple[st
         pairs = [pair for pair in itertools.combinations(units, 2) if _may_change_places(kind, *pair, units, tagged)]
         # One stream each, so that a kind does not depend on how often another was sampled.
         for index in np.random.default_rng([number, int.from_bytes(digest)]).permutation(len(pairs)):
-            text = _exchange(caption, *pairs[index], spans, tags)
+            first, second = pairs[index]
+            text = _exchange(caption, first, second, spans, tags)
             if letters(text) not in seen:
                 seen.add(letters(text))
                 captions.append(text)

@@ -231,7 +231,8 @@ def _follow_parent() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
-        multiprocessing.connection.wait([multiprocessing.parent_process().sentinel])
+        if (parent := multiprocessing.parent_process()) is not None:
+            multiprocessing.connection.wait([parent.sentinel])
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
@@ -384,7 +385,7 @@ def _make_folder(folder: pathlib.Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         reason = "" if os.access(folder, os.W_OK) else "Permission denied"
     except OSError as error:
-        reason = error.strerror
+        reason = error.strerror or str(error)
     if reason:
         raise InputError(
             f"{folder} cannot be written ({reason}): name another folder with --data_dir", code="cannot-write"

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import jax
 import jax.numpy as jnp
@@ -142,7 +142,9 @@ class ImageProcessor:
     @property
     def size(self) -> tuple[int, int]:
         """(height, width) of the results in pixels."""
-        return self.resize if self.crop is None else self.crop
+        if self.crop is not None:
+            return self.crop
+        return self.resize if isinstance(self.resize, tuple) else (self.resize, self.resize)
 
     @property
     def blank(self) -> np.ndarray:
@@ -153,7 +155,7 @@ class ImageProcessor:
         """Resizes and crops an image. Returns uint8 [height, width, 3], RGB."""
         pixels = np.moveaxis(self._opened(image), -1, 0)
         if isinstance(self.resize, int):
-            self._check_resized(pixels.shape[1:])
+            self._check_resized(self.resize, pixels.shape[1:])
         resizing = _processor(self.resize)
         pixels = np.moveaxis(resizing.resize(pixels, resizing.size, self.resample), 0, -1)
         if self.crop is not None:
@@ -165,12 +167,13 @@ class ImageProcessor:
         """The image before it is resized: uint8 [height, width, 3]."""
         return np.asarray(image_files.open_image(image), np.uint8)
 
-    def _check_resized(self, sides: tuple[int, int]) -> None:
+    @staticmethod
+    def _check_resized(shorter: int, sides: tuple[int, ...]) -> None:
         """Refuses an image whose longer side would not fit into memory once the shorter one is resized."""
-        longer = self.resize * max(sides) // min(sides)
+        longer = shorter * max(sides) // min(sides)
         memory.check(
-            f"an image of {sides[0]:,} x {sides[1]:,} pixels, resized to {self.resize:,} x {longer:,},",
-            self.resize * longer * BYTES_OF_A_PIXEL,
+            f"an image of {sides[0]:,} x {sides[1]:,} pixels, resized to {shorter:,} x {longer:,},",
+            shorter * longer * BYTES_OF_A_PIXEL,
             "cut off what is not needed of its longer side",
         )
 
@@ -322,7 +325,7 @@ def _three(name: str, values: Any) -> tuple[float, float, float]:
         isinstance(value, int | float) and not isinstance(value, bool) for value in values
     ):
         raise _unsupported(name, values, "must be three numbers")
-    return tuple(map(float, values))
+    return cast(tuple[float, float, float], tuple(map(float, values)))  # `check_normalization` counts them
 
 
 def _is_count(value: Any) -> bool:

@@ -38,7 +38,8 @@ class _Tasks(Mapping[str, _Kind], Generic[_Kind]):
     """Name -> task of one kind. A task's module is imported when the task is requested."""
 
     def __init__(self, kind: type[_Kind], attribute: str):
-        self._kind, self._attribute = kind, attribute
+        self._kind: type[_Kind] = kind
+        self._attribute = attribute
 
     def __getitem__(self, name: str) -> _Kind:
         task = self._known()[name]
@@ -89,7 +90,8 @@ def data_sets() -> list[DataSet]:
     """Every data set. A task outside of all data sets makes one more."""
     declared = list(DATA_SETS.values())
     placed = {task.name for each in declared for task in each.tasks}
-    alone = [task for task in (*TASKS.values(), *TEXT_TASKS.values()) if task.name not in placed]
+    tasks: list[Task | TextTask] = [*TASKS.values(), *TEXT_TASKS.values()]
+    alone = [task for task in tasks if task.name not in placed]
     return declared + [DataSet(task.name, task.name, task.description, (task,)) for task in alone]
 
 
@@ -162,7 +164,8 @@ def packages() -> list[str]:
 
 
 def _table(package: str) -> pathlib.Path:
-    return pathlib.Path(importlib.util.find_spec(package).origin or package).parent / NAMES
+    module_spec = importlib.util.find_spec(package)
+    return pathlib.Path((module_spec and module_spec.origin) or package).parent / NAMES
 
 
 @functools.cache

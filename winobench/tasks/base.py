@@ -203,7 +203,8 @@ class DataSet:
     def count(self, data_dir: str | None = None) -> int | None:
         """The number of the questions of all its tasks. None where nobody knows."""
         counts = [num_questions(task, data_dir) for task in self.tasks]
-        return None if None in counts else sum(counts)
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
 
     @property
     def licences(self) -> str:

@@ -60,9 +60,9 @@ def fingerprint(limit: int | None) -> str:
     return hashlib.sha256(repr(about).encode()).hexdigest()
 
 
-def two_sides(*sides: tuple, load: Callable, **fields: Any) -> tuple[Task, ...]:
-    """A task for each (name, description, shape, chance, what ``load`` takes first)."""
-    return tuple(
+def two_sides(*sides: tuple, load: Callable, **fields: Any) -> tuple[Task, Task]:
+    """A task for each of two (name, description, shape, chance, what ``load`` takes first)."""
+    first, second = (
         Task(
             name=name,
             description=description,
@@ -76,6 +76,7 @@ def two_sides(*sides: tuple, load: Callable, **fields: Any) -> tuple[Task, ...]:
         )
         for name, description, shape, chance, side in sides
     )
+    return first, second
 
 
 def swap_task(name: str, description: str, load: Callable, **fields: Any) -> Task:

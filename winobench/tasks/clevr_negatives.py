@@ -124,7 +124,7 @@ class _Images(Sequence):
     def __len__(self) -> int:
         return self._source.num_scenes * len(VARIANTS)
 
-    def __getitem__(self, number: int) -> np.ndarray:
+    def __getitem__(self, number: int) -> np.ndarray:  # type: ignore[override]  # no reader takes slices
         if not 0 <= number < len(self):
             raise IndexError(number)
         scene, variant = divmod(number, len(VARIANTS))

@@ -87,7 +87,8 @@ def read_probes(folder: pathlib.Path) -> tuple[list[dict[str, str]], dict[str, s
     The part in which two images differ follows the published code: the subject if that is marked, else the
     verb if that is, else the object. Rows without a sentence are left out.
     """
-    rows, addresses = [], {}
+    rows: list[dict[str, Any]] = []
+    addresses: dict[str, str] = {}
     for row in read_table(folder / _TABLE, (*_COLUMNS, *_FLAGS), ",").rows():
         if not (row["sentence"].value or "").strip():
             continue

@@ -61,14 +61,14 @@ def majority(votes: Sequence[Answer]) -> Answer:
     if any(vote.status == FAILED for vote in votes):
         return Answer(FAILED)
     choices = tuple(vote.choice if vote.status == ANSWERED and not vote.tie else None for vote in votes)
-    scores = None
-    if all(vote.scores is not None for vote in votes):
-        scores = tuple(np.mean([vote.scores for vote in votes], axis=0).tolist())
+    of_votes = [vote.scores for vote in votes if vote.scores is not None]
+    scores = tuple(np.mean(of_votes, axis=0).tolist()) if len(of_votes) == len(votes) else None
     counts = collections.Counter(choice for choice in choices if choice is not None)
     if not counts and scores is None:
         return Answer(UNPARSABLE, choices=choices)
     leading = sorted(option for option, count in counts.items() if count == max(counts.values()))
-    leading = leading or list(range(len(scores)))
+    if not leading and scores is not None:
+        leading = list(range(len(scores)))
     if len(leading) > 1 and scores is not None:
         leading = [option for option in leading if scores[option] == max(scores[other] for other in leading)]
     return Answer(ANSWERED, leading[0], choices, scores, tie=len(leading) > 1)

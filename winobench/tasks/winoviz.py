@@ -71,17 +71,17 @@ _REASONING_TOKENS = 512
 _log = logging.getLogger(__name__)
 
 
-_Ask = Callable[[str, tuple[str, str]], Request]
-_Read = Callable[[Response, tuple[str, str]], Answer]
+_Ask = Callable[[str, tuple[str, ...]], Request]
+_Read = Callable[[Response, tuple[str, ...]], Answer]
 
 
 def _generation(*, shots: bool = False, reasoning: bool = False) -> tuple[str, _Ask, _Read]:
-    def ask(premise: str, options: tuple[str, str]) -> Request:
+    def ask(premise: str, options: tuple[str, ...]) -> Request:
         turns = tuple(conversation(premise, options, shots=shots, reasoning=reasoning))
         max_tokens = _REASONING_TOKENS if reasoning else _ANSWER_TOKENS
         return Generation(turns, max_tokens=max_tokens, prefix_turns=len(turns) - 1)
 
-    def read(response: Response, options: tuple[str, str]) -> Answer:
+    def read(response: Response, options: tuple[str, ...]) -> Answer:
         choice = read_choice(response.text, options, reasoning=reasoning)
         # Where the reasoning was cut off, an option that it weighs is not an answer yet.
         if reasoning and response.finish == "length" and not states_choice(response.text):
@@ -92,7 +92,7 @@ def _generation(*, shots: bool = False, reasoning: bool = False) -> tuple[str, _
 
 
 def _options(*, shots: bool = False) -> tuple[str, _Ask, _Read]:
-    def ask(premise: str, options: tuple[str, str]) -> Request:
+    def ask(premise: str, options: tuple[str, ...]) -> Request:
         turns = tuple(conversation(premise, options, shots=shots))
         answers = tuple(prompts()["answer"]["text"].format(number=number) for number in (1, 2))
         return Options(turns, answers, prefix_turns=len(turns) - 1)
@@ -100,7 +100,7 @@ def _options(*, shots: bool = False) -> tuple[str, _Ask, _Read]:
     return "options", ask, _likelier
 
 
-def _likelier(response: Response, options: tuple[str, str]) -> Answer:
+def _likelier(response: Response, options: tuple[str, ...]) -> Answer:
     del options
     return best(response)
 
@@ -146,10 +146,11 @@ def _swapped(name: str) -> Protocol:
         return [ask(premise, (first, second)), ask(premise, (second, first))]
 
     def read_both(question: TextQuestion, responses: Sequence[Response | None]) -> Answer:
-        if None in responses:
+        in_order, turned = responses
+        if in_order is None or turned is None:
             return Answer(FAILED)
         first, second = question.options
-        answer, swapped = read(responses[0], (first, second)), read(responses[1], (second, first))
+        answer, swapped = read(in_order, (first, second)), read(turned, (second, first))
         choices = (
             answer.choice if not answer.tie else None,
             1 - swapped.choice if swapped.choice is not None and not swapped.tie else None,
@@ -208,7 +209,7 @@ def _units(version: str, items: Sequence[data.Item], where: str) -> list[dict[st
                         " about the same subset",
                         code="missing-items",
                     )
-            units.append({COMBINED: item, **steps})
+            units.append({COMBINED: item, **{step: related for step, related in steps.items() if related is not None}})
     if not units:
         hint = ": build some with python -m winobench.data.winoviz multi_hop" if version == "multi" else ": add some"
         raise InputError(f"{where} has no {version} items{hint}", code="missing-items")

@@ -14,7 +14,8 @@ The prompts are ours. Source: see `winobench.tasks.winoviz`, the workshop versio
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 from winobench.runs.requests import (
     ANSWERED,
@@ -34,6 +35,7 @@ from winobench.tasks.votes import best, majority
 from winobench.tasks.winoviz_prompts import asked_of_image, captioned, prompts
 
 _ANSWER_TOKENS = 128
+_Read = Callable[[Response, TextQuestion], Answer]
 
 
 def _said(response: Response, question: TextQuestion) -> Answer:
@@ -55,7 +57,7 @@ def _turns(question: TextQuestion, caption: str) -> tuple:
 
 
 # Name -> description, kind, the request about an image or its caption, and how its answer is read.
-_PROTOCOLS = {
+_PROTOCOLS: dict[str, tuple[str, str, Callable[[TextQuestion, Any], Request], _Read]] = {
     "vqa": (
         "each image of the premise is asked which option is true. Majority (appendix A.3, the prompt is ours)",
         "picture_text",
@@ -91,7 +93,7 @@ _PROTOCOLS = {
 
 def _protocol(name: str) -> Protocol:
     description, kind, request, read = _PROTOCOLS[name]
-    needs = "captions" if name.startswith("captions") else "images"
+    needs: Literal["images", "captions"] = "captions" if name.startswith("captions") else "images"
 
     def requests(question: TextQuestion) -> Sequence[Request]:
         return [request(question, content) for content in getattr(question, needs)]

@@ -101,7 +101,7 @@ class _Bundle:
                 advance(1)
         self._json("runs.json", {"runs": runs})
         self._document("leaderboard.json")
-        self._json(_SITE, self._site.find(_SITE).value | {"bundle": True})
+        self._json(_SITE, site.described() | {"bundle": True})
 
     def _write_run(self, run: dict[str, Any], run_folder: library.RunFolder) -> None:
         at = f"runs/{run['slug']}"
@@ -149,6 +149,8 @@ class _Bundle:
             target = self._site.find(address)
             if isinstance(target, site.Document):
                 value = target.value
+            elif isinstance(target, site.File):
+                raise TypeError(f"{address} is a file, which is copied")
             else:
                 content = self._made(target.function, target.arguments, target.version)
                 value = json_files.parse(content, largest=len(content)) if is_json else None
@@ -175,14 +177,17 @@ class _Bundle:
     def _copy(self, address: str) -> bool:
         """Copies a file of a run. Whether it is there."""
         try:
-            descriptor = site.open_file(self._site.find(address))
+            file = self._site.find(address)
+            if not isinstance(file, site.File):
+                raise TypeError(f"{address} is made, not copied")
+            descriptor = site.open_file(file)
         except (site.Missing, InputError):
             return False
         with open(descriptor, "rb") as source:
             if address.endswith(".json"):
                 return self._copy_json(address, source.read())
-            with self._path(address).open("wb") as file:
-                shutil.copyfileobj(source, file, 2**20)
+            with self._path(address).open("wb") as copy:
+                shutil.copyfileobj(source, copy, 2**20)
         return True
 
     def _copy_json(self, address: str, content: bytes) -> bool:

@@ -214,5 +214,6 @@ def _plain(example: Examples, terms: dict[str, np.ndarray]) -> dict[str, Any]:
     """Errors as JSON values."""
     images, texts = example.scores[0].shape
     samples = next(iter(terms.values())).shape[-1]
-    values = {name: np.where(np.isnan(errors), None, errors.astype(object)).tolist() for name, errors in terms.items()}
+    none = np.array(None)
+    values = {name: np.where(np.isnan(errors), none, errors.astype(object)).tolist() for name, errors in terms.items()}
     return {"images": images, "texts": texts, "samples": samples, "terms": values}

@@ -75,7 +75,7 @@ class Site:
             raise Missing("this address does not exist")
         match parts:
             case ["site.json"]:
-                return Document({"version": VERSION, "bundle": False, "winobench": __version__})
+                return Document(described())
             case ["runs.json"]:
                 return Document({"runs": self._library.runs()})
             case ["leaderboard.json"]:
@@ -195,6 +195,11 @@ def preload() -> None:
     """Imports the modules of documents before the first request."""
     with contextlib.suppress(Exception):  # the request repeats the error
         _tasks()
+
+
+def described() -> dict[str, Any]:
+    """What ``site.json`` holds."""
+    return {"version": VERSION, "bundle": False, "winobench": __version__}
 
 
 def open_file(file: File) -> int:

@@ -23,7 +23,8 @@ def report(paths: Sequence[str], slugs: Sequence[str], labels: Sequence[str], re
 
 
 def pair(paths: Sequence[str], slugs: Sequence[str], labels: Sequence[str], reproduce: str | None) -> dict[str, Any]:
-    return documents.pair_document(*paths, labels)
+    first, second = paths
+    return documents.pair_document(first, second, labels)
 
 
 def drawn(paths: Sequence[str], slugs: Sequence[str], labels: Sequence[str], reproduce: str | None) -> dict[str, Any]:

@@ -188,7 +188,8 @@ def _serve(pipe: Connection) -> None:
 
 def _end_with_server() -> None:
     """Ends the process with the server, also in the middle of a document."""
-    multiprocessing.parent_process().join()
+    if (server := multiprocessing.parent_process()) is not None:
+        server.join()
     os._exit(0)
 
 

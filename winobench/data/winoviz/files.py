@@ -45,7 +45,8 @@ def read_items(path: str | os.PathLike) -> list[Item]:
     rows = {".jsonl": _json_rows, ".csv": _csv_rows}.get(path.suffix.lower())
     if rows is None:
         raise _unknown_format(path)
-    items, lines = [], {}
+    items: list[Item] = []
+    lines: dict[str, int] = {}
     for line, values in rows(path):
         where = f"line {line} of {path}"
         item = item_from_json(values, where)
@@ -70,7 +71,7 @@ def write_items(path: str | os.PathLike, items: Iterable[Item]) -> None:
     elif path.suffix.lower() == ".csv":
         rows = []
         for item in items:
-            row = {}
+            row: dict[str, str] = {}
             for key, value in item.to_json().items():
                 row |= {f"{_SINGULARS[key]}_{n}": text for n, text in enumerate(value, 1)} if key in PAIRS else {}
                 row |= {} if key in PAIRS else {key: value}
@@ -170,12 +171,12 @@ def item_from_json(values: dict[str, Any], where: str) -> Item:
         elif not _is_text(value):
             raise InputError(f"{field!r} in {where} is not a text: mend it", code="not-a-text")
     version = values["version"]
-    for field, value, known in (
+    for field, value, words in (
         ("version", version, VERSIONS),
         ("attribute_kind", values.get("attribute_kind", "other"), ATTRIBUTE_KINDS),
     ):
-        if value not in known:
-            raise InputError(f"{field!r} in {where} is {value!r}: it is one of {', '.join(known)}", code="unknown-name")
+        if value not in words:
+            raise InputError(f"{field!r} in {where} is {value!r}: it is one of {', '.join(words)}", code="unknown-name")
     if version in ("pragmatic", "visual") and "source" not in values:
         raise InputError(
             f"{where} has no 'source': a {version} item names the single-hop item that it was made of",

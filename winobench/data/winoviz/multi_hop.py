@@ -73,10 +73,8 @@ def build_multi_hop(items: Iterable[Item], prototypes: Prototypes | None = None)
             continue
         try:
             chosen = _choose_prototypes(item, prototypes, used)
-            hypotheses = tuple(
-                _replace_attribute(item, number, prototypes.phrases[item.attribute_kind].format(chosen[number]))
-                for number in (0, 1)
-            )
+            phrase = prototypes.phrases[item.attribute_kind]
+            first, second = (_replace_attribute(item, number, phrase.format(chosen[number])) for number in (0, 1))
         except LookupError as error:
             left_out.append((item.id, str(error.args[0])))
             continue
@@ -86,7 +84,7 @@ def build_multi_hop(items: Iterable[Item], prototypes: Prototypes | None = None)
                 item,
                 id=derived_id(item.id, "multi"),
                 version="multi",
-                hypotheses=hypotheses,
+                hypotheses=(first, second),
                 prototypes=chosen,
                 source=item.id,
             )
@@ -115,7 +113,7 @@ def _choose_prototypes(item: Item, prototypes: Prototypes, used: Mapping[str, in
 
 def _replace_attribute(item: Item, number: int, phrase: str) -> str:
     """Raises LookupError where the hypothesis does not have the attribute as one phrase."""
-    hypothesis, attribute = item.hypotheses[number], item.attributes[number]
+    hypothesis, attribute = item.hypotheses[number], (item.attributes or ())[number]
     if item.attribute_kind == "material" and "made of" not in hypothesis:
         phrase = f"made of {phrase}"
     replaced, count = re.subn(rf"(?<![\w-]){re.escape(attribute)}(?![\w-])", lambda _: phrase, hypothesis)

@@ -115,7 +115,7 @@ def check_item(item: Item) -> list[RuleBreak]:
             breaks["premise_object"].append(f"{premise!r} does not name {item.object!r}")
         if not object_words <= of_hypothesis:
             breaks["hypothesis_object"].append(f"{hypothesis!r} does not name {item.object!r}")
-        if named_property is not None:
+        if item.properties is not None and named_property is not None:
             label = item.properties[number]
             if named_property and not named_property & of_premise:
                 breaks["premise_property"].append(f"{premise!r} does not name {label!r}")
@@ -124,11 +124,11 @@ def check_item(item: Item) -> list[RuleBreak]:
                     breaks["hypothesis_attribute"].append(f"{hypothesis!r} does not name {label!r}")
             elif (named_property - (named_attribute or set())) & of_hypothesis:
                 breaks["hypothesis_property"].append(f"{hypothesis!r} mentions {label!r}")
-        if named_attribute is not None:
+        if item.attributes is not None and named_attribute is not None:
             label = item.attributes[number]
             if named_attribute & of_premise:
                 breaks["premise_attribute"].append(f"{premise!r} names {label!r}")
-            if named_property is not None and named_attribute & named_property:
+            if item.properties is not None and named_attribute & (named_property or set()):
                 breaks["property_attribute"].append(f"{item.properties[number]!r} mentions {label!r}")
             if item.version in ("single", "visual"):
                 if not named_attribute <= of_hypothesis:

@@ -93,8 +93,8 @@ def _in_words(text: str, options: Sequence[str]) -> int | None:
     order = sorted((0, 1), key=lambda index: -len(options[index]))
     start = re.sub(r"^[\W_]*(?:A\s*:)?[\W_]*(?:(?:the|a|an)\s+)?", "", text, flags=re.I)
     for index in order:
-        name = patterns[index].match(start)
-        if name and _NAME_END.match(start, name.end()):
+        named_first = patterns[index].match(start)
+        if named_first and _NAME_END.match(start, named_first.end()):
             return index
     if _UNDECIDED.search(text):
         return data.NEITHER

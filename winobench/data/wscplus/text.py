@@ -31,7 +31,7 @@ def repair(text: str) -> str:
 
 @functools.cache
 def _wrong_decodings() -> tuple[tuple[re.Pattern[str], Any], ...]:
-    decodings = []
+    decodings: list[tuple[re.Pattern[str], Any]] = []
     for encoding in ("latin-1", "cp1252", "mac_roman"):
         # Bytes that Windows-1252 leaves open come through as control characters.
         table = [bytes([byte]).decode(encoding, "replace") for byte in range(256)]
