@@ -10,6 +10,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 import generate_reference  # noqa: E402
 import llms  # noqa: E402
+import make_gallery  # noqa: E402
 
 import winobench  # noqa: E402
 
@@ -40,6 +41,8 @@ html_title = f"winobench {release}"
 html_show_sphinx = False
 html_copy_source = False
 html_static_path = ["_static"]
+# The reports of the gallery, once docs/make_gallery.py has made them.
+html_extra_path = [str(make_gallery.FOLDER)] if make_gallery.FOLDER.is_dir() else []
 html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 copybutton_exclude = ".linenos, .gp, .go"

@@ -39,6 +39,14 @@ def test_the_site_is_built_without_warnings_and_needs_no_other_host(tmp_path):
     assert (tmp_path / "searchindex.js").stat().st_size > 10_000
 
 
+def test_the_gallery_links_to_what_its_commands_make():
+    commands, links = runpy.run_path(str(DOCS / "make_gallery.py"))["read_page"]()
+    assert all(line.startswith("winobench ") for line in commands.splitlines())
+    first = {"report": "report.html", "view": "index.html"}
+    made = re.findall(r"^winobench (report|view) .*--(?:out|bundle)=(\S+)$", commands, re.MULTILINE)
+    assert [f"{folder}/{first[command]}" for command, folder in made] == links
+
+
 @pytest.fixture(scope="module")
 def llms():
     spec = importlib.util.spec_from_file_location("llms", DOCS / "llms.py")
