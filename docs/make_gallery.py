@@ -1,6 +1,6 @@
 """Makes the reports and the viewer's site that docs/gallery.md links to, with the commands of that page.
 
-python docs/make_gallery.py    # about a minute on two CPU cores, no network; docs/conf.py adds the files
+python docs/make_gallery.py    # takes about a minute on two CPU cores, without network
 """
 
 from __future__ import annotations
