@@ -141,6 +141,10 @@ def test_pictures_decode(page, comparison):
     assert not [path for path in comparison.iterdir() if path.suffix not in (".png", ".csv", ".html")]
 
 
+def test_sentences_begin_with_a_capital(page):
+    assert re.findall(r"\w{2}\. [a-z]\w*", page.section("tasks").split("<table")[0]) == []
+
+
 def test_two_images_of_one_text_are_shown(page):
     """Of each of two runs and two tasks, whose wrong image is without the badge."""
     section = page.section("image_pairs")

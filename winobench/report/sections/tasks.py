@@ -18,13 +18,14 @@ def task_section(report_data: ReportData) -> Section:
     """The task table: values, intervals, chance, the paper's numbers."""
     tasks = [task for task in report_data.tasks if report_data.has_answers(task)]
     shared = "a pair widened to what their pairs" if report_data.is_text else "an image widened to what their images"
+    note = independence_note(is_text=report_data.is_text)
     section = Section(
         "tasks",
         "Tasks",
         [
             f"Right answers in percent with their 95% interval (Wilson's, for examples that share {shared} carry). A "
             "tie is wrong. The small bar runs from 0 to 100%: dot and line are value and interval, the tick is chance. "
-            f"{independence_note(is_text=report_data.is_text).capitalize()}"
+            f"{note[0].upper()}{note[1:]}"
         ],
     )
     if report_data.is_text:
