@@ -109,9 +109,9 @@ def generate_images(
     name, generators, prompts = options.text().check("name", name), list(generators), list(prompts)
     seeds = options.items(options.SEED, 1).check("seeds", seeds)
     batch_size = options.BATCH_SIZE.check("batch_size", batch_size)
-    for what, values in (("seeds", seeds), ("labels", [generator.label for generator in generators])):
-        if len(set(values)) < len(values):
-            raise InputError(f"the {what} {', '.join(map(str, values))} name one twice: name each once")
+    for what, words in (("seeds", [str(seed) for seed in seeds]), ("labels", [each.label for each in generators])):
+        if len(set(words)) < len(words):
+            raise InputError(f"the {what} {', '.join(words)} name one twice: name each once")
     identity = {
         "prompts": {"sha256": digest(prompts), "count": len(prompts)},
         "seeds": list(seeds),
@@ -243,10 +243,11 @@ class _Run:
                 if writing is not None:
                     writing.result()
                 lines = [{**fields, "prompt": self.prompts[number], "seed": s, "number": number} for s, number in batch]
-                writing = writer.submit(store.add, images, lines)
+                writing = writer.submit(store.add, list(images), lines)
                 advance(len(batch))
                 parallel.check_first_process()
-            writing.result()
+            if writing is not None:
+                writing.result()
 
     def _generate(self, pipeline: Pipeline, places: Sequence[tuple[int, int]]) -> np.ndarray:
         return pipeline.generate(

@@ -71,17 +71,17 @@ def judge_images(
             if progress:
                 asking.say_nothing_to_ask(finished.num_questions)
             return finished
-        responder, files = responder.load(), responder.files
+        files, responder = responder.files, responder.load()
     check_responder(responder)
     kind = kind_for(chosen, name, responder.kinds)
-    responder = snapshots.snapshot(responder)
-    fingerprint = dict(responder.fingerprint())
+    judge = snapshots.snapshot(responder)
+    fingerprint = dict(judge.fingerprint())
     chosen.check_judge(name, fingerprint, kind)
     _check_folder(folder, fingerprint)
     fitting = [record for record in run.records if chosen.fits(record.prompt)]
     wanted: dict[str, Request] = {}
     images = [_ask_about(run, record, chosen, kind, fingerprint, wanted) for record in fitting]
-    received = _answers(responder, folder, wanted, progress)
+    received = _answers(judge, folder, wanted, progress)
     images, missing = _answered(images, endings.lasting(wanted, received.read, received.blocked))
     if not images:
         raise _no_answers(name, len(fitting), missing, received)

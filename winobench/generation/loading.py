@@ -52,9 +52,10 @@ def make_generators(
     from winobench.diffusion import families  # late: names that are wrong are answered at once
 
     named = list(dict.fromkeys(lora for _, lora in generated_by if lora is not None))
-    where = {"backend": backend, "allow_pickle": allow_pickle}
     adapters = {
-        (model, lora): families.read_lora(refs[model].checkpoint, lora, revision=refs[model].revision, **where)
+        (model, lora): families.read_lora(
+            refs[model].checkpoint, lora, revision=refs[model].revision, backend=backend, allow_pickle=allow_pickle
+        )
         for model, lora in generated_by
         if lora is not None
     }
@@ -72,12 +73,13 @@ def make_generators(
             load_pipeline,
             refs[model],
             dtype,
-            adapters=adapters.get((model, lora)),
+            adapters=None if lora is None else adapters.get((model, lora)),
             lora_scale=lora_scale,
             words=words,
             variant=variant,
             on_host=encoders == "staged",
-            **where,
+            backend=backend,
+            allow_pickle=allow_pickle,
             **dict(pipeline_options or {}),
         )
         label, name, of_lora = labels[model], labels[model] if refs[model].is_folder else model, None
@@ -132,7 +134,8 @@ def pairs(models: Sequence[str], loras: Sequence[str | None]) -> list[tuple[str,
             " for all"
         )
     number = max(len(models), len(loras))
-    models, loras = (list(names) * number if len(names) == 1 else list(names) for names in (models, loras))
+    models = list(models) * number if len(models) == 1 else models
+    loras = list(loras) * number if len(loras) == 1 else loras
     chosen = list(zip(models, loras, strict=True))
     for pair in chosen:
         if chosen.count(pair) > 1:

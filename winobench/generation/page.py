@@ -41,8 +41,13 @@ def page_text(run: Images, thumbnails: dict[str, str] | None = None) -> str:
     numbers = {name: str(number) for number, name in enumerate(counts, 1)}
     largest = max((model.settings.get("image_size", 0) for model in run.models), default=0)
     lost = len(run.models) * len(run.seeds) * len(run.prompts) - len(run.records)
-    blocks = {"trim_blocks": True, "lstrip_blocks": True, "undefined": jinja2.StrictUndefined}
-    environment = jinja2.Environment(loader=jinja2.PackageLoader("winobench.generation"), autoescape=True, **blocks)
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("winobench.generation"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
     settings = dict.fromkeys(("num_steps", "guidance_scale", "sampler", "image_size", "dtype"), "")
     return environment.get_template("images.html.jinja").render(
         names=", ".join(model.name for model in run.models),
@@ -69,8 +74,13 @@ def _prompts(run: Images, numbers: dict[str, str], thumbnails: dict[str, str]) -
         rows = []
         for seed in run.seeds:
             records = [run.by_place.get((model.label, seed, number)) for model in run.models]
-            drawn = [(model.name, record and record.file) for model, record in zip(run.models, records, strict=True)]
-            images = [{"model": name, "file": file, "thumbnail": thumbnails.get(file, file)} for name, file in drawn]
+            drawn = [
+                (model.name, None if record is None else record.file)
+                for model, record in zip(run.models, records, strict=True)
+            ]
+            images = [
+                {"model": name, "file": file, "thumbnail": thumbnails.get(file or "", file)} for name, file in drawn
+            ]
             rows.append({"seed": seed, "images": images})
         yield {
             "text": prompt.text,

@@ -333,11 +333,11 @@ def _reference_notes(references: Iterable[PublishedNumber], *, of_others: bool) 
         samples = f", {num_samples} samples a pair" if num_samples else ""
         places = "; ".join(f'"{method}" in {", ".join(sorted(places_of))}' for method, places_of in methods.items())
         notes.append(f"  {name}{samples}: {places}")
-    said: dict[str, list[str]] = {}
+    metrics_of: dict[str, list[str]] = {}
     for number in references:
         if number.note:
-            said.setdefault(number.note, []).append(number.metric)
-    notes += [f"  paper's {', '.join(metrics)}: {note}" for note, metrics in said.items()]
+            metrics_of.setdefault(number.note, []).append(number.metric)
+    notes += [f"  paper's {', '.join(metrics)}: {note}" for note, metrics in metrics_of.items()]
     return notes
 
 

@@ -58,13 +58,13 @@ class EditWriter:
                     with files.atomic_path(self._folder / file) as temporary:
                         PIL.Image.fromarray(pixels).save(temporary, "PNG")
             line = json.dumps(dataclasses.asdict(edit), separators=(",", ":")).encode() + b"\n"
-            with open(self._path, "a+b") as file:
+            with open(self._path, "a+b") as lines:
                 # A kill can leave a part of a line, which must not swallow this one.
-                if file.tell() and file.seek(-1, io.SEEK_END) >= 0 and file.read(1) != b"\n":
+                if lines.tell() and lines.seek(-1, io.SEEK_END) >= 0 and lines.read(1) != b"\n":
                     line = b"\n" + line
-                file.write(line)
-                file.flush()
-                os.fsync(file.fileno())
+                lines.write(line)
+                lines.flush()
+                os.fsync(lines.fileno())
 
 
 def read_edits(folder: str | os.PathLike) -> dict[tuple[str, str], Edit]:
