@@ -92,9 +92,9 @@ def main(config: Settings | settings.Asking) -> None:
         output.print_json(document)
         return
     if _LIST_MODELS.value is not None:
-        document = listing.models(_LIST_MODELS.value)
-        print(listing.models_text(document, _LIST_MODELS.value))
-        output.print_json(document)
+        models_document = listing.models(_LIST_MODELS.value)
+        print(listing.models_text(models_document, _LIST_MODELS.value))
+        output.print_json(models_document)
         return
     trackers.read(_LOG.value)
     if isinstance(config, settings.Asking):

@@ -19,8 +19,14 @@ def width() -> int:
 def wrapped(text: str, indent: int, columns: int = NARROWEST) -> list[str]:
     """The lines of a text, each behind so many spaces. Words that are longer than a line stay whole."""
     space = " " * indent
-    how = {"break_long_words": False, "break_on_hyphens": False}
-    return textwrap.wrap(text, columns, initial_indent=space, subsequent_indent=space, **how)
+    return textwrap.wrap(
+        text,
+        columns,
+        initial_indent=space,
+        subsequent_indent=space,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def table(

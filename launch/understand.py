@@ -61,10 +61,10 @@ def main(config: Settings) -> None:
     choice.choose_tasks(config.tasks, None)
     if config.judge:
         loading.answered_kinds(config.judge)
-    folder = _WORKDIR.value
-    if folder is None:
-        folder = f"runs/{configuration.chosen_name(DEFAULT_CONFIG)}-{digest(configuration.plain(config))[:8]}"
-    folder = pathlib.Path(user_path(folder))
+    workdir = _WORKDIR.value
+    if workdir is None:
+        workdir = f"runs/{configuration.chosen_name(DEFAULT_CONFIG)}-{digest(configuration.plain(config))[:8]}"
+    folder = pathlib.Path(user_path(workdir))
     for words in _commands(config, folder):
         print(f"\n$ {shlex.join(['winobench', *words])}", flush=True)
         printed_to = sys.__stderr__ if output.wants_json() else None

@@ -13,7 +13,7 @@ from winobench.base import json_files, registry
 from winobench.base.version import __version__
 
 # Libraries whose version can change a number by more than nothing, or a file's layout.
-_LIBRARIES = ("jax", "jaxlib", "flax", "numpy", "scipy", "pillow")
+_LIBRARIES: tuple[str, ...] = ("jax", "jaxlib", "flax", "numpy", "scipy", "pillow")
 _LIBRARIES += ("pyarrow", "safetensors", "tokenizers", "transformers")
 
 

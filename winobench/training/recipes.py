@@ -94,7 +94,7 @@ def digest(values: Mapping[str, Any], *, free: Collection[str]) -> str:
 
 def _fixed(values: Mapping[str, Any], free: Collection[str], prefix: str = "") -> dict[str, Any]:
     """Dotted field -> value, without the free ones."""
-    flat = {}
+    flat: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, dict):
             flat |= _fixed(value, free, f"{prefix}{name}.")
