@@ -104,7 +104,7 @@ def measure(model: str, device: str, *, images: int, batch_size: int, steps: int
             start = time.perf_counter()
             call()
             seconds[name].append(time.perf_counter() - start)
-            common.log(f"round {number + 1}, {name}: {images / seconds[name][-1]:.2f} pictures/s")
+            common.log(f"round {number + 1}, {name}: {images / seconds[name][-1]:.2f} images/s")
     return {
         "model": model,
         "images": images,
@@ -154,7 +154,7 @@ def _difference(ours: Any, theirs: Any, texts: list[str], steps: int) -> float:
 def table(figures: dict[str, Any]) -> str:
     """The figures for people, in Markdown."""
     rates = figures["images_per_second"]
-    lines = ["| | pictures/s | |", "| --- | ---: | ---: |"]
+    lines = ["| | images/s | |", "| --- | ---: | ---: |"]
     lines += [f"| {name} | {rate:.2f} | {rate / rates['torch diffusers']:.2f}x |" for name, rate in rates.items()]
     return "\n".join(
         [

@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 import winobench
 
-IMAGE = pathlib.Path(__file__).resolve().parent / "images" / "pictures.png"
+IMAGE = pathlib.Path(__file__).resolve().parent / "images" / "images.png"
 SIDE, GAP, HEADING = 96, 4, 36
 
 

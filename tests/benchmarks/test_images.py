@@ -10,7 +10,7 @@ from winobench.base.errors import InputError
 def test_both_draw_the_same(tmp_path):
     figures = images.measure("clevr-tiny", "cpu", images=2, batch_size=2, steps=2, rounds=1)
     assert figures["difference"] < 1e-4
-    assert set(figures["pictures_per_second"]) == {"winobench", "torch diffusers"}
+    assert set(figures["images_per_second"]) == {"winobench", "torch diffusers"}
     figures["machine"] = {"accelerator": "a GPU", "libraries": {"jax": "1", "diffusers": "2", "torch": "3"}}
     figures["load_average"] = [0, 1]
     assert "| torch diffusers | " in images.table(figures)

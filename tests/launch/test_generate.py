@@ -56,7 +56,7 @@ def test_from_prompts_to_the_page(drawn, tiny_pipeline):
     cwd, words, out = drawn
     (folder,) = (cwd / "runs").iterdir()
     label = winobench.base.registry.model_label(str(tiny_pipeline))
-    assert re.fullmatch(rf"pictures-{label}-{label}\+bolder-[0-9a-f]{{8}}", folder.name)
+    assert re.fullmatch(rf"images-{label}-{label}\+bolder-[0-9a-f]{{8}}", folder.name)
     assert f"12 images are in runs/{folder.name}: 3 prompts, 2 seeds, by {label}, {label} + bolder" in out
     run = winobench.read_images(folder)
     plain, adapted = run.models

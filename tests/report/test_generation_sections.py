@@ -72,7 +72,7 @@ def test_a_model_that_judges_and_draws_is_a_point_for_each_skill(tmp_path, drawn
     for row in rows:
         of_model = [r for r in drawn.records if r.model == row["run"] and r.prompt.category == row["skill"]]
         expected = np.mean([r.number % (2 if row["run"] == "one" else 3) > 0 for r in of_model])
-        assert float(row["drawn_value"]) == pytest.approx(expected)
+        assert float(row["generated_value"]) == pytest.approx(expected)
         assert int(row["judged_n"]) == 5
     assert (tmp_path / "report" / "generation.png").is_file()
 

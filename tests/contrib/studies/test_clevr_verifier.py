@@ -127,7 +127,7 @@ def test_settings_that_cannot_be_are_refused(field, value, message):
 @pytest.mark.slow
 def test_the_whole_recipe_learns_and_goes_on_where_it_was(single_device, tmp_path, monkeypatch):
     """With one of the autoencoders, as each is compiled anew; the longer run's accuracy is not measured again."""
-    monkeypatch.setattr(clevr_verifier, "DRAWERS", ("clevr-tiny",))
+    monkeypatch.setattr(clevr_verifier, "GENERATORS", ("clevr-tiny",))
     monkeypatch.setattr(clevr_verifier, "_BATCH", 2)
     monkeypatch.setattr(renderer, "_RAYS_PER_CHUNK", 1 << 17)  # of 8 scenes
     changes = {"network__widths": (8, 16), "network__num_blocks": (1, 1, 1), "training__optimizer": "adamw"}
