@@ -73,7 +73,7 @@ def test_every_task_has_numbers_from_every_model(runs):
     for name, task in ASKED.items():
         tables = 1 if task.association is None else 2
         assert len(re.findall(rf"^ {name} *$", out, re.MULTILINE)) == 4 * tables
-    assert "paper" in out
+    assert "paper" not in out  # it has no numbers of these models
     assert re.search(r"winobench report .*blip", out)
 
 
