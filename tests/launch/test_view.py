@@ -16,7 +16,7 @@ def test_it_prints_its_address_and_ends_quietly(tmp_path):
         status, _, headers = ask_for_all(Address.parse(address), "GET", "/")
         assert (status, headers["Location"]) == (303, "./")
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
     finally:
         process.kill()
     assert (process.returncode, out.strip(), err) == (0, "", "")

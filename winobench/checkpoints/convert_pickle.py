@@ -20,8 +20,6 @@ from winobench.base.errors import InputError
 from winobench.base.files import write_json
 from winobench.checkpoints import pickles, sources, weights
 
-_REVISION = flags.DEFINE_string("revision", None, "Branch, tag or commit of the hub repository.")
-
 # Parts of a pipeline that nothing here reads.
 _OTHER_PARTS = ("safety_checker", "feature_extractor", "image_encoder")
 _INDICES = ("diffusion_pytorch_model*.bin.index*.json", "pytorch_model*.bin.index*.json")
@@ -125,7 +123,8 @@ def _main(arguments: Sequence[str]) -> None:
         elif path.exists():
             written = [_convert(path, path.parent)]
         else:
-            written = convert_repository(arguments[1], pathlib.Path(arguments[2]), _REVISION.value)
+            revision = flags.FLAGS.revision if "revision" in flags.FLAGS else None
+            written = convert_repository(arguments[1], pathlib.Path(arguments[2]), revision)
     except InputError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
@@ -134,4 +133,6 @@ def _main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
+    # Not at the top: the programs that import this module have other flags.
+    flags.DEFINE_string("revision", None, "Branch, tag or commit of the hub repository.")
     app.run(_main)

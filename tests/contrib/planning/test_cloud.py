@@ -244,7 +244,8 @@ def test_the_machines_run_the_very_words_that_were_given(target, echo, tmp_path,
     ]
     assert environment["WINOBENCH_DATA"] == HOSTILE
     assert not list(tmp_path.rglob("pwned"))
-    _, overrides = parted(words, configuration.load("gdbench"))
+    with launching.flags_of_its_own():
+        _, overrides = parted(words, configuration.load("gdbench"))
     assert tuple(overrides) == OVERRIDES
 
 
