@@ -19,7 +19,7 @@ END = "<!-- end of the table -->\n"
 
 
 def main(words: list[str]) -> int:
-    """Writes the table, or returns 1 where it is not what it should be."""
+    """Writes the table, or returns 1 where it is out of date."""
     before = PAGE.read_text()
     head, _, rest = before.partition(BEGIN)
     text = head + BEGIN + "\n" + "".join(f"{line}\n" for line in lines()) + "\n" + END + rest.partition(END)[2]

@@ -26,6 +26,12 @@ def words(argv: Sequence[str]) -> list[str]:
     return [_word(word) for word in argv]
 
 
+def field(name: str) -> str:
+    """The new dotted name of a config's field, as older runs have recorded it."""
+    group, dot, inner = name.partition(".")
+    return f"{FIELDS.get(group, group)}{dot}{inner}"
+
+
 def _word(word: str) -> str:
     if match := _CONFIG.fullmatch(word):
         name, colon, form = match[2].partition(":")

@@ -13,7 +13,7 @@ from absl import flags
 
 from winobench.base.errors import InputError
 
-from . import configuration, layout, output
+from . import configuration, layout, output, renamed
 
 if TYPE_CHECKING:
     from winobench.runs.run import Run
@@ -33,9 +33,9 @@ table and figure. A report of your runs shows the papers' numbers next to yours.
 
 
 def main(_: Sequence[str]) -> None:
-    found = tables(flags.FLAGS.paper, flags.FLAGS.data_dir)
-    print("\n".join(_lines(found, whole=flags.FLAGS.paper is not None)))
-    output.print_json(found)
+    document = tables(flags.FLAGS.paper, flags.FLAGS.data_dir)
+    print("\n".join(_lines(document, whole=flags.FLAGS.paper is not None)))
+    output.print_json(document)
 
 
 def tables(paper: str | None, data_dir: str | None) -> documents.PaperTables:
@@ -68,7 +68,7 @@ def tables(paper: str | None, data_dir: str | None) -> documents.PaperTables:
 
 
 def _missing(task: str, data_dir: str | None) -> str | None:
-    """The data set that a task lacks. Rendered images do not stand for the published ones."""
+    """The data set that a task lacks. Rendered images do not replace the published ones."""
     from winobench import tasks
     from winobench.data import prepared
 
@@ -104,7 +104,8 @@ def eval_command(run: Run) -> str | None:
         from winobench.report import published
 
         name = published.benchmark_of(next(iter(run.tasks), "")) or "winoviz"
-    fields = configuration.flat(run.config.get("config") or {})
+    recorded = configuration.flat(run.config.get("config") or {})
+    fields = {renamed.field(field): value for field, value in recorded.items()}
     defaults = configuration.flat(configuration.plain(configuration.load(name)))
     if not {"model", "tasks", "limit"} <= fields.keys() <= defaults.keys():
         return None

@@ -1,11 +1,12 @@
 """Old names of commands, configs, fields, flags and folders work, and the new one is printed."""
 
 import pathlib
+import types
 
 import pytest
 
 import winobench
-from launch import configuration, renamed
+from launch import configuration, renamed, reproduce
 from tests import launching
 from winobench.evaluation import protocols
 from winobench.runs import lifecycle
@@ -66,3 +67,12 @@ def test_a_run_stays_in_its_older_folder(name, tmp_path, monkeypatch):
 
 def test_a_protocol_has_a_new_name():
     assert protocols.names("image_match, vqa,picture_match", [], frozenset()) == ["picture_match", "vqa"]
+
+
+def test_the_command_of_an_older_run_has_new_names(tmp_path):
+    """Older runs of WinoViz have recorded the older fields."""
+    recorded = configuration.plain(configuration.load("winoviz"))
+    older = {new: old for old, new in renamed.FIELDS.items()}
+    recorded = {older.get(name, name): value for name, value in recorded.items()} | {"drawer": "sdxl"}
+    run = types.SimpleNamespace(is_text=True, tasks=["winoviz_mini_single"], config={"config": recorded})
+    assert reproduce.eval_command(run) == "winobench eval --config=winoviz \\\n  --generator=sdxl"

@@ -130,3 +130,13 @@ def test_an_evaluation_that_fails_ends_with_its_sentence(tmp_path, monkeypatch):
     (entry,) = tools.follow(started["slug"])["runs"]
     assert (entry["status"], entry["exit_status"]) == ("failed", 2)
     assert "error: model 'no-such-model'" in entry["output"]
+
+
+@pytest.mark.parametrize("config", ["config.py", "a/b", "../gdbench", "gdbench:debug.py", "", "gdbench\n", "--help"])
+def test_an_agent_runs_no_config_file(config, tmp_path):
+    """A config file is Python code."""
+    (tmp_path / "config.py").write_text("raise SystemExit('it ran')")
+    tools = server._Tools(server.Library([tmp_path]), tmp_path, listing.data_sets, listing.models)
+    with raises("unknown-name", "agents may not run"):
+        tools.start_evaluation("clevr-tiny", config=config)
+    assert not tools._started

@@ -6,6 +6,7 @@ import functools
 import inspect
 import os
 import pathlib
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
 _MOST_QUESTIONS = 100  # of one call
+_CONFIG = re.compile(r"[A-Za-z]\w*(:\w+)?")  # a name, with a form. A path would run a file
 _LOG_BYTES = 2_000  # of the end of an evaluation's output
 _INSTRUCTIONS = (
     "winobench measures how well models understand images and texts. Values and intervals are shares between 0 and 1,"
@@ -155,6 +157,12 @@ class _Tools:
         for texts. limit is the most questions a task, 0 for all. The same arguments resume an interrupted run."""
         if any(process.poll() is None for process in self._started.values()):
             raise InputError("an evaluation is running: wait for its end, which follow shows", code="in-use")
+        if not _CONFIG.fullmatch(config):
+            raise InputError(
+                f"the config {config!r:.80} is not a name such as gdbench or winoviz:debug: files of configs are Python"
+                " code, which agents may not run",
+                code="unknown-name",
+            )
         words = [f"--config={config}", f"--model={model}"]
         words += [f"--tasks={tasks}"] if tasks else []
         words += [f"--limit={limit}"] if limit else []

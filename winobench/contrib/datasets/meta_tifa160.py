@@ -77,7 +77,7 @@ def _items(folder: pathlib.Path, entries: Mapping[str, Entry], answers: Mapping[
     for prompt, names in prompts.items():
         (text, *_) = texts = [entries[name]["text"].text() for name in names]
         if other := next((name for name, other_text in zip(names, texts, strict=True) if other_text != text), None):
-            raise entries[other]["text"].wrong(f"is not that of {names[0]}, of the same prompt", "contradicting-rows")
+            raise entries[other]["text"].wrong(f"differs from that prompt in {names[0]}", "contradicting-rows")
         images = tuple(ImageFile(folder / "tifa160" / entries[name]["image_path"].text()) for name in names)
         ratings = tuple(float(statistics.mean(answers[name])) for name in names)
         yield Item(prompt, images, (text,), None, (prompt.partition("_")[0],), ratings)
