@@ -61,7 +61,7 @@ def test_an_installed_package_is_listed_and_a_broken_one_takes_nothing_away(site
     )
     assert status == 0
     assert "brightness (version 1)\n    Is a plain grey picture bright or dark?\n" in out
-    assert "data: ready, 16 examples" in out
+    assert "data: ready, 16 questions" in out
     cause = "the entry point 'broken' (no_such_module:TASK) of the package broken adds no tasks: ModuleNotFoundError"
     assert cause in err
     assert "brightness" not in err
