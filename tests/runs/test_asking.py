@@ -3,7 +3,7 @@
 import pytest
 
 from tests.expectations import raises
-from winobench.runs import asking, responses
+from winobench.runs import asking, requests, responses
 from winobench.runs.requests import Generation, Response, Turn
 
 
@@ -60,3 +60,10 @@ def test_answers_of_another_form_are_refused(tmp_path, answers):
     voter.ask = lambda requests: iter(answers)
     with asking.Session(tmp_path / "run" / "responses") as session, raises("bad-response", "Voter.ask"):
         session.ask(voter, {"a" * 64: request_for("a")})
+
+
+def test_a_responder_that_cannot_put_parts_together_is_refused_before_it_is_asked():
+    requests.check_responder(Voter())
+    halves = type("Halves", (), {name: value for name, value in vars(Voter).items() if name != "combine"})
+    with raises("wrong-type", "Halves", "combine"):
+        requests.check_responder(halves())

@@ -136,8 +136,9 @@ class Session:
                 say_nothing_to_ask(total)
             return
         left = set(range(len(keys)))
-        shown = {"enabled": self._progress, "label": label, "unit": "requests", "watch": self.watch}
-        bar = progress_bars.counting(total, total - len(keys), **shown)
+        bar = progress_bars.counting(
+            total, total - len(keys), label=label, unit="requests", enabled=self._progress, watch=self.watch
+        )
         with bar as advance, contextlib.closing(_iterator(responder.ask(requests))) as incoming:
             last = time.monotonic()
             for index, raw in incoming:
@@ -182,7 +183,7 @@ class Session:
     def _combine(
         self, responder: Responder, wanted: Mapping[str, Request], parts: Mapping[str, Mapping[str, Request]]
     ) -> None:
-        answers = self.answers
+        answers, combine = self.answers, ability(responder, "combine")
         failed = {part: answers.failed[part] for own in parts.values() for part in own if part in answers.failed}
         for key, own in parts.items():
             # Several requests may have a part in common.
@@ -190,8 +191,8 @@ class Session:
                 answers.failed[key] = reasons[0]
                 if answers.blocked.intersection(own):
                     answers.blocked.add(key)
-            else:
-                answers.read[key] = responder.combine(wanted[key], [answers.read[part] for part in own])
+            elif combine is not None:
+                answers.read[key] = combine(wanted[key], [answers.read[part] for part in own])
         for part in failed.keys() - wanted.keys():
             del answers.failed[part]
             answers.blocked.discard(part)
@@ -243,9 +244,8 @@ def read(responder: Responder, request: Request, raw: Raw) -> Response:
     if isinstance(request, ImageText) and response.text is not None:
         answer = answer_texts.spoken(response.text)
         response = response if answer == response.text else dataclasses.replace(response, text=answer.strip())
-    texts = {name: getattr(response, name) for name in ("text", "partial") if getattr(response, name) is not None}
-    changed = {name: json_files.well_formed(text) for name, text in texts.items()}
-    return dataclasses.replace(response, **changed) if changed else response
+    text, partial = (words and json_files.well_formed(words) for words in (response.text, response.partial))
+    return dataclasses.replace(response, text=text, partial=partial)
 
 
 def _iterator(incoming: Iterator[tuple[int, Raw]]) -> Generator[tuple[int, Raw], None, None]:

@@ -79,13 +79,14 @@ def check_task(record: TaskRun, path: pathlib.Path) -> None:
 def _check_examples(record: TaskRun, path: pathlib.Path) -> None:
     table = path.parent / "examples" / f"{record.name}.parquet"
     try:
-        judged = record.judged
+        judged, judge = record.judged, record.judge
     except ValueError as error:
         raise InputError(
             f"{table} does not fit the metric {record.metric} ({error}): restore it, or evaluate again.",
             code="damaged-examples",
         ) from None
-    if judged and (judged[record.judge.headline].correct != record.examples.correct).any():
+    given = None if record.examples is None else record.examples.correct
+    if judge is not None and given is not None and (judged[judge.headline].correct != given).any():
         _refuse(f"{table} calls an example right that its scores have wrong, or the other way round")
     if record.metric == OTHER_METRIC:  # nobody knows what its rows count
         return

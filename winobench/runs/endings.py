@@ -76,8 +76,9 @@ def all_incomplete(task: str, counts: Mapping[str, int | None]) -> InputError:
 
 def _in_words(counts: Mapping[str, int | None]) -> tuple[str, str]:
     """How many answers are incomplete, by kind, and advice. The latter is empty where none are."""
-    counted = {ending: counts[ending] for ending in ENDINGS if ending != FINISHED and counts[ending]}
-    number, total = sum(counted.values()), sum(counts[ending] for ending in ENDINGS)
+    ended = {ending: counts[ending] or 0 for ending in ENDINGS}
+    counted = {ending: count for ending, count in ended.items() if ending != FINISHED and count}
+    number, total = sum(counted.values()), sum(ended.values())
     kinds = ", ".join(f"{count:,} {_words(ending, counts['max_tokens'])}" for ending, count in counted.items())
     share = "all" if number == total else f"{number:,} of"
     return f"{share} {total:,} answers are incomplete ({kinds})", _advice(counted)

@@ -161,8 +161,10 @@ def read_part(path: pathlib.Path) -> pa.Table:
     for field in _ERRORS_SCHEMA:
         column = table.schema.get_field_index(field.name)  # below 0 also for a name that occurs twice
         kind = None if column < 0 else table.schema.field(column).type
-        is_list = kind is not None and pa.types.is_list(kind) and pa.types.is_list(field.type)
-        if kind != field.type and not (is_list and kind.value_type == field.type.value_type):
+        is_same = kind == field.type
+        if kind is not None and pa.types.is_list(kind) and pa.types.is_list(field.type):
+            is_same = kind.value_type == field.type.value_type  # values may be called otherwise
+        if not is_same:
             raise InputError(
                 f"{path} has no column {field.name!r} of {field.type}: it is not of this version, move it out of the"
                 " folder.",

@@ -90,11 +90,14 @@ class ErrorStore:
     def batches(self, examples: Examples, num_samples: int | None, mean: SampleMean = PLAIN) -> list[Batch] | None:
         """The errors behind the scores of examples; None where they are incomplete or give other scores."""
         batches = self._batches(examples, num_samples, mean)
-        found = [
+        if batches is None:
+            return None
+        reproducing = [
             _reproducing(batch, np.stack([examples.scores[row] for row in batch.rows.tolist()]), examples.terms)
-            for batch in batches or ()
+            for batch in batches
         ]
-        return None if batches is None or None in found else found
+        whole = [batch for batch in reproducing if batch is not None]
+        return whole if len(whole) == len(batches) else None
 
     def raced_batches(self, examples: Examples, num_samples: int) -> list[Batch] | None:
         """The errors of a race, NaN where it never computed a sample. Scores, which are of a race, are not compared."""

@@ -72,8 +72,8 @@ class ImageRecord:
     def from_json(cls, value: Any) -> ImageRecord:
         """The inverse of `to_json`."""
         prompt = Prompt.from_json(value)
-        kinds = {"model": str, "seed": int, "number": int, "fingerprint": str, "settings": dict, "file": str}
-        kinds |= {"sha256": str, "size": int, "lora": dict | None}
+        kinds: dict[str, Any] = {"model": str, "seed": int, "number": int, "fingerprint": str, "settings": dict}
+        kinds |= {"file": str, "sha256": str, "size": int, "lora": dict | None}
         values = {name: value.get(name) for name in kinds}
         wrong = [name for name, kind in kinds.items() if not isinstance(values[name], kind)]
         if wrong or not re.fullmatch(r"[0-9a-f]{64}", values["sha256"]):
@@ -98,11 +98,12 @@ def png_bytes(image: np.ndarray) -> bytes:
 class ImageStore:
     """Writes the images of one process and their records into an open `winobench.runs.records.RunFolder`."""
 
+    _path: pathlib.Path  # of its part, once it is open
+    _part: int
+
     def __init__(self, folder: str | os.PathLike, process: int = 0):
         self._folder = pathlib.Path(folder)
         self._process = process
-        self._part: int | None = None
-        self._path: pathlib.Path | None = None
 
     def __enter__(self) -> ImageStore:
         with files.writing(self._folder):

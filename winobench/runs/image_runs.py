@@ -152,11 +152,13 @@ def read_images(folder: str | os.PathLike[str], *, complete: bool = True) -> Ima
     )
     seeds = tuple(identity["seeds"])
     written = image_records.read_records(folder)
-    records, lost = [], []
+    records: list[ImageRecord] = []
+    lost: list[str] = []
     for model, seed, (number, prompt) in itertools.product(models, seeds, enumerate(prompts)):
         record = written.get((model.label, seed, number))
-        fits = record is not None and record.fingerprint == model.fingerprint and record.prompt == prompt
-        if fits and _has_size(folder, record):
+        if record is None or (record.fingerprint, record.prompt) != (model.fingerprint, prompt):
+            record = None
+        if record is not None and _has_size(folder, record):
             records.append(record)
         else:
             lost.append(image_records.image_file(model.label, seed, number))

@@ -110,8 +110,8 @@ def unique_labels(runs: Sequence[Labelled]) -> list[str]:
             more = [shortened(part, _MOST_LETTERS_MORE) for part in words]
             if len(set(more)) > 1:
                 parts = [(*before, after) for before, after in zip(parts, more, strict=True)]
-        for number, words in zip(alike, parts, strict=True):
-            labels[number] = f"{label} ({', '.join(filter(None, words))})" if any(words) else label
+        for number, own in zip(alike, parts, strict=True):
+            labels[number] = f"{label} ({', '.join(filter(None, own))})" if any(own) else label
     return [f"{label} {number}" if labels.count(label) > 1 else label for number, label in enumerate(labels, 1)]
 
 

@@ -8,7 +8,7 @@ import math
 import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -147,7 +147,7 @@ def _read_folder(path: pathlib.Path, with_tables: bool) -> Run:
         task = _task_run(name, entries, recorded, sample_groups.get(name), config["identity"], examples)
         tasks[name] = task
         consistency.check_task(task, results_path)
-        _mend_chance(task, table)
+        _mend_chance(entries, task, table)
         if not table.is_file():
             notes.append(f"The run has no table of the examples of {name}: only its numbers are shown.")
         elif task.has_answers and task.metric != TEXT_METRIC and task.judge is None:
@@ -160,41 +160,42 @@ def _read_folder(path: pathlib.Path, with_tables: bool) -> Run:
     return run
 
 
-def _mend_chance(task: TaskRun, table: pathlib.Path) -> None:
+def _mend_chance(entries: dict[str, dict[str, Any]], task: TaskRun, table: pathlib.Path) -> None:
     """Gives groups the chance of their own questions, where an earlier version gave them the whole task's mean.
 
     Earlier versions did not record ``independent``. They took the mean over all questions of a file, also with a limit.
     Without the questions or the metric's code a chance that may be wrong becomes None.
     """
-    old = {name: entry for name, entry in task.results.items() if "independent" not in entry and entry.get("chance")}
+    old = {name: entry for name, entry in entries.items() if "independent" not in entry and entry.get("chance")}
     if not old or not task.has_answers or task.metric == TEXT_METRIC:
         return
+    judge = task.judge
     # Under winobench's metrics two candidates have the highest chance, and a mean is as high if all questions have two.
-    is_own = metrics.METRICS.is_own(task.metric)
-    most = {**task.judge.chance((1, 2)), **task.judge.chance((2, 2))} if is_own else {}
+    is_own = judge is not None and metrics.METRICS.is_own(judge.name)
+    most = {**judge.chance((1, 2)), **judge.chance((2, 2))} if judge is not None and is_own else {}
     outcome_of = {name: name.rpartition("/")[2].removeprefix("macro_") for name in old}
     if all(entry["chance"] == most.get(outcome_of[name]) for name, entry in old.items()):
         return
-    if task.examples is None:
-        try:
-            task = dataclasses.replace(task, examples=read_examples(table))
-        except (InputError, OSError):
-            for name, entry in old.items():
-                entry["chance"] = entry["chance"] if name == outcome_of[name] else None
-            return
-    shapes = [np.shape(matrix) for matrix in task.examples.scores]
-    rows = {row.name: row for row in rows_of(task)}
+    try:
+        examples = task.examples or read_examples(table)
+    except (InputError, OSError):
+        for name, entry in old.items():
+            entry["chance"] = entry["chance"] if name == outcome_of[name] else None
+        return
+    shapes = [np.shape(matrix) for matrix in examples.scores]
     if len(set(shapes)) < 2:
         return
+    rows = {row.name: row for row in rows_of(dataclasses.replace(task, examples=examples))}
     whole = {name: entry["chance"] for name, entry in old.items() if "/" not in name}
     for name, entry in old.items():
         row, outcome = rows.get(name), outcome_of[name]
         if row is None or entry["chance"] != whole.get(outcome):  # a task may state the level of each group
             continue
-        mean = None if task.judge is None else task.judge.mean_chance(outcome, shapes)
-        is_mean = mean is not None and math.isclose(whole[outcome], mean)
-        own = [shapes[index] for index in row.members]
-        entry["chance"] = task.judge.mean_chance(outcome, own, row.strata) if is_mean else None
+        mean = None if judge is None else judge.mean_chance(outcome, shapes)
+        entry["chance"] = None
+        if judge is not None and mean is not None and math.isclose(whole[outcome], mean):
+            own = [shapes[index] for index in row.members]
+            entry["chance"] = judge.mean_chance(outcome, own, row.strata)
 
 
 def recorded_metric(entries: Mapping[str, Mapping[str, Any]], recorded: schemas.Metric | None) -> schemas.Metric:
@@ -206,7 +207,7 @@ def recorded_metric(entries: Mapping[str, Mapping[str, Any]], recorded: schemas.
     names = [name for name in entries if "/" not in name]
     for metric, rows in _ROWS_OF_OLD_RUNS.items():
         if set(names) == rows:
-            return metrics.METRICS[metric].described()
+            return cast(schemas.Metric, metrics.METRICS[metric].described())
     return {"name": OTHER_METRIC if names else "", "headline": "", "shown": names[:1]}
 
 
@@ -218,7 +219,7 @@ def _task_run(
     identity: Mapping[str, Any],
     examples: Examples | None,
 ) -> TaskRun:
-    common = {
+    common: dict[str, Any] = {
         "name": name,
         "results": entries,
         "identity": (identity.get("tasks") or {}).get(name, {}),
@@ -226,7 +227,7 @@ def _task_run(
     }
     if "protocol" in identity:
         shown = tuple(row for row in entries if "/" not in row)[:1]
-        without = {"num_samples": None, "timesteps": None, "deterministic": True}
+        without: dict[str, Any] = {"num_samples": None, "timesteps": None, "deterministic": True}
         return TaskRun(metric=TEXT_METRIC, shown=shown, best=1.0, **without, **common)
     if described is None:  # an older run, which sampled all tasks alike
         sampling = identity.get("sampling") or {}

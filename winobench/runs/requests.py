@@ -12,8 +12,8 @@ from winobench.base.errors import InputError
 Raw = dict[str, Any]
 """An answer as it came in, as JSON values; ``{"error": {...}}`` for a call that failed."""
 
-KINDS = ("generation", "options", "entailment", "similarity", "picture_text", "picture_options", "picture_starts")
-KINDS += ("picture_match",)
+_TEXT_KINDS = ("generation", "options", "entailment", "similarity")
+KINDS = (*_TEXT_KINDS, "picture_text", "picture_options", "picture_starts", "picture_match")
 """Kinds of requests. A model states in ``kinds`` which of them it can do."""
 
 ENDINGS = ("finished", "cut_off", "empty", "filtered", "tool_call", "interrupted")
@@ -229,7 +229,8 @@ def ability(responder: Responder | LazyResponder, name: str) -> Callable[..., An
 
 def check_responder(responder: Any) -> None:
     """Raises InputError for an object that answers no requests."""
-    lacking = next((name for name in ("kinds", "fingerprint", "ask", "read") if not hasattr(responder, name)), None)
+    names = ("kinds", "fingerprint", "ask", "read", *(("combine",) if hasattr(responder, "parts") else ()))
+    lacking = next((name for name in names if not hasattr(responder, name)), None)
     if lacking is not None:
         raise InputError(
             f"the responder is a {type(responder).__name__}, which has no {lacking}: give a model that answers, such as"

@@ -70,6 +70,16 @@ class _Place(NamedTuple):
     length: int
 
 
+@dataclasses.dataclass
+class _Part:
+    """The part that a store appends to."""
+
+    path: pathlib.Path
+    file: int
+    size: int = 0  # in bytes
+    is_own: bool = False  # no other process writes into it
+
+
 class ResponseStore:
     """The responses of one run, of all its processes when it is opened. Threads may share it.
 
@@ -83,9 +93,7 @@ class ResponseStore:
         self.seconds_between_syncs = seconds_between_syncs
         self._places: dict[str, _Place] = {}
         self._rejected: set[str] = set()
-        self._path: pathlib.Path | None = None
-        self._part: int | None = None
-        self._size: int | None = 0
+        self._part: _Part | None = None
         self._synced = time.monotonic()
         self._unsynced = False
         self._lock = threading.RLock()
@@ -107,24 +115,22 @@ class ResponseStore:
         """Makes the folder, takes it for this process, mends a line that was cut off, and reads its lines."""
         with self._lock, files.writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-            own = [path for path in _parts(self.folder) if int(_NAME.fullmatch(path.name)[1]) == self._process]
-            empty = [path for path in own if _mend(path) == 0]
-            if own and own[-1] in empty:
-                path = own[-1]
-            else:
-                number = max((int(_NAME.fullmatch(path.name)[2]) for path in own), default=-1) + 1
-                path = self.folder / f"part-{self._process}-{number:05d}.jsonl"
+            own = [(number, path) for process, number, path in _parts(self.folder) if process == self._process]
+            empty = [path for _, path in own if _mend(path) == 0]
+            number, path = own[-1] if own else (-1, None)
+            how = 0
+            if path is None or path not in empty:
+                path, how = self.folder / f"part-{self._process}-{number + 1:05d}.jsonl", os.O_EXCL
             try:
-                how = os.O_EXCL if path not in own else 0
-                self._part = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | how, 0o666)
+                part = _Part(path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | how, 0o666))
             except FileExistsError:
                 raise _taken(self.folder) from None
-            self._path, self._size = path, 0
+            self._part = part
             try:
-                state = os.fstat(self._part)
-                if not files.lock(self._part) or state.st_size or not os.path.samestat(state, os.stat(path)):
-                    self._size = None  # another process's, which is not to be deleted
+                state = os.fstat(part.file)
+                if not files.lock(part.file) or state.st_size or not os.path.samestat(state, os.stat(path)):
                     raise _taken(self.folder)
+                part.is_own = True
                 for left in set(empty) - {path}:  # kills of older versions have left one each
                     left.unlink(missing_ok=True)
                 files.sync(self.folder)
@@ -136,22 +142,23 @@ class ResponseStore:
     def close(self) -> None:
         """Syncs the written lines and lets another process take the folder. Does nothing where it is not open."""
         with self._lock:
-            if self._part is None:
+            part = self._part
+            if part is None:
                 return
             try:
                 self.sync()
             finally:
-                if self._size == 0:  # nothing was asked
+                if part.is_own and not part.size:  # nothing was asked
                     with contextlib.suppress(OSError):
-                        os.unlink(self._path)
-                os.close(self._part)
+                        os.unlink(part.path)
+                os.close(part.file)
                 self._part = None
 
     def sync(self) -> None:
         """Waits until everything that was added is on disk."""
         with self._lock, files.writing(self.folder):
-            if self._unsynced:
-                os.fsync(self._part)
+            if self._unsynced and self._part is not None:
+                os.fsync(self._part.file)
                 self._unsynced = False
             self._synced = time.monotonic()
 
@@ -220,20 +227,21 @@ class ResponseStore:
 
     def _write(self, line: bytes) -> _Place:
         """Appends a line, syncs it if it is time, and returns where it lies. Called with the lock held."""
-        if self._part is None:
+        part = self._part
+        if part is None:
             raise RuntimeError("the store is not open")
-        position = _Place(self._path, self._size, len(line))
+        position = _Place(part.path, part.size, len(line))
         with files.writing(self.folder):
             try:
                 done = 0
                 while done < len(line):
-                    done += os.write(self._part, line[done:])
+                    done += os.write(part.file, line[done:])
             except OSError:
                 # What the disk took of the line would spoil the next one.
                 with contextlib.suppress(OSError):
-                    os.ftruncate(self._part, self._size)
+                    os.ftruncate(part.file, part.size)
                 raise
-            self._size += len(line)
+            part.size += len(line)
             self._unsynced = True
             if time.monotonic() - self._synced >= self.seconds_between_syncs:
                 self.sync()
@@ -255,10 +263,13 @@ def _line(key: str, content: Mapping[str, Any]) -> bytes:
     return text.encode("ascii") + b"\n"
 
 
-def _parts(folder: pathlib.Path) -> list[pathlib.Path]:
-    """The parts of a folder. A process's parts are in the order of writing."""
-    paths = [path for path in pathlib.Path(folder).glob("part-*.jsonl") if _NAME.fullmatch(path.name)]
-    for path in paths:
+def _parts(folder: pathlib.Path) -> list[tuple[int, int, pathlib.Path]]:
+    """(process, number, path) of a folder's parts. A process's parts are in the order of writing."""
+    parts = []
+    for path in pathlib.Path(folder).glob("part-*.jsonl"):
+        if not (match := _NAME.fullmatch(path.name)):
+            continue
+        parts.append((int(match[1]), int(match[2]), path))
         with _reading(path):
             try:
                 files.check_regular(path)
@@ -266,14 +277,14 @@ def _parts(folder: pathlib.Path) -> list[pathlib.Path]:
                 if path.is_symlink():
                     reason = f"{path} is a link to a file that is gone: delete it."
                     raise InputError(reason, code="dangling-link") from None
-    return sorted(paths, key=lambda path: tuple(int(number) for number in _NAME.fullmatch(path.name).groups()))
+    return sorted(parts)
 
 
 def _index(folder: pathlib.Path, only: set[str] | None = None) -> tuple[dict[str, _Place], set[str]]:
     """Where the responses of a folder lie, and the keys that were ever rejected. A key's last line counts."""
     places: dict[str, _Place] = {}
     rejected: set[str] = set()
-    for path in _parts(folder):
+    for _, _, path in _parts(folder):
         for number, start, line in _lines(path):
             begins = _BEGINNING.match(line)
             if begins and only is not None and begins[1].decode() not in only:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from winobench.runs.examples import Questions
 from winobench.runs.run import TEXT_METRIC, TaskRun, outcomes
 
 PAIR_METRICS = ("pair", "pair_accuracy")
@@ -45,11 +46,11 @@ def rows_of(record: TaskRun, redrawn: Mapping[str, np.ndarray] | None = None) ->
     """The rows of a task's results, recomputed from the scores of its examples, in the order of ``results.json``."""
     if record.metric == TEXT_METRIC:
         return _text_rows(record)
-    answers = outcomes(record)
-    if not answers:
+    answers, examples = outcomes(record), record.examples
+    if not answers or examples is None:
         return []
-    everything = np.arange(len(record.examples.ids))
-    members, rows = members_of(record.examples.groups), []
+    everything = np.arange(len(examples.ids))
+    members, rows = members_of(examples.groups), []
 
     def add(row: str, names: Sequence[str], counted: np.ndarray, strata: np.ndarray | None = None) -> None:
         draws = None if redrawn is None else np.concatenate([redrawn[name][counted] for name in names])
@@ -77,9 +78,9 @@ def rows_of(record: TaskRun, redrawn: Mapping[str, np.ndarray] | None = None) ->
 
 def _text_rows(record: TaskRun) -> list[Row]:
     """Rows of the headline and of whole pairs, of all questions and by group, as far as the results have them."""
-    if record.examples is None or not record.results:
-        return []
     examples = record.examples
+    if not isinstance(examples, Questions) or not record.results:
+        return []
     headline = next(iter(record.results)).rpartition("/")[2]
     members = members_of([("", *(f"{group}/" for group in groups)) for groups in examples.groups])
     rows = []

@@ -135,8 +135,9 @@ def _cells(runs: Sequence[Run], groups: bool) -> tuple[list[str], list[list[str]
             by_row.setdefault(key, [None] * len(runs))[number] = _row(record, entry, unit)
     rows = []
     for key, cells in by_row.items():
-        _, _, *others = zip(*filter(None, cells), strict=True)
-        values = cells[0][:2] if len(runs) == 1 else [f"{cell[0]} ({cell[1]})" if cell else "" for cell in cells]
+        there = [cell for cell in cells if cell]
+        _, _, *others = zip(*there, strict=True)
+        values = there[0][:2] if len(runs) == 1 else [f"{cell[0]} ({cell[1]})" if cell else "" for cell in cells]
         rows.append([*key, *values, *("; ".join(dict.fromkeys(other)) for other in others)])
     unit = "value" if is_mixed else "%"
     shown = [unit, "95% interval"] if len(runs) == 1 else [f"{run.label}, {unit} (95% interval)" for run in runs]

@@ -27,7 +27,7 @@ class Bounds(NamedTuple):
     low: float = -math.inf
     high: float = math.inf
 
-    def __contains__(self, value: float) -> bool:
+    def hold(self, value: float) -> bool:
         return self.low - ROUNDING <= value <= self.high + ROUNDING
 
     def __str__(self) -> str:
@@ -172,7 +172,7 @@ class Versions(TypedDict):
 Sampling = TypedDict(
     "Sampling",
     {
-        **settings.recorded_types(settings.Sampling),
+        **settings.recorded_types(settings.Sampling),  # type: ignore[misc]  # the settings are fields, too
         "timesteps": NotRequired[str | list[Count] | list[Share] | None],  # a rule, or the timesteps or noise levels
         "timestep_weights": NotRequired[str | dict[str, list[float]]],  # a rule, or learned weights
     },
@@ -182,7 +182,7 @@ Sampling.__doc__ = "How noise and timesteps are sampled."
 Identity = TypedDict(
     "Identity",
     {
-        **settings.recorded_types(settings.Scoring),
+        **settings.recorded_types(settings.Scoring),  # type: ignore[misc]  # the settings are fields, too
         "sampling": NotRequired[Sampling],  # runs with images
         "protocol": NotRequired[dict[str, str]],  # text runs: task -> how it was asked
         "scorer": NotRequired[dict[str, Any]],  # the scorer's fingerprint
@@ -323,13 +323,14 @@ def _problem(value: Any, expected: Any, path: str, strict: bool) -> _Problem | N
     if origin in (Required, NotRequired):
         return _problem(value, arguments[0], path, strict)
     if origin in (Union, types.UnionType):
-        problems = [_problem(value, choice, path, strict) for choice in arguments]
+        of_choices = [_problem(value, choice, path, strict) for choice in arguments]
         # The choice that fits best says the most: the one that differs furthest inside.
-        return None if None in problems else max(problems, key=lambda problem: len(problem[0]))
+        wrong = [problem for problem in of_choices if problem is not None]
+        return max(wrong, key=lambda problem: len(problem.place)) if len(wrong) == len(of_choices) else None
     if origin is Annotated:
         problem = _problem(value, arguments[0], path, strict)
         for bounds in arguments[1:]:
-            if problem is None and value not in bounds:
+            if problem is None and not bounds.hold(value):
                 problem = _is_not(value, path, f"a number {bounds}")
         return problem
     if origin is Literal:

@@ -59,11 +59,11 @@ def write_verdicts(run: Images, verdicts: Iterable[Verdict]) -> Judgement:
     lines = []
     for record in run.records:
         if (verdict := by_file.get(record.file)) is not None:
-            of_image = {"file": verdict.file, "sha256": verdict.sha256}
-            of_image |= {"model": record.model, "seed": record.seed, "number": record.number}
+            of_image = {"file": verdict.file, "sha256": verdict.sha256, "model": record.model}
+            numbers = {"seed": record.seed, "number": record.number}
             groups = filter(None, ["all", record.prompt.category])
             scores = [{"metric": "accuracy", "group": group, "value": float(verdict.correct)} for group in groups]
-            lines.append({**of_image, "answers": [verdict.found], "scores": scores})
+            lines.append({**of_image, **numbers, "answers": [verdict.found], "scores": scores})
     folder = folder_of(run.folder, judged.judge)
     with files.writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
