@@ -15,6 +15,7 @@ from winobench.base.errors import InputError
 from winobench.evaluation import questions
 from winobench.runs import provenance, responses
 from winobench.runs.requests import LazyResponder
+from winobench.tasks import winoviz_images
 
 TASKS = (text_fakes.text_task(), text_fakes.text_task("shapes", pairs=2))
 NUM_QUESTIONS = 8  # those of the second task are among those of the first
@@ -349,6 +350,12 @@ def test_a_responder_may_be_told_all_questions(tmp_path):
     assert len(responder.asked) == 2
     assert len(responder.known) == 8
     assert set(responder.known["0-0"]) <= set(responder.asked)
+
+
+def test_a_task_with_images_says_which_text_they_show(tmp_path):
+    task = dataclasses.replace(TASKS[0], protocols={"vqa": winoviz_images.PROTOCOLS["vqa"]})
+    with raises("no-pictures", task.name, "illustrated"):
+        run(ScriptedResponder(kinds=["picture_text"]), tmp_path / "run", [task], images={"": ()})
 
 
 @pytest.mark.parametrize(

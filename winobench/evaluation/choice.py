@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, overload
 
 from winobench.base import options
 from winobench.base.errors import InputError
@@ -15,11 +16,17 @@ READY = "ready"
 """Instead of task names: every task whose data are there."""
 
 
+@overload
+def choose_tasks(tasks: str | Sequence[str | Task], data_dir: str | None = None) -> list[Task]: ...
+@overload
 def choose_tasks(
-    tasks: str | Sequence[str | Task | TextTask],
+    tasks: str | Sequence[str | TextTask], data_dir: str | None, known: Mapping[str, TextTask]
+) -> list[TextTask]: ...
+def choose_tasks(
+    tasks: str | Sequence[Any],
     data_dir: str | None = None,
-    known: Mapping[str, Task] | Mapping[str, TextTask] | None = None,
-) -> list[Task] | list[TextTask]:
+    known: Mapping[str, Any] | None = None,
+) -> list[Any]:
     """The tasks that are meant: names, task objects, groups such as ``@spatial``, or ``"ready"``.
 
     ``"ready"`` means every known task whose data are there, but for tasks that must be named.

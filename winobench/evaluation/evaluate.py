@@ -75,16 +75,16 @@ def evaluate(
         not see the same folder.
     """
     # Identity and errors are of the same weights, even if the model changes in the meantime.
-    started, scorer = time.monotonic(), snapshots.snapshot(base.for_evaluation(scorer))
+    started, sampled = time.monotonic(), snapshots.snapshot(base.for_evaluation(scorer))
     sampling, settings, recording = of_runs.with_options(
         more, {Sampling: sampling, Scoring: settings, Recording: recording}
     )
     trackers.read(recording.log)
     chosen = choose_tasks(tasks, settings.data_dir)
-    contracts.check_questions(chosen, scorer)
+    contracts.check_questions(chosen, sampled)
     options.text().or_none().check("model", recording.model)
     options.text().or_none().check("label", recording.label)
-    run = _Evaluation(scorer, chosen, _settled(of_runs.checked(sampling)), of_runs.checked(settings), recording)
+    run = _Evaluation(sampled, chosen, _settled(of_runs.checked(sampling)), of_runs.checked(settings), recording)
     return run.finished(workdir) or run.carry_out(workdir, started)
 
 
@@ -136,29 +136,27 @@ class _Evaluation:
 
     def finished(self, workdir: str | os.PathLike[str] | None) -> dict[str, Any] | None:
         """The results of a run that has nothing left to do, which need no plan. None of any other run."""
-        identity = folder = None
+        known: tuple[dict[str, Any], records.RunFolder] | None = None
         tasks, recording = self.tasks, self.recording
         # The code of metrics that are not winobench's may have changed.
         is_own = all(not task.has_answers or metrics.METRICS.is_own(task.metric) for task in tasks)
         if not recording.overwrite and is_own:
             with contextlib.suppress(InputError):  # planning reports a task with broken data
                 identity = self.identity(tasks)
-                folder = lifecycle.folder_for(workdir, recording.name, identity)
+                known = identity, lifecycle.folder_for(workdir, recording.name, identity)
 
         def look() -> dict[str, Any] | None:
-            if folder is None or not folder.results_path.exists():
+            if known is None or not known[1].results_path.exists():
                 return None
-            return lifecycle.finished(folder, self.describe(identity, tasks), is_recorded)
-
-        def is_recorded(results: dict[str, Any]) -> bool:
-            for task in results["tasks"]:
-                parquet_files.metadata(folder.gallery_path / f"{task}.parquet")
-            return error_parts.num_recorded(folder.errors_path) >= results["passes"]
+            is_recorded = functools.partial(_is_recorded, known[1])
+            return lifecycle.finished(known[1], self.describe(known[0], tasks), is_recorded)
 
         results = parallel.broadcast_from_host0(look)
-        if results is None:
+        if results is not None:
+            runner.check_alike(known and known[0])
+        if results is None or known is None:
             return None
-        runner.check_alike(identity)
+        identity, folder = known
         if recording.progress and parallel.is_main_process():
             progress_bars.say(f"finished before: all {results['passes']:,} errors are recorded in {folder.path}")
         with lifecycle.watched(recording, folder, self.describe(identity, tasks), "passes") as watch:
@@ -187,7 +185,12 @@ class _Evaluation:
         settings, sampling = self.settings, self.sampling
         failed: dict[str, InputError] = {}
         normalize = settings.normalize if self._is_sampled else "none"
-        plans = {"data_dir": settings.data_dir, "limit": settings.limit, "normalize": normalize, "failed": failed}
+        plans: dict[str, Any] = {
+            "data_dir": settings.data_dir,
+            "limit": settings.limit,
+            "normalize": normalize,
+            "failed": failed,
+        }
         groups = sample_groups.make_groups(self.scorer, self._fingerprint, self.tasks, sampling, **plans)
         if not groups:
             raise lifecycle.unusable(failed)
@@ -236,6 +239,13 @@ def _check_race(scorer: base.SampledScorer, tasks: Sequence[Task], sampling: Sam
     if parallel.is_multihost(getattr(scorer, "mesh", None)):
         raise InputError(runner.RACE_OVER_PROCESSES, code="several-processes")
     race.check(tasks)
+
+
+def _is_recorded(folder: records.RunFolder, results: Mapping[str, Any]) -> bool:
+    """Whether a folder has all images and errors of its results."""
+    for task in results["tasks"]:
+        parquet_files.metadata(folder.gallery_path / f"{task}.parquet")
+    return error_parts.num_recorded(folder.errors_path) >= results["passes"]
 
 
 def _settled(sampling: Sampling) -> Sampling:

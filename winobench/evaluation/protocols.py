@@ -45,7 +45,7 @@ def names(
     if text != ALL:
         wanted = [name.strip() for name in text.split(",") if name.strip()]
         return list(dict.fromkeys(_IN_RECORDS.get(name, name) for name in wanted)) or [text]
-    able = [
+    able: list[str | None] = [
         name
         for name in tasks[0].protocols
         if all(name in task.protocols and _is_usual(task.protocols[name], kinds, has) for task in tasks)

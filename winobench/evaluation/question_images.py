@@ -23,13 +23,15 @@ def with_images(
     task: TextTask, questions: Sequence[TextQuestion], images: Mapping[str, Sequence[InputImage]]
 ) -> list[TextQuestion]:
     """The questions with the images of their texts. Raises InputError for a text without any."""
+    shown = task.illustrated
+    if shown is None:
+        what = f"task {task.name!r} does not say which text of a question its images show"
+        raise InputError(f"{what}: set its `illustrated`, or choose a protocol without images", code="no-pictures")
     for question in questions:
-        if not images.get(text := question.texts[task.illustrated]):
-            what = f"the {task.illustrated} {text!r} of question {question.id!r}"
+        if not images.get(text := question.texts[shown]):
+            what = f"the {shown} {text!r} of question {question.id!r}"
             raise InputError(f"{what} has no image: generate one", code="no-picture")
-    return [
-        dataclasses.replace(question, images=tuple(images[question.texts[task.illustrated]])) for question in questions
-    ]
+    return [dataclasses.replace(question, images=tuple(images[question.texts[shown]])) for question in questions]
 
 
 class Captions:

@@ -127,15 +127,15 @@ class _Evaluation:
         self.tasks, self.settings, self.recording, self.images = tasks, settings, recording, images
         self.protocols = {task.name: protocols.choose(task, settings.protocol, responder.kinds, has) for task in tasks}
         # By their names in the identity.
-        self.models = {"scorer": responder}
+        self.models: Mapping[str, Responder | LazyResponder] = {"scorer": responder}
         if captioner is not None and any(protocol.needs == "captions" for protocol in self.protocols.values()):
-            self.models["captioner"] = captioner
+            self.models = {"scorer": responder, "captioner": captioner}
         # Hosted and recorded models compute nothing here.
         self._is_here = not all(ability(model, "cost") or ability(model, "bind") for model in self.models.values())
         self._files = [model.files if isinstance(model, LazyResponder) else None for model in self.models.values()]
         where = settings.data_dir, settings.limit
-        usual = {"tasks": [task.name for task in tasks], "protocol": settings.protocol}
-        usual |= {"data_dir": settings.data_dir, "limit": settings.limit}
+        named = {"tasks": [task.name for task in tasks], "protocol": settings.protocol}
+        usual = {**named, "data_dir": settings.data_dir, "limit": settings.limit}
         self.config = usual if recording.config is None else recording.config
         self._by_name = {task.name: task for task in tasks}
         self._data_of = functools.cache(lambda name: self._by_name[name].data_fingerprint(*where))
@@ -202,7 +202,7 @@ class _Evaluation:
         They follow from the rest: models from their files, and prompts from data, images, models and version.
         """
         models = {
-            name: recorded[name] if isinstance(model, LazyResponder) else snapshots.snapshot(model).fingerprint()
+            name: recorded[name] if isinstance(model, LazyResponder) else _snapshot(model).fingerprint()
             for name, model in self.models.items()
         }
         return self.identity(models, {task.name: recorded["tasks"][task.name]["prompts"] for task in self.tasks})
@@ -218,12 +218,12 @@ class _Evaluation:
 
     def carry_out(self, workdir: str | os.PathLike[str] | None, started: float) -> dict[str, Any]:
         """Plans, requests missing answers, and writes the results."""
-        for name, model in self.models.items():
-            self.models[name] = snapshots.snapshot(model.load() if isinstance(model, LazyResponder) else model)
-        fingerprints = {name: dict(model.fingerprint()) for name, model in self.models.items()}
-        captioner = self.models.get("captioner")
-        captions = None if captioner is None else question_images.Captions(captioner)
+        models = {name: _snapshot(model) for name, model in self.models.items()}
+        self.models = models
+        fingerprints = {name: dict(model.fingerprint()) for name, model in models.items()}
+        captions = question_images.Captions(models["captioner"]) if "captioner" in models else None
         workloads, failed = self._plan(fingerprints["scorer"], captions)
+        _bind(models["scorer"], workloads, self.settings.data_dir, self.settings.limit)
         prompts = {workload.task.name: records.digest([list(keys) for keys in workload.keys]) for workload in workloads}
         identity = self.identity(fingerprints, prompts)
         total = len({key for workload in workloads for keys in workload.keys for key in keys})
@@ -239,8 +239,8 @@ class _Evaluation:
             session,
         ):
             if recording.progress:
-                lifecycle.report_devices(self.models["scorer"], folder.path)
-            workloads = _ask(self.models["scorer"], captions, workloads, fingerprints["scorer"], session)
+                lifecycle.report_devices(models["scorer"], folder.path)
+            workloads = _ask(models["scorer"], captions, workloads, fingerprints["scorer"], session)
             results = _results(workloads, session.answers, folder, failed, identity["protocol"])
             results |= {"config": self.config, "versions": description["versions"]}
             results |= {"requests": session.num_requests, "asked": session.answers.asked}
@@ -266,8 +266,11 @@ class _Evaluation:
                 failed[task.name] = error
         if not workloads:
             raise lifecycle.unusable(failed)
-        _bind(self.models["scorer"], workloads, self.settings.data_dir, self.settings.limit)
         return workloads, failed
+
+
+def _snapshot(model: Responder | LazyResponder) -> Responder:
+    return snapshots.snapshot(model.load() if isinstance(model, LazyResponder) else model)
 
 
 def _ask(
@@ -396,7 +399,7 @@ def _prepare(
         raise ValueError(f"task {task.name!r} has two questions of the id {twice!r}.")
     if protocol.needs:
         questions = question_images.with_images(task, questions, images)
-    if protocol.needs == "captions":
+    if captions is not None and protocol.needs == "captions":
         questions = [dataclasses.replace(question, captions=captions.keys(question)) for question in questions]
     requests = [tuple(protocol.requests(question)) for question in questions]
     try:

@@ -43,15 +43,19 @@ def check_questions(plan: Plan, tasks: Iterable[Task]) -> None:
                 )
 
 
-def _check_shape(task: Task, shape: tuple[int, int], what: str) -> metrics.Decision:
+def _decision(task: Task, what: str) -> metrics.Decision:
     metric = metrics.METRICS.get(task.metric)
-    decision = metric.decision if metric else None
-    if decision is None:
+    if metric is None or metric.decision is None:
         raise InputError(
             f"{what} cannot race: its metric {task.metric!r} does not say which comparisons decide a question"
             " (`decision` of winobench.metrics.Metric). Use mode='fixed' (--sampling.mode=fixed)",
             code="cannot-race",
         )
+    return metric.decision
+
+
+def _check_shape(task: Task, shape: tuple[int, int], what: str) -> metrics.Decision:
+    decision = _decision(task, what)
     if not decision.fits(shape):
         raise InputError(
             f"{what} cannot race: it has {shape[0]} images and {shape[1]} texts, but the metric {task.metric!r} is"
@@ -115,8 +119,7 @@ class Race:
         check_questions(plan, tasks)
         self._pairs = plan.pairs
         entries = []
-        for task in tasks:
-            decision = metrics.METRICS[task.metric].decision
+        for task, decision in [(task, _decision(task, f"task {task.name!r}")) for task in tasks]:
             for terms in score_terms(plan, task.name):
                 pairs = np.stack([pairs for pairs, _ in terms], axis=-1)
                 signs = np.array([sign for _, sign in terms])

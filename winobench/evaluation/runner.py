@@ -155,7 +155,7 @@ class Runner:
                     writer = self._writer(group, process=process)
                     try:
                         if group.alpha is not None:
-                            self._race_share(group, writer, process, count)
+                            self._race_share(group, group.alpha, writer, process, count)
                         else:
                             share = group.missing[parallel.process_slice(len(group.missing), process, count)]
                             self._score_share(group, share, writer, count)
@@ -219,12 +219,12 @@ class Runner:
             progress_bars.say(f"{left:,} passes for {num_processes} processes. This one's share:")
         # With several processes, the first one shows its own part.
         whole, done = (total, total - left) if num_processes == 1 else (len(flat_indices), 0)
-        shown = {"enabled": self.progress and len(flat_indices) > 0, "watch": self._watch}
-        with progress_bars.counting(whole, done, **shown) as advance:
+        is_shown = self.progress and len(flat_indices) > 0
+        with progress_bars.counting(whole, done, enabled=is_shown, watch=self._watch) as advance:
             _score(group, flat_indices, range(total), self._iter_errors(group), writer, advance)
 
     def _race_share(
-        self, group: SampleGroup, writer: error_parts.ErrorWriter, process: int, num_processes: int
+        self, group: SampleGroup, alpha: float, writer: error_parts.ErrorWriter, process: int, num_processes: int
     ) -> None:
         """Races this process's share of the questions to their decisions, recording batch after batch."""
         if process > 0:  # the first process has read them
@@ -246,11 +246,11 @@ class Runner:
                     f"race: {competition.undecided:,} of {competition.num_questions:,} questions are open after {first}"
                     f" samples. To {end}: {len(missing):,} passes"
                 )
-            shown = {"enabled": self.progress and len(missing) > 0, "watch": self._watch}
-            with progress_bars.counting(len(missing), **shown) as advance:
+            is_shown = self.progress and len(missing) > 0
+            with progress_bars.counting(len(missing), enabled=is_shown, watch=self._watch) as advance:
                 _score(group, missing, flat_indices, session.iter_errors, writer, advance)
 
-        competition.run(group.errors, score, group.alpha, group.share)
+        competition.run(group.errors, score, alpha, group.share)
 
     def _session(self, group: SampleGroup) -> Session | _EachCall:
         """Takes triples of the plan. A scorer's own session keeps its encoded images and texts."""

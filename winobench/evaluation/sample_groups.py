@@ -35,7 +35,7 @@ class SampleGroup:
     scores: error_parts.ScoreSet
     plan: planning.Plan
     alpha: float | None  # of a race; None where every pair is scored on every sample
-    share: float | None  # of a race, see `race.Race`
+    share: float  # of a race, see `race.Race`
     errors: np.ndarray  # [num_pairs, num_samples] float32, NaN where not known to this process
     missing: np.ndarray | range = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
     density: np.ndarray | None = None  # of a race's learned timesteps
@@ -89,14 +89,14 @@ def make_groups(
     **planned: Any,
 ) -> list[SampleGroup]:
     """Groups the tasks by their samples and plans each group. Tasks whose data cannot be used end up in ``failed``."""
-    seed, rule = sampling.seed, sampling.timesteps
-    alpha, share = (sampling.alpha, sampling.rare_share) if sampling.mode == settings.RACE else (None, None)
+    seed, rule = sampling.seed, "uniform" if sampling.timesteps is None else sampling.timesteps
+    alpha = sampling.alpha if sampling.mode == settings.RACE else None
     weighting = timestep_weights.parse(sampling.timestep_weights)
     if rule == importance.RULE:  # to be learned. Tasks that take no part in a race keep this
         rule = importance.PILOT_RULE
     of_a_sample = {name: value for name, value in fingerprint.items() if name not in _NOT_OF_A_SAMPLE}
     digest = records.digest({"scorer": of_a_sample, "seed": seed})
-    by_samples: dict[tuple[tuple[int, ...], float | None], tuple[int, list[Task]]] = {}
+    by_samples: dict[tuple[tuple[float, ...], float | None], tuple[int | None, list[Task]]] = {}
     for task in tasks:
         # Timesteps that are given one by one are meant for all tasks.
         is_bias = task.association is not None and isinstance(rule, str)
@@ -124,7 +124,7 @@ def make_groups(
                     error_parts.ScoreSet(digest, timesteps, contracts.kind_of_error(scorer)),
                     plan,
                     alpha_of_group,
-                    share,
+                    sampling.rare_share,
                     np.full((len(plan.pairs), len(timesteps)), np.nan, np.float32),
                     mean=SampleMean(timestep_weights.sample_weights(weighting, timesteps), sampling.reduce_dtype),
                 )

@@ -16,6 +16,7 @@ from winobench.base.texts import EMPTY_TEXT
 from winobench.data.images import GRAY_IMAGE, image_hash
 from winobench.evaluation.plan import Plan, Question
 from winobench.metrics import margins, normalization
+from winobench.metrics.association import Association
 from winobench.metrics.sample_mean import PLAIN, SampleMean
 from winobench.runs.rows import members_of
 from winobench.tasks.base import Task
@@ -128,7 +129,7 @@ def _metric_results(
     threshold: float | None,
 ) -> dict[str, dict[str, Any]]:
     if task.association is not None:
-        return _association_results(task, questions, scores, texts, seed)
+        return _association_results(task.association, questions, scores, texts, seed)
     if task.is_rated:
         return metrics.rating_results(
             metrics.RATING_METRICS[task.metric],
@@ -185,7 +186,11 @@ def _metric_results(
 
 
 def _association_results(
-    task: Task, questions: Sequence[Question], scores: Sequence[np.ndarray], texts: Sequence[str], seed: int
+    association: Association,
+    questions: Sequence[Question],
+    scores: Sequence[np.ndarray],
+    texts: Sequence[str],
+    seed: int,
 ) -> dict[str, dict[str, Any]]:
     columns = {text: column for column, text in enumerate(dict.fromkeys(t for q in questions for t in q.texts))}
     table = np.full((len(questions), len(columns)), np.nan)  # groups may have different texts
@@ -195,7 +200,7 @@ def _association_results(
         table,
         [texts[text] for text in columns],
         [question.groups[0] for question in questions],
-        task.association,
+        association,
         seed=seed,
         # With a limit, or part of the data, a pair may lack images. The others are as good as ever.
         partial=True,

@@ -61,8 +61,8 @@ class SampledScorer(Protocol):
     def fingerprint(self) -> dict[str, Any]:
         """Everything about the scorer that can change an error, as JSON values; ``model`` is its weights' SHA-256."""
 
-    def choose_timesteps(self, num_samples: int | None, seed: int, timesteps: str | Sequence[int]) -> np.ndarray:
-        """The timestep of each sample, int [number of samples]."""
+    def choose_timesteps(self, num_samples: int | None, seed: int, timesteps: str | Sequence[float]) -> np.ndarray:
+        """The timestep of each sample, int [number of samples]. Noise levels, floats in (0, 1], of a flow model."""
 
     def iter_errors(
         self,
@@ -72,7 +72,7 @@ class SampledScorer(Protocol):
         *,
         num_samples: int,
         seed: int,
-        timesteps: str | Sequence[int],
+        timesteps: str | Sequence[float],
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yields (int [b], which of the triples, their float32 errors [b]) of batch after batch, each triple once."""
 
@@ -115,7 +115,7 @@ class WithoutSamples:
         kind = type(self.scorer)
         return {"scorer": f"{kind.__module__}.{kind.__qualname__}", "instance": self._instance}
 
-    def choose_timesteps(self, num_samples: int | None, seed: int, timesteps: str | Sequence[int]) -> np.ndarray:
+    def choose_timesteps(self, num_samples: int | None, seed: int, timesteps: str | Sequence[float]) -> np.ndarray:
         return np.array([NO_TIMESTEP])
 
     def iter_errors(

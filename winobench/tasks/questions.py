@@ -21,7 +21,7 @@ class TextQuestion:
       groups: sub-tasks that the question also counts for, e.g. ``("traditional", "GPT4")``.
       pair: questions of the same pair are right only together; None for a question without a partner.
       images: of the text that the task calls `TextTask.illustrated`, where a protocol needs them.
-      captions: a text about each of the images, where a protocol needs them.
+      captions: a text about each of the images, where a protocol needs them. None for one that could not be written.
     """
 
     id: str
@@ -31,7 +31,7 @@ class TextQuestion:
     groups: tuple[str, ...] = ()
     pair: str | None = None
     images: tuple[InputImage, ...] = ()
-    captions: tuple[str, ...] = ()
+    captions: tuple[str | None, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
