@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import cast
 
 from absl import flags
 
@@ -46,7 +47,7 @@ def main(words: list[str]) -> None:
     if _FORMAT.value == "text":
         table.print_differences(compared, groups=_GROUPS.value)
     else:
-        print(compared.table(_FORMAT.value, groups=_GROUPS.value), end="")
+        print(compared.table(cast(text_tables.TableFormat, _FORMAT.value), groups=_GROUPS.value), end="")
     output.print_json({"differences": compared.records(groups=_GROUPS.value), "notes": list(compared.notes)})
 
 

@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import errno
 import functools
+import importlib.machinery
 import importlib.util
 import inspect
 import os
@@ -18,7 +19,7 @@ import sys
 import traceback
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import ml_collections
 from absl import app, flags, logging
@@ -84,9 +85,9 @@ def _settled(module: Any, config: ml_collections.ConfigDict, usual: Any, overrid
             values[field] = value
         if "read" in about and value is not None:
             about["read"](value)
-    cases = {settings.SAMPLES, settings.DIFFUSION, values.get("sampling.mode")}
-    of_flags = ({flag[field]: known[field] for field in declared} for known in (declared, values))
-    settings.check_cases(*of_flags, cases, prefix="--")
+    cases = {settings.SAMPLES, settings.DIFFUSION, values.get("sampling.mode", "")}
+    on_line, given_on_line = ({flag[field]: known[field] for field in declared} for known in (declared, values))
+    settings.check_cases(on_line, given_on_line, cases, prefix="--")
     chosen = options.replaced(usual, values)
     if callable(getattr(module, "check", None)):
         module.check(chosen)
@@ -153,7 +154,7 @@ def start_passing_on(main: Callable[[list[tuple[str, str]]], None], *, default: 
     _run(main, parse)
 
 
-def _print_flags(usage: str) -> None:
+def _print_flags(usage: str) -> NoReturn:
     """Prints the help of a launcher without fields of a config, and exits."""
     columns = layout.width()
     print("\n".join([*layout.usage(usage, columns), *_flag_lines(columns)]))
@@ -196,7 +197,7 @@ def _guarded(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except Exception as error:
-        sentence = error if isinstance(error, InputError) else None
+        sentence: InputError | str | None = error if isinstance(error, InputError) else None
         sentence = sentence or missing_package(error) or refused_environment(error) or _refused_backend(error)
         sentence = sentence or _refused_path(error)
         if sentence is None:
@@ -311,9 +312,9 @@ def _load_module(spec: str, launcher: str | None = None) -> tuple[Any, str | Non
     is_path = name.endswith(".py") or "/" in name
     path = pathlib.Path(user_path(name)) if is_path else config_files().get(name)
     if path is None:
-        known = config_names(launcher)
-        choices = f"choose one of {', '.join(known)}, or name a file" if known else "name a file"
-        hint = near_names.did_you_mean(name, known, f"{choices}.")
+        others = config_names(launcher)
+        choices = f"choose one of {', '.join(others)}, or name a file" if others else "name a file"
+        hint = near_names.did_you_mean(name, others, f"{choices}.")
         raise InputError(f"config {name!r} is unknown: {hint}", code="unknown-name")
     # os.path, unlike pathlib, takes a name that is too long for a path as one that is not there.
     if not os.path.isfile(path):
@@ -341,11 +342,14 @@ def _check_launcher(module: Any, name: str, launcher: str | None) -> None:
 
 def _execute(path: pathlib.Path) -> Any:
     # As a part of configs, a copy of one of its files can import from it wherever it is.
-    module_spec = importlib.util.spec_from_file_location(f"{_CONFIGS_PACKAGE}.winobench_config_{path.stem}", path)
+    name = f"{_CONFIGS_PACKAGE}.winobench_config_{path.stem}"
+    loader = importlib.machinery.SourceFileLoader(name, str(path))
+    module_spec = importlib.machinery.ModuleSpec(name, loader, origin=str(path))
+    module_spec.has_location = True
     module = importlib.util.module_from_spec(module_spec)
-    sys.modules[module_spec.name] = module  # where dataclasses look for the types of their fields
+    sys.modules[name] = module  # where dataclasses look for the types of their fields
     try:
-        module_spec.loader.exec_module(module)
+        loader.exec_module(module)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit, too: it is the launcher that ends, and says why

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired, Required, TypedDict
+from typing import Any, NotRequired, Required, TypedDict
 
 from winobench.runs.schema import Count, Results, Share
-from winobench.tasks.base import BY_HAND, GATED, ONE_COMMAND, PARTLY, READY
-
-Way = Literal[ONE_COMMAND, PARTLY, BY_HAND, GATED]
+from winobench.tasks.base import State, Way
 
 
 class Download(TypedDict):
@@ -55,7 +53,7 @@ class DataSetRow(TypedDict):
     name: Required[str]  # @NAME means all its tasks
     title: Required[str]
     description: Required[str]
-    state: Required[Literal[READY, ONE_COMMAND, PARTLY, BY_HAND, GATED]]
+    state: Required[State]
     way: Required[Way | None]  # how to get its data. None where winobench makes them
     questions: Required[Count | None]  # of all its tasks. None where nobody knows
     command: Required[str | None]  # that prepares it. None where there is none

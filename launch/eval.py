@@ -19,6 +19,7 @@ from .overrides import split
 
 if TYPE_CHECKING:
     from configs.gdbench import Settings
+    from configs.winoviz import Settings as TextSettings
     from winobench.scorers.base import SampledScorer, Scorer
 
 DEFAULT_CONFIG = "gdbench"
@@ -84,7 +85,7 @@ _LIST_MODELS = flags.DEFINE_flag(
 _SOME_TASKS_FAILED = 2
 
 
-def main(config: Settings | settings.Asking) -> None:
+def main(config: Settings | TextSettings) -> None:
     """Evaluates the config's models on its tasks and prints a table of each one's results. Or lists tasks or models."""
     if _LIST_TASKS.value is not None:
         document = listing.data_sets(_LIST_TASKS.value, config.data_dir)
@@ -223,7 +224,9 @@ def load_scorer(config: Settings, model: str | ModelRef) -> Scorer | SampledScor
     """Loads a model with the config's options, as `winobench.scorers.loading.load_scorer`."""
     from winobench.scorers import loading
 
-    return loading.load_scorer(model, config.dtype, hosted=text.api_options(config), **_options(config))
+    return loading.load_scorer(
+        model, config.dtype, hosted=text.api_options(config.api, config.model), **_options(config)
+    )
 
 
 def check_model(config: Settings, model: str | ModelRef, *, deeply: bool = True) -> ModelRef:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from absl import flags
 
 from winobench.base import extensions, options
@@ -63,7 +65,7 @@ def main(words: list[str]) -> None:
     from winobench.base import caches
     from winobench.runs import image_runs
 
-    how = {
+    how: dict[str, Any] = {
         "label": _LABEL.value,
         "hosted": text.given_api_options(_MODEL.value),
         "dtype": _DTYPE.value,

@@ -80,7 +80,7 @@ def _later(model: str, how: Mapping[str, Any]) -> Responder | LazyResponder:
 
     ref = scorers.resolve(model, scorers.IMAGES)
     load = functools.cache(lambda: loading.load_responder(ref, about_images=True, **how))
-    if not ref.is_checkpoint:
+    if ref.kind is None or not ref.is_checkpoint:
         return load()
     state = loading.files_state(ref)
     given = {name: value for name, value in sorted(how.items()) if name != "hosted" and value is not None}

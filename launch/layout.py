@@ -56,7 +56,7 @@ def usage(text: str, columns: int) -> list[str]:
 def _examples(block: str, columns: int) -> list[str]:
     """Commands and, two spaces after them, their remarks: on the same line, or below if one is too long."""
     joined = re.sub(r" \\\n +", " ", block)
-    parted = [re.fullmatch(r"(\s*\S.*?)(?:  +(\S.*))?", line).groups("") for line in joined.splitlines()]
+    parted = [[*re.split(r"(?<=\S)  +", line, maxsplit=1), ""][:2] for line in joined.splitlines()]
     column = max((len(command) for command, remark in parted if remark), default=0) + 2
     is_beside = all(column + len(remark) <= columns for _, remark in parted)
     lines = []

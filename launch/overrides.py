@@ -126,9 +126,9 @@ def read_text(name: str, text: str, allowed: options.Range, current: Any) -> Any
         if kind in _READERS:
             return _READERS[kind](text)
         if kind in (tuple, list):
-            return kind(_items(text, current))
+            return tuple(_items(text, current)) if kind is tuple else _items(text, current)
     except ValueError:
-        kinds = {bool: "true or false", int: "a whole number", float: "a number"}
+        kinds: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number"}
         wanted = kinds.get(kind, "a list with commas") + (", or none" if optional else "")
         raise InputError(f"--{name} is {wanted}, not {options.quote(text)}.", code="bad-value") from None
     raise InputError(f"--{name} holds a {kind}, which the command line cannot set.", code="field-not-settable")
@@ -158,7 +158,7 @@ def _not_empty(text: str) -> str:
     return text
 
 
-_READERS: Mapping[type, Callable[[str], Any]] = {bool: _truth, int: _whole, float: _number, str: str}
+_READERS: Mapping[Any, Callable[[str], Any]] = {bool: _truth, int: _whole, float: _number, str: str}
 
 
 def _items(text: str, current: Sequence[Any] | None) -> list[Any]:

@@ -30,9 +30,9 @@ def find(
     from winobench.generation import finding
 
     texts = _texts(config, tasks)
-    source, how = config.images, ""
-    if not source:
-        source = _generate(config, texts, workdir, recording)
+    source, how = config.images or "", ""
+    if not source and config.generator:
+        source = _generate(config, config.generator, texts, workdir, recording)
         how = "the same command"
     elif not str(source).lower().endswith(finding.TABLES):
         how = shlex.join(["winobench", "generate", "--config=images", f"--workdir={source}"]) + " ..."
@@ -41,14 +41,15 @@ def find(
 
 def _texts(config: Settings, tasks: Sequence[TextTask]) -> list[str]:
     """The texts that need images, each once, in the order of the questions."""
-    blind = [task.name for task in tasks if task.illustrated is None]
+    shown = {task.name: task.illustrated for task in tasks if task.illustrated is not None}
+    blind = [task.name for task in tasks if task.name not in shown]
     if blind:
         raise InputError(f"task {blind[0]!r} has no protocol about images: leave it out of --tasks", code="no-pictures")
-    questions = [(task, question) for task in tasks for question in task.load(config.data_dir, config.limit)]
-    return list(dict.fromkeys(question.texts[task.illustrated] for task, question in questions))
+    questions = [(task.name, question) for task in tasks for question in task.load(config.data_dir, config.limit)]
+    return list(dict.fromkeys(question.texts[shown[name]] for name, question in questions))
 
 
-def _generate(config: Settings, texts: Sequence[str], workdir: str | None, recording: Recording) -> Any:
+def _generate(config: Settings, generator: str, texts: Sequence[str], workdir: str | None, recording: Recording) -> Any:
     from winobench import parallel  # late: wrong names are answered at once
     from winobench.generation import finding, generate, loading
     from winobench.prompts.prompt_files import Prompt
@@ -57,7 +58,7 @@ def _generate(config: Settings, texts: Sequence[str], workdir: str | None, recor
     how = config.generation
     settings = generate.Settings(how.num_steps, how.guidance_scale, how.sampler, how.image_size)
     generators = loading.make_generators(
-        [config.generator],
+        [generator],
         settings=settings,
         dtype=how.dtype,
         variant=how.variant,
@@ -83,7 +84,7 @@ def check_generator(config: Settings) -> None:
     """Refuses a generator that does not generate. Reads small files alone."""
     from winobench.scorers import loading
 
-    if not config.images and loading.resolve(config.generator).kind != "diffusion_itm":
+    if not config.images and config.generator and loading.resolve(config.generator).kind != "diffusion_itm":
         raise InputError(
             f"--generator={config.generator} judges images, but generates none: name a diffusion model",
             code="wrong-kind-of-model",

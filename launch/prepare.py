@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
@@ -18,7 +18,7 @@ from . import BAD_INPUT, configuration, listing, output
 from .overrides import split
 
 if TYPE_CHECKING:
-    from winobench.tasks.base import Task
+    from winobench.tasks.base import PublishedData, Task
     from winobench.training.coco_captions import TrainingSet
 
 USAGE = """
@@ -50,7 +50,7 @@ def main(_: Sequence[str]) -> None:
         print(listing.prepared_text(document, given.list))
         output.print_json(document)
         return
-    options = {name: given[name].value for name in ("workers", "allow_partial", "overwrite", "lists")}
+    options: dict[str, Any] = {name: given[name].value for name in ("workers", "allow_partial", "overwrite", "lists")}
     if prepare_tasks(given.tasks, given.source, given.data_dir, **options):
         sys.exit(BAD_INPUT)
 
@@ -74,21 +74,20 @@ def prepare_tasks(
         raise InputError(
             f"--source={source} is not a folder: name the one that holds the published files.", code="no-such-folder"
         )
-    scorer = None if lists is None else _list_maker(lists, tasks)
+    with_lists = None if lists is None else _list_maker(lists, tasks)
     failed = []
     fetched: set[Any] = set()
     for task in tasks:
         try:
             target = prepared.task_folder(task.name, data_dir)
             state = prepared.read_state(target)
-            is_current = state is not None and state["task_version"] == task.version
-            if is_current and not overwrite and scorer is None and (allow_partial or not state["is_partial"]):
+            if overwrite or with_lists is not None or (state is not None and state["task_version"] != task.version):
+                state = None  # it is made anew
+            if state is not None and (allow_partial or not state["is_partial"]):
                 print(f"{task.name}: is ready, {prepared.describe(state)} in {target}; --overwrite prepares it again")
             else:
-                if scorer is not None:
-                    root = folder or _download(task, data_dir, fetched)
-                    made = task.source.with_lists(root, scorer, registry.model_label(lists))
-                    task = dataclasses.replace(task, source=made)
+                if with_lists is not None:
+                    task = with_lists(task, folder or _download(task, data_dir, fetched))
                 print(_prepare(task, folder, data_dir, workers, allow_partial, fetched))
         except InputError as error:
             problems = getattr(error, "problems", ())
@@ -137,11 +136,16 @@ def choose_tasks(names: str | None, data_dir: str | None = None) -> list[Task | 
             raise InputError(f"task or training set {word!r} is unknown: {hint}", code="unknown-name")
     tasks = [TRAINING_SETS[word] if word in TRAINING_SETS else get_task(word) for word in words]
     for task in tasks:
-        if task.source is None:
-            raise InputError(
-                f"task {task.name!r} makes its own data: there is nothing to prepare.", code="nothing-to-prepare"
-            )
+        _published(task)
     return tasks
+
+
+def _published(task: Task | TrainingSet) -> PublishedData:
+    if task.source is None:
+        raise InputError(
+            f"task {task.name!r} makes its own data: there is nothing to prepare.", code="nothing-to-prepare"
+        )
+    return task.source
 
 
 def _members(word: str, published: Mapping[str, Task]) -> list[str]:
@@ -152,21 +156,30 @@ def _members(word: str, published: Mapping[str, Task]) -> list[str]:
     return [task.name for task in data_set.tasks] if data_set else groups.members(word, published, DATA_SETS)
 
 
-def _list_maker(model: str, tasks: Sequence[Task | TrainingSet]) -> Any:
-    """The model that makes lists of candidates or negatives, if these tasks have such lists."""
+def _list_maker(
+    model: str, tasks: Sequence[Task | TrainingSet]
+) -> Callable[[Task | TrainingSet, pathlib.Path], Task | TrainingSet]:
+    """Makes a task's lists of candidates or negatives with a model, from the files in a folder."""
     from winobench.scorers import loading
     from winobench.scorers.contrastive import Contrastive
 
+    makers = {}
     for task in tasks:
-        if task.source.with_lists is None:
+        maker = _published(task).with_lists
+        if maker is None:
             raise InputError(f"task {task.name!r} has no lists of candidates: leave out --lists.", code="no-candidates")
+        makers[task.name] = maker
     scorer = loading.load_scorer(model)
     if not isinstance(scorer, Contrastive):
         raise InputError(
             f"--lists={model} is not a contrastive model: name one such as clip-rn50x64 or openclip-vit-h14.",
             code="wrong-kind-of-model",
         )
-    return scorer
+
+    def with_lists(task: Task | TrainingSet, folder: pathlib.Path) -> Task | TrainingSet:
+        return dataclasses.replace(task, source=makers[task.name](folder, scorer, registry.model_label(model)))
+
+    return with_lists
 
 
 def _prepare(
@@ -181,9 +194,9 @@ def _prepare(
     from winobench.base.progress import Progress
     from winobench.data import prepared, preparing, sources
 
-    folder = prepared.task_folder(task.name, data_dir)
+    folder, published = prepared.task_folder(task.name, data_dir), _published(task)
     root = _download(task, data_dir, fetched) if source is None else source
-    read = (allow_partial and getattr(task.source, "read_partial", None)) or task.source.read
+    read = (published.read_partial if allow_partial else None) or published.read
     try:
         with Progress(f"preparing {task.name}", "images") as progress:
             state = preparing.prepare(
@@ -192,7 +205,7 @@ def _prepare(
                 task=task.name,
                 task_version=task.version,
                 root=root,
-                num_published=task.source.num_examples,
+                num_published=published.num_examples,
                 allow_partial=allow_partial,
                 workers=workers,
                 on_start=progress.start,
@@ -200,7 +213,7 @@ def _prepare(
                 note=progress.say,
             )
     except sources.SourceError as error:
-        error.args = (f"{error}; {root} must hold {task.source.how_to_get}",)
+        error.args = (f"{error}; {root} must hold {published.how_to_get}",)
         raise
     line = f"{task.name}: {prepared.describe(state)} in {folder}"
     line += "" if source is not None else f"; {root} is not needed any more"
@@ -212,7 +225,7 @@ def _download(task: Task | TrainingSet, data_dir: str | None, fetched: set[Any])
     from winobench.base.progress import Progress
     from winobench.data import downloads, prepared
 
-    published = task.source
+    published = _published(task)
     root = prepared.data_folder(data_dir) / "sources" / (published.shared_folder or task.name)
     if not published.downloads and published.fetch is None and not (root.is_dir() and any(root.iterdir())):
         raise InputError(
@@ -241,7 +254,8 @@ def _downloads_into(folder: str) -> set[str]:
     from winobench.tasks import TASKS
     from winobench.training.coco_captions import TRAINING_SETS
 
-    sources = {task.name: task.source for task in (*TASKS.values(), *TRAINING_SETS.values()) if task.source is not None}
+    tasks: list[Task | TrainingSet] = [*TASKS.values(), *TRAINING_SETS.values()]
+    sources = {task.name: task.source for task in tasks if task.source is not None}
     here = (source for name, source in sources.items() if (source.shared_folder or name) == folder)
     return {file.to for source in here for file in source.downloads}
 

@@ -8,7 +8,7 @@ import os
 import pathlib
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
@@ -23,22 +23,22 @@ from . import configuration, output, premise_images
 from .overrides import split
 
 if TYPE_CHECKING:
+    from configs.winoviz import Settings
     from winobench.base.registry import ModelRef
     from winobench.runs.requests import Responder
     from winobench.tasks.questions import Protocol, TextTask
+
 
 # Exit status of runs without a task's data, with failed calls, or with answers that were cut off.
 INCOMPLETE = 2
 
 
-def main(
-    config: model_settings.Responder, workdir: str | None, recording: settings.Recording, *, paper: bool = False
-) -> list[str]:
+def main(config: Settings, workdir: str | None, recording: settings.Recording, *, paper: bool = False) -> list[str]:
     """Asks each of the config's models by its protocols. Returns the runs' folders. ``recording`` names the config.
 
     ``paper`` also prints the papers' numbers of people.
     """
-    # Fields about images come with winoviz.
+    # Other configs than winoviz have no fields about images.
     about_images = bool(getattr(config, "images", None) or getattr(config, "generator", None))
     # Cheap checks come before images are generated and models are loaded.
     tasks = choose_tasks(config.tasks, config.data_dir)
@@ -60,14 +60,14 @@ def main(
     print_count(_without_data(config.tasks, config.data_dir))
     runs, incomplete = [], []
     for job, label in zip(jobs, registry.model_labels([job.model.name for job in jobs], model_label), strict=True):
-        if job.responder is None:  # another package's model is loaded in its turn
+        if job.model.kind == registry.PLUGGED_IN:  # it is loaded in its turn
             job = _job(config, job.model, tasks, has, load=True)
         for protocol, _ in job.protocols:
             words = [word for word, values in ((label, jobs), (str(protocol), job.protocols)) if len(values) > 1]
             if words:
                 print(f"model {job.model.name}{f', protocol {protocol}' if protocol else ''}", flush=True)
             results = questions.evaluate_questions(
-                job.responder,
+                job.responder(),
                 job.tasks,
                 os.path.join(workdir, *words) if workdir else None,
                 settings.Asking(config.data_dir, config.limit, protocol),
@@ -113,7 +113,7 @@ def choose_tasks(text: str, data_dir: str | None) -> list[TextTask]:
         meant = _meant(word, data_dir)
         ready = [name for name, way in meant.items() if way is None]
         if word.endswith("*") and not ready:
-            ways = "; ".join(dict.fromkeys(meant.values()))
+            ways = "; ".join(dict.fromkeys(way for way in meant.values() if way is not None))
             raise InputError(
                 f"of the tasks {word!r} none has its data{f' ({ways})' if ways else ''}: name others.",
                 code="data-not-ready",
@@ -129,7 +129,7 @@ class _Job:
     """A model, its tasks, and (name, task -> protocol) of each of its protocols."""
 
     model: ModelRef
-    responder: Responder | LazyResponder | None  # None for another package's model that is not loaded yet
+    responder: Callable[[], Responder | LazyResponder]
     tasks: list[TextTask]
     protocols: list[tuple[str | None, dict[str, Protocol]]]
 
@@ -142,24 +142,22 @@ def _needs(resolved: list[tuple[str | None, dict[str, Protocol]]]) -> set[str]:
     return {protocol.needs for _, chosen in resolved for protocol in chosen.values() if protocol.needs}
 
 
-def _job(
-    config: model_settings.Responder, model: str | ModelRef, tasks: Sequence[TextTask], has: Any, load: bool = False
-) -> _Job:
+def _job(config: Settings, model: str | ModelRef, tasks: Sequence[TextTask], has: Any, load: bool = False) -> _Job:
     """Chooses a model's protocols by small files. ``load``: loads another package's model, which shows its own."""
     from winobench.evaluation import protocols
 
     needs = _needs(protocols.resolve(tasks, config.protocol, frozenset(KINDS), has))
     sees = has.images and (config.protocol in (None, protocols.ALL) or "images" in needs)
-    model = _resolve(model, config.revision, about_images=sees)
-    responder = _later(config, model, about_images=sees) if load or model.kind != registry.PLUGGED_IN else None
-    tasks = _as_recorded(tasks, model)
-    kinds = frozenset(KINDS) if responder is None else responder.kinds
-    return _Job(model, responder, tasks, protocols.resolve(tasks, config.protocol, kinds, has))
+    ref = _resolve(model, config.revision, about_images=sees)
+    responder = functools.cache(lambda: _later(config, ref, about_images=sees))
+    kinds = responder().kinds if load or ref.kind != registry.PLUGGED_IN else frozenset(KINDS)
+    tasks = _as_recorded(tasks, ref)
+    return _Job(ref, responder, tasks, protocols.resolve(tasks, config.protocol, kinds, has))
 
 
-def _captioner(config: model_settings.Responder) -> Responder | LazyResponder:
+def _captioner(config: Settings) -> Responder | LazyResponder:
     """The model that writes captions. Its revision is the hub's newest one: the config's is the model's."""
-    captioner = _later(config, _resolve(config.captioner, None, about_images=True), about_images=True)
+    captioner = _later(config, _resolve(config.captioner or "", None, about_images=True), about_images=True)
     if ImageText.kind not in captioner.kinds:
         raise InputError(
             f"--captioner={config.captioner} writes no texts about images: name one that does, such as"
@@ -180,6 +178,7 @@ def load_responder(
     model: str | ModelRef,
     *,
     about_images: bool = False,
+    sampling: dict[str, Any] | None = None,
 ) -> Responder:
     """Loads a model with the config's options, as `winobench.responders.loading.load_responder`."""
     from winobench.responders import loading
@@ -188,25 +187,26 @@ def load_responder(
     return loading.load_responder(
         model,
         config.dtype,
-        hosted=api_options(config),
+        hosted=api_options(config.api, config.model),
         about_images=about_images,
-        sampling=_sampling(config) if about_images else None,
+        sampling=sampling,
         seed=config.seed,
         **{name: value for name, value in vars(config).items() if name in scorers.OPTIONS},
     )
 
 
-def _later(config: model_settings.Responder, model: ModelRef, *, about_images: bool) -> Responder | LazyResponder:
+def _later(config: Settings, model: ModelRef, *, about_images: bool) -> Responder | LazyResponder:
     """A model that is loaded when it is needed. One that answers elsewhere is there at once."""
     from winobench.responders import loading
 
-    load = functools.cache(lambda: load_responder(config, model, about_images=about_images))
-    if not model.is_checkpoint:
+    sampling = _sampling(config) if about_images else None
+    load = functools.cache(lambda: load_responder(config, model, about_images=about_images, sampling=sampling))
+    if model.kind is None or not model.is_checkpoint:
         return load()
     return LazyResponder(loading.ANSWERS[model.kind], loading.files_state(model), load)
 
 
-def _sampling(config: model_settings.Responder) -> dict[str, Any]:
+def _sampling(config: Settings) -> dict[str, Any]:
     timesteps = options.read_timesteps(config.sampling.timesteps)
     listed = timesteps is not None and not isinstance(timesteps, str)
     return {"num_samples": len(timesteps) if listed else config.sampling.num_samples, "timesteps": timesteps}
@@ -296,18 +296,18 @@ def define_api_flags(module: str) -> None:
 def given_api_options(model: str) -> dict[str, Any] | None:
     """The options of a hosted model, as `define_api_flags` takes them; None without any."""
     known = options.declared(model_settings.Api, "api.")
-    given = {name: flags.FLAGS[name].value for name in known if flags.FLAGS[name].present}
+    given: dict[str, Any] = {name: flags.FLAGS[name].value for name in known if flags.FLAGS[name].present}
     if not given:
         return None
     if not registry.api_of(model):
         name = next(iter(given))
         raise InputError(f"--{name} has no effect on {options.quote(model)}: leave it out", code="no-effect")
-    return api_options(configuration.load("wscplus", [("model", model), *given.items()]))
+    return api_options(configuration.load("wscplus", [("model", model), *given.items()]).api, model)
 
 
-def api_options(config: model_settings.Responder) -> dict[str, Any]:
+def api_options(api: model_settings.Api, models: str) -> dict[str, Any]:
     """The options of hosted models, as their class has them."""
-    given = dataclasses.asdict(config.api)
+    given = dataclasses.asdict(api)
     text, price = given.pop("extra_body"), given.pop("price")
     if given["max_tokens_field"] == "auto":
         del given["max_tokens_field"]
@@ -315,5 +315,5 @@ def api_options(config: model_settings.Responder) -> dict[str, Any]:
         given["extra_body"] = json_files.parse(text)
     if price is not None:
         prices = tuple(map(float, price))
-        given["prices"] = {display_name(model): prices for model in split(config.model) if ":" in model}
+        given["prices"] = {display_name(model): prices for model in split(models) if ":" in model}
     return given

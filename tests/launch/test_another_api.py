@@ -44,7 +44,7 @@ def test_all_options_of_hosted_models_reach_it():
     fields = {"model": "mistral:large", "api.attempts": "3", "api.votes": "7", "api.price": "1,2"}
     fields |= {"api.timeout": "5", "api.extra_body": '{"top_p": 1}'}
     config = configuration.load("gdbench", fields.items())
-    options = text.api_options(config)
+    options = text.api_options(config.api, config.model)
     assert (options["attempts"], options["votes"], options["prices"]) == (3, 7, {"large": (1.0, 2.0)})
     assert (options["timeout"], options["extra_body"]) == (5.0, {"top_p": 1})
     scorers.check_scorer("clevr-tiny", hosted=options)  # which it ignores

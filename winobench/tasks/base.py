@@ -6,7 +6,7 @@ import dataclasses
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Literal, get_args
 
 from winobench.data.example import Example, Item
 from winobench.data.images import ImageSource
@@ -142,8 +142,11 @@ class Task:
         return self.association is None and (self.shape[1] > 1 or self.is_rated)
 
 
-READY, ONE_COMMAND, PARTLY, BY_HAND, GATED = "ready", "one command", "partly", "by hand", "gated"
+Way = Literal["one command", "partly", "by hand", "gated"]
+State = Literal["ready", Way]
 """States of a data set: its data are here, or the way to get them (`DataSet.way`)."""
+
+READY, ONE_COMMAND, PARTLY, BY_HAND, GATED = get_args(State)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,7 +176,7 @@ class DataSet:
     size: str = ""
 
     @property
-    def way(self) -> str:
+    def way(self) -> Way:
         """How the user gets its data. `GATED` is one command, too, once the user has accepted the terms."""
         if self.is_gated:
             return GATED
