@@ -12,12 +12,15 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from winobench.base.errors import InputError
 from winobench.data import array_records, prepared
+
+if TYPE_CHECKING:
+    from grain.sources import RandomAccessDataSource
 
 Tokenizer = Callable[[Sequence[str]], Any]
 """Texts -> int32 [num_texts, ...], an array or a tree of arrays, such as `Pipeline.tokenize`."""
@@ -38,9 +41,16 @@ class Row(NamedTuple):
 class Source(Protocol):
     """A training set whose images are not yet encoded."""
 
-    images: Sequence[Any]  # `winobench.data.images.ImageSource`s by number, opened on request, by several threads
-    rows: Sequence[Row]
-    fingerprint: str  # SHA-256 that changes whenever a row or a pixel could
+    @property
+    def images(self) -> Sequence[Any]:
+        """`winobench.data.images.ImageSource`s by number, opened on request, by several threads."""
+
+    @property
+    def rows(self) -> Sequence[Row]: ...
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 that changes whenever a row or a pixel could."""
 
     def verify(self) -> None:
         """Raises InputError where a file is damaged. Called once, before the images are encoded."""
@@ -49,8 +59,12 @@ class Source(Protocol):
 class EncodedSource(Protocol):
     """A training set whose images are latents, such as `winobench.training.latent_cache.LatentSet`."""
 
-    latents: Sequence[np.ndarray]  # float16 [h, w, c] by number, scaled as in training. Read by several threads
-    rows: Sequence[Row]
+    @property
+    def latents(self) -> RandomAccessDataSource[np.ndarray]:
+        """Float16 [h, w, c] by number, scaled as in training. Read by several threads."""
+
+    @property
+    def rows(self) -> Sequence[Row]: ...
 
 
 class PreparedSource:

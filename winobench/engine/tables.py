@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -265,14 +265,16 @@ class DeviceTable:
         self._arrays = iter(())
 
 
-def load_ahead(load: Callable[[int], np.ndarray], numbers: Sequence[int], ahead: int) -> Iterator[np.ndarray]:
+def load_ahead(
+    load: Callable[[int], np.ndarray], numbers: Sequence[int], ahead: int
+) -> Generator[np.ndarray, None, None]:
     """Yields ``load(number)`` for each number, in order. Threads load up to ``ahead`` of them, from now on."""
     items = _loaded_ahead(load, numbers, ahead)
     next(items)  # has the threads start
     return items
 
 
-def _loaded_ahead(load: Callable[[int], np.ndarray], numbers: Sequence[int], ahead: int) -> Iterator[Any]:
+def _loaded_ahead(load: Callable[[int], np.ndarray], numbers: Sequence[int], ahead: int) -> Generator[Any, None, None]:
     """None, once the threads are at work, and then the items."""
 
     def named(number: int) -> np.ndarray:

@@ -50,7 +50,7 @@ class Checkpoints:
         """Step and value of the checkpoint with the highest ``best_metric``, or None while none was measured."""
         step = None if self._best_metric is None else self._manager.best_step()
         metrics = None if step is None else self._manager.metrics(step)
-        return None if metrics is None else (step, float(metrics[self._best_metric]))
+        return None if step is None or metrics is None else (step, float(metrics[self._best_metric]))
 
     def save(self, state: TrainState, metrics: Mapping[str, float] | None = None) -> None:
         """Starts writing ``state``. A checkpoint that exists for this step is kept."""

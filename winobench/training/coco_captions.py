@@ -174,8 +174,8 @@ def _read_captions(folder: pathlib.Path) -> dict[str, list[str]]:
     for image in read_json(splits[0])["images"].rows():
         if image["split"].text() in _KARPATHY_SPLITS:
             folder_name = image["filepath"].text() if "filepath" in image else "images"
-            texts = [sentence["raw"].text() for sentence in image["sentences"].rows()]
-            captions[f"{folder_name}/{image['filename'].text()}"] = texts
+            sentences = [sentence["raw"].text() for sentence in image["sentences"].rows()]
+            captions[f"{folder_name}/{image['filename'].text()}"] = sentences
     if not captions:
         raise InputError(f"{splits[0]} has no training images: get the file again", code="empty-file")
     return captions

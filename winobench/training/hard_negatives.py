@@ -20,6 +20,7 @@ from winobench.base.errors import InputError
 from winobench.diffusion.pipeline import Pipeline, Tree
 from winobench.diffusion.schedules import Schedule
 from winobench.models import lora
+from winobench.models.base import Network
 from winobench.runs.training_settings import Loss
 from winobench.training import losses
 
@@ -56,6 +57,10 @@ class Draws(NamedTuple):
     timesteps: jax.Array  # [B], int32, or noise levels, float32. Likewise
     kinds: jax.Array | None = None  # index in ``NEGATIVES``, int32, scalar or [B]. Only for ``mixed``
     dropout_key: jax.Array | None = None  # of the adapters. Each row drops its own inputs
+
+    def are(self, kind: int) -> jax.Array:
+        """Whether the negatives are of a kind, an index in ``NEGATIVES``: bool, scalar or [B]. Only for ``mixed``."""
+        return jnp.asarray(self.kinds) == kind
 
 
 LossFn = Callable[..., tuple[jax.Array, Metrics]]
@@ -114,7 +119,7 @@ def draw(
 
 def make_loss(
     family: type[Pipeline],
-    graphdefs: Mapping[str, nnx.GraphDef],
+    graphdefs: Mapping[str, nnx.GraphDef[Network]],
     schedule: Schedule,
     config: Loss,
     *,
@@ -151,12 +156,12 @@ def make_loss(
         shape = _entry(batch, "latents", config.kind).shape
         device = 0 if axis_name is None else jax.lax.axis_index(axis_name)
         draws = draw(key, shape, schedule, config, first_example=device * shape[0])
-        if axis_name is None:
+        if axis_name is None or draws.dropout_key is None:
             return draws
         return draws._replace(dropout_key=jax.random.fold_in(draws.dropout_key, device))
 
     def loss_fn(
-        params: Any, frozen: Any, batch: Batch, key: jax.Array | None, draws: Draws | None = None
+        params: Any, frozen: Any, batch: Batch, key: jax.Array, draws: Draws | None = None
     ) -> tuple[jax.Array, Metrics]:
         draws = sample(batch, key) if draws is None else draws
         # Two keys also for one encoder, so that earlier runs continue.
@@ -184,7 +189,7 @@ def make_loss(
         options = {"remat": True} if remat else {}
         conditions = jax.tree.map(_fold, states)
         prediction = family.denoise(denoiser, _fold(noisy), _fold(times), conditions, **options).reshape(noisy.shape)
-        return _contrasted(prediction, target, config, draws.kinds, batch_mean)
+        return _contrasted(prediction, target, config, draws, batch_mean)
 
     return loss_fn
 
@@ -193,7 +198,7 @@ def _contrasted(
     prediction: jax.Array,
     target: jax.Array,
     config: Loss,
-    kinds: jax.Array | None,
+    draws: Draws,
     batch_mean: Callable[[jax.Array], jax.Array],
 ) -> tuple[jax.Array, Metrics]:
     """The loss and the metrics of predictions [B, 1 or 2, h, w, c] and their targets."""
@@ -214,13 +219,13 @@ def _contrasted(
     metrics |= {"negative_error": negative_error, "share_clipped": share_clipped}
     if config.kind == "mixed":
         for index, name in enumerate(NEGATIVES):
-            metrics[f"share_{name}"] = batch_mean((kinds == index).astype(jnp.float32))
+            metrics[f"share_{name}"] = batch_mean(draws.are(index).astype(jnp.float32))
     return loss, metrics
 
 
 def _merge(
-    graphdefs: Mapping[str, nnx.GraphDef], params: Any, frozen: Any, name: str, dropout_key: jax.Array | None
-) -> nnx.Module:
+    graphdefs: Mapping[str, nnx.GraphDef[Network]], params: Any, frozen: Any, name: str, dropout_key: jax.Array | None
+) -> Network:
     network = nnx.merge(graphdefs[name], *(part[name] for part in (params, frozen) if name in part))
     lora.set_dropout_key(network, dropout_key)
     return network
@@ -235,7 +240,7 @@ def _latents(batch: Batch, config: Loss, draws: Draws) -> jax.Array:
         return jnp.stack([latents, latents], axis=1)
     negatives = _entry(batch, "negative_latents", config.kind).astype(jnp.float32)
     if config.kind == "mixed":
-        negatives = jnp.where(_column(draws.kinds == _HARD_IMAGE, latents.ndim), negatives, latents)
+        negatives = jnp.where(_column(draws.are(_HARD_IMAGE), latents.ndim), negatives, latents)
     return jnp.stack([latents, negatives], axis=1)
 
 
@@ -264,8 +269,8 @@ def _text_states(batch: Batch, config: Loss, draws: Draws, encode: Callable[[Tre
     if config.kind != "mixed":
         return encode_both(_entry(batch, names[NEGATIVES.index(config.kind) + 1], config.kind))
     random, hard = (_entry(batch, name, config.kind) for name in names[1:])
-    others = where(draws.kinds == _HARD_TEXT, hard, random)
-    is_image = draws.kinds == _HARD_IMAGE
+    others = where(draws.are(_HARD_TEXT), hard, random)
+    is_image = draws.are(_HARD_IMAGE)
     if cached or config.mixing == "example":
         return encode_both(where(is_image, own, others))
     # Half of all batches need half of the encoder's work. One compiled step has both ways.

@@ -48,7 +48,7 @@ def default_name(config: HardNeg, spec: str, digest: str) -> str:
     return tuning.folder_name(config, spec, config.loss.kind + "-unhinged" * is_unhinged, digest)
 
 
-class Training(tuning.Tuning):
+class Training(tuning.Tuning[HardNeg]):
     best_metric = MEAN
     watched = "positive_error"
 

@@ -51,7 +51,7 @@ class LatentSet:
     def __init__(self, folder: str | os.PathLike):
         self.folder = pathlib.Path(folder)
         try:
-            self.latents: Sequence[np.ndarray] = _Latents(self.folder)
+            self.latents = _Latents(self.folder)
         except FileNotFoundError:
             raise InputError(
                 f"{self.folder} holds no finished latents: encode the training set's images again",
@@ -76,9 +76,15 @@ class LatentSet:
         ]
 
 
-class _Latents(array_records.ShardSource):
+class _Latents:
+    def __init__(self, folder: pathlib.Path):
+        self._records = array_records.ShardSource(folder)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
     def __getitem__(self, number: int) -> np.ndarray:
-        return super().__getitem__(number)["latents"]
+        return self._records[number]["latents"]
 
 
 def folder_near(workdir: pathlib.Path) -> pathlib.Path:

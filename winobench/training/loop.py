@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import AbstractMesh, Mesh, NamedSharding
 
 from winobench import parallel
 from winobench.base import options, random_numbers, trackers
@@ -131,8 +131,8 @@ def local_rows(batch_size: int) -> slice:
     return slice(jax.process_index() * each, (jax.process_index() + 1) * each)
 
 
-def check_batch_size(batch_size: int, accumulate: int, mesh: Mesh | None) -> None:
-    devices = parallel.as_mesh(mesh).size
+def check_batch_size(batch_size: int, accumulate: int, mesh: Mesh | AbstractMesh | None) -> None:
+    devices = jax.device_count() if mesh is None else mesh.size
     parts = devices * accumulate
     if batch_size % parts or batch_size < 1:
         lower, higher = batch_size // parts * parts, -(-batch_size // parts) * parts or parts

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import abc
 import math
 import os
 import pathlib
 import shlex
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
 
 from winobench import parallel
 from winobench.base import options, registry
@@ -16,20 +17,21 @@ from winobench.runs.training_settings import Training
 from winobench.training import loop, writers
 from winobench.training.checkpoints import Checkpoints, TrainState
 
+ConfigT = TypeVar("ConfigT", bound=Training)
 
-class Tuning:
-    """One run. Subclasses load the model and the data.
 
-    They define ``measure(state)``, the validation's numbers of a state, ``export_best(state)``, which writes the model
-    of the best validation, or of the newest checkpoint without validation, ``_batches_from(step)`` and ``report()``.
-    """
+class Tuning(abc.ABC, Generic[ConfigT]):
+    """One run. Subclasses load the model and the data."""
 
     best_metric: ClassVar[str]  # of the validation, by which checkpoints are compared. Higher is better
     watched: ClassVar[str] = "loss"  # the number whose growth ends a run that diverges
+    num_steps: int
+    _step: loop.StepFn
+    _state: TrainState  # the first one
     _frozen: Any = None
     _validation: Any = None
 
-    def __init__(self, config: Training, workdir: pathlib.Path):
+    def __init__(self, config: ConfigT, workdir: pathlib.Path):
         self._config, self._workdir = config, workdir
         self._mesh = loop.make_mesh(config.batch_size, config.accumulate, config.mesh.model_parallel)
         self._writers = writers.for_run(workdir, project=config.wandb, config=options.nested(options.values(config)))
@@ -42,7 +44,7 @@ class Tuning:
     @classmethod
     def run(
         cls,
-        config: Training,
+        config: ConfigT,
         workdir: str | os.PathLike,
         *,
         max_seconds: float | None = None,
@@ -55,6 +57,22 @@ class Tuning:
             training._writers = writers.for_run(workdir, project=config.wandb, config=told, log=log)
         training.train(max_seconds=max_seconds)
         return training.report()
+
+    @abc.abstractmethod
+    def _batches_from(self, first: int) -> Iterator[loop.Batch]:
+        """The batches from a step on."""
+
+    @abc.abstractmethod
+    def measure(self, state: TrainState) -> dict[str, float]:
+        """The validation's numbers of a state."""
+
+    @abc.abstractmethod
+    def export_best(self, state: TrainState) -> None:
+        """Writes the model of the best validation, or of the newest checkpoint without validation."""
+
+    @abc.abstractmethod
+    def report(self) -> str:
+        """The run's last lines."""
 
     def export_newest(self, state: TrainState) -> None:
         """Writes the model of the newest checkpoint where a recipe keeps it."""

@@ -65,10 +65,9 @@ class Validation:
             raise InputError(
                 "validation met an error that is not finite: train in float32, or at a lower rate", code="not-finite"
             )
-        errors = errors.reshape(-1, num_samples)
         values = {}
         for task in self._tasks:
-            scores = summary.question_scores(plan, task.name, errors)
+            scores = summary.question_scores(plan, task.name, errors.reshape(-1, num_samples))
             results = summary.task_results(task, plan.questions[task.name], scores)
             values[f"validation/{task.name}"] = results["accuracy"]["value"]
         return {**values, MEAN: float(np.mean(list(values.values())))}

@@ -52,7 +52,7 @@ def default_name(config: Settings, spec: str, digest: str) -> str:
     return tuning.folder_name(config, spec, digest)
 
 
-class Training(tuning.Tuning):
+class Training(tuning.Tuning["Settings"]):
     best_metric = ACCURACY
 
     def __init__(self, config: Settings, workdir: pathlib.Path):
