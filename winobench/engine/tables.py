@@ -14,7 +14,7 @@ import functools
 import itertools
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,8 @@ from winobench.engine import batch_size as batch_sizes
 _LOADING_THREADS = min(8, os.cpu_count() or 1)
 _STEPS_AHEAD = 4  # that may be under way before a result is waited for
 _WHOLE = PartitionSpec()
+
+Item = TypeVar("Item")
 
 # Names of the host's work in a profiler's trace. Without a profiler, a name costs less than a microsecond.
 LOADING = "winobench: load an item"
@@ -265,23 +267,21 @@ class DeviceTable:
         self._arrays = iter(())
 
 
-def load_ahead(
-    load: Callable[[int], np.ndarray], numbers: Sequence[int], ahead: int
-) -> Generator[np.ndarray, None, None]:
+def load_ahead(load: Callable[[int], Item], numbers: Sequence[int], ahead: int) -> Generator[Item, None, None]:
     """Yields ``load(number)`` for each number, in order. Threads load up to ``ahead`` of them, from now on."""
     items = _loaded_ahead(load, numbers, ahead)
     next(items)  # has the threads start
     return items
 
 
-def _loaded_ahead(load: Callable[[int], np.ndarray], numbers: Sequence[int], ahead: int) -> Generator[Any, None, None]:
+def _loaded_ahead(load: Callable[[int], Item], numbers: Sequence[int], ahead: int) -> Generator[Any, None, None]:
     """None, once the threads are at work, and then the items."""
 
-    def named(number: int) -> np.ndarray:
+    def named(number: int) -> Item:
         with jax.profiler.TraceAnnotation(LOADING):
             return load(number)
 
-    waiting: collections.deque[concurrent.futures.Future[np.ndarray]] = collections.deque()
+    waiting: collections.deque[concurrent.futures.Future[Item]] = collections.deque()
     rest = iter(numbers)
     pool = concurrent.futures.ThreadPoolExecutor(_LOADING_THREADS, thread_name_prefix="winobench-load")
     try:

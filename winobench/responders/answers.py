@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -53,7 +53,7 @@ def read_scores(request: Request, raw: Raw) -> Response:
     return Response(scores=tuple(map(float, raw["scores"])))
 
 
-def is_numbers(values: Any, count: int) -> bool:
+def is_numbers(values: Any, count: int) -> TypeGuard[Sequence[float]]:
     """Whether these are so many finite numbers."""
     return (
         isinstance(values, list | tuple)

@@ -16,8 +16,6 @@ from jax.sharding import Mesh, PartitionSpec
 
 from winobench import parallel
 from winobench.base import random_numbers
-from winobench.data.patches import PatchProcessor
-from winobench.data.processors import ImageProcessor
 from winobench.models import decoder, decoder_cache, functional, t5
 from winobench.models.decoder_cache import Cache
 from winobench.models.vision_language import VisionLanguageNetwork
@@ -27,7 +25,9 @@ NOT_FINITE = -1
 # Positions whose logits are in memory at once: 128 MB with a vocabulary of 128,000.
 _POSITIONS_AT_ONCE = 256
 
-_WHOLE, _ROWS = PartitionSpec(), PartitionSpec(parallel.DATA_AXIS)
+# Of any type, as they also stand in place of arrays.
+_WHOLE: Any = PartitionSpec()
+_ROWS: Any = PartitionSpec(parallel.DATA_AXIS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Program:
     dtype: str
     start: int | None = None
     ends: tuple[int, ...] = ()
-    processor: ImageProcessor | PatchProcessor | None = None
+    processor: Any = None
     before: tuple[int, ...] = ()
 
     def _over_rows(self, function: Callable[..., Any], in_specs: Any, out_specs: Any) -> Callable[..., Any]:
@@ -236,7 +236,7 @@ def generate(
 class _Decoder:
     """Reads prompts and continues from them, with a decoder alone. A state is a cache."""
 
-    def __init__(self, model: decoder.Decoder, dtype: str, prompts: Prompts | ImagePrompts):
+    def __init__(self, model: decoder.Decoder, dtype: str, prompts: Any):
         self._model, self._dtype, self._prompts = model, dtype, prompts
         self.logits = model.logits
 
@@ -247,13 +247,13 @@ class _Decoder:
         rows, width = ids.shape
         # Tokens beyond the length that the model can read are padding alone.
         slots = width + more if config.longest is None else min(width + more, config.longest)
-        cache = decoder_cache.make_cache(config, rows, slots, self._dtype, prefix)
+        cache: Any = decoder_cache.make_cache(config, rows, slots, self._dtype, prefix)
         before = jnp.broadcast_to(prefix_length, (rows,))
         hidden, cache = self._model(ids, _positions(before, lengths, width), cache)
         last = hidden[jnp.arange(rows), lengths - 1]
         return self.logits(last), cache, before + lengths
 
-    def advance(self, state: Cache, tokens: jax.Array, positions: jax.Array) -> tuple[jax.Array, Cache]:
+    def advance(self, state: Cache, tokens: jax.Array, positions: jax.Array) -> tuple[jax.Array, Cache | None]:
         """Reads more tokens, int32 [rows, n] at these positions: what `logits` takes, [rows, n, ...], and the state."""
         return self._model(tokens, positions, state)
 
@@ -264,7 +264,7 @@ class _Decoder:
 class _EncoderDecoder:
     """A `_Decoder` with an encoder for the prompts. A state is the decoder's cache, whose rows go in step."""
 
-    def __init__(self, model: t5.T5ForConditionalGeneration, start: int, prompts: Prompts | ImagePrompts):
+    def __init__(self, model: t5.T5ForConditionalGeneration, start: int, prompts: Any):
         self._model, self._start, self._prompts = model, start, prompts
 
     def read(self, more: int) -> tuple[jax.Array, t5.T5Cache, jax.Array]:
@@ -293,8 +293,8 @@ class _EncoderDecoder:
 
 
 class _ImageEncoderDecoder(_EncoderDecoder):
-    def __init__(self, model: VisionLanguageNetwork, program: Program, prompts: ImagePrompts):
-        super().__init__(model.language_model, program.start, prompts)
+    def __init__(self, model: Any, program: Program, prompts: ImagePrompts):
+        super().__init__(model.language_model, program.start or 0, prompts)
         self._network, self._program = model, program
 
     def _encoded(self) -> tuple[jax.Array, jax.Array]:
@@ -302,7 +302,7 @@ class _ImageEncoderDecoder(_EncoderDecoder):
 
 
 class _ImageDecoder(_Decoder):
-    def __init__(self, model: VisionLanguageNetwork, program: Program, prompts: ImagePrompts):
+    def __init__(self, model: Any, program: Program, prompts: ImagePrompts):
         super().__init__(model.language_model, program.dtype, prompts)
         self._network, self._program = model, program
 

@@ -23,7 +23,7 @@ from winobench.checkpoints import encoder_layouts, language_models, sources
 from winobench.responders import batches, decoding, prompts, shapes
 from winobench.responders.answers import check_failed, check_kinds, is_numbers
 from winobench.responders.shapes import Job, Shape
-from winobench.runs.requests import Generation, Options, Raw, Request, Response
+from winobench.runs.requests import Generation, Options, Raw, Response
 from winobench.scorers import common, networks
 from winobench.scorers.samples import check_seed
 
@@ -56,7 +56,7 @@ class LanguageModel(networks.HasLoadedModel):
         self.snapshot()
 
     def _place(self, loaded: language_models.LoadedLanguageModel) -> None:
-        self._params = None  # frees memory for the new ones
+        self._params: Any = None  # frees memory for the new ones
         structure, self._params = self._parameters(loaded)
         network, start = loaded.module(), getattr(loaded.config, "decoder_start_token_id", None)
         self.prompts = prompts.Prompts(
@@ -104,11 +104,11 @@ class LanguageModel(networks.HasLoadedModel):
             "seed": self._seed,
         }
 
-    def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
+    def ask(self, requests: Sequence[Options | Generation]) -> Iterator[tuple[int, Raw]]:
         """See `Responder`. Short requests come first, and those that cannot be asked."""
         return self.snapshot()._ask(requests)
 
-    def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
+    def _ask(self, requests: Sequence[Options | Generation]) -> Iterator[tuple[int, Raw]]:
         check_kinds("a language model", requests, self.kinds)
         jobs = []
         for index, request in enumerate(requests):
@@ -125,10 +125,10 @@ class LanguageModel(networks.HasLoadedModel):
         while waiting:
             yield from self._finished(*waiting.popleft())
 
-    def read(self, request: Request, raw: Raw) -> Response:
+    def read(self, request: Options | Generation, raw: Raw) -> Response:
         check_failed(raw)
-        tokens = {name: raw.get(name) for name in ("input_tokens", "output_tokens")}
-        if request.kind == "options":
+        tokens: dict[str, Any] = {name: raw.get(name) for name in ("input_tokens", "output_tokens")}
+        if isinstance(request, Options):
             scores, num_tokens = raw.get("scores"), raw.get("num_tokens")
             if not (is_numbers(scores, len(request.options)) and is_numbers(num_tokens, len(request.options))):
                 raise ValueError(f"an answer about {len(request.options)} options has other scores: {raw}")
@@ -139,7 +139,7 @@ class LanguageModel(networks.HasLoadedModel):
 
     def _job(self, index: int, request: Options | Generation) -> Job | Raw:
         """A request in tokens, or why there can be no answer."""
-        if request.kind == "options":
+        if isinstance(request, Options):
             encoded = self.prompts.encode_options(request.turns, request.options)
             prompt, options = encoded.context, encoded.options
             needed = len(prompt) + max(map(len, options))

@@ -18,7 +18,7 @@ _LANGUAGE_MODEL = Kind(
     takes=_WRITES | {"chat_template"},
     answers=frozenset({"generation", "options"}),
 )
-_ENCODER = {"takes": FILES, "ignores": frozenset({"seed"})}
+_ENCODER: dict[str, Any] = {"takes": FILES, "ignores": frozenset({"seed"})}
 RESPONDERS: dict[str, Kind] = {
     "decoder": _LANGUAGE_MODEL,
     "t5": _LANGUAGE_MODEL,
@@ -98,9 +98,9 @@ def load_responder(
             code="wrong-kind-of-model",
         )
     given = {"allow_pickle": allow_pickle, "batch_size": batch_size, "model_parallel": model_parallel, "int8": int8}
-    if ref.kind not in RESPONDERS:
-        return _matcher(loading.load(ref, loading.SCORERS[ref.kind], dtype, given), seed, sampling)
-    return loading.load(ref, RESPONDERS[ref.kind], dtype, given | {"chat_template": chat_template, "seed": seed})
+    if ref.kind in RESPONDERS:
+        return loading.load(ref, RESPONDERS[ref.kind], dtype, given | {"chat_template": chat_template, "seed": seed})
+    return _matcher(loading.load(ref, loading.SCORERS[ref.kind or ""], dtype, given), seed, sampling)
 
 
 def files_state(model: ModelRef) -> str | None:
@@ -112,7 +112,7 @@ def files_state(model: ModelRef) -> str | None:
 
 def answered_kinds(model: str | ModelRef, wants: str = IMAGES) -> frozenset[str] | None:
     """The kinds of requests that a model answers. None where only the loaded model shows that."""
-    return ANSWERS.get(loading.resolve(model, wants).kind)
+    return ANSWERS.get(loading.resolve(model, wants).kind or "")
 
 
 def _matcher(scorer: Any, seed: int, sampling: Mapping[str, Any] | None) -> Responder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from winobench.models import snapshots
 from winobench.responders.answers import check_kinds, finite, read_scores
-from winobench.runs.requests import ImageMatch, Raw, Request, Response
+from winobench.runs.requests import ImageMatch, Raw, Response
 from winobench.scorers.base import NO_TIMESTEP, SampledScorer, Scorer, for_evaluation
 
 # Raised whenever an answer that is computed here could change by more than rounding.
@@ -51,31 +52,28 @@ class Matcher:
         sampling = {"sampling": self._sampling} if self._is_sampled else {}
         return {"responder": "picture_matcher", "version": ANSWER_VERSION, **self.scorer.fingerprint(), **sampling}
 
-    def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
+    def ask(self, requests: Sequence[ImageMatch]) -> Iterator[tuple[int, Raw]]:
         """See `Responder`. Each image and each text is encoded once, if they fit."""
         return self.snapshot()._ask(requests)
 
-    def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
+    def _ask(self, requests: Sequence[ImageMatch]) -> Iterator[tuple[int, Raw]]:
         check_kinds("a scorer of images", requests, self.kinds)
         at_once = _SAMPLED_AT_ONCE if self._is_sampled else _AT_ONCE
-        session = whole = None
+        options = self._options()
         open_session = getattr(self.scorer, "session", None) if self._is_sampled else None
-        if requests and open_session is not None:
-            whole = _tables(requests)
-            session = open_session(whole.images, whole.texts, **self._options())
+        # A session computes all requests with one table of images and texts.
+        tables = _tables(requests) if open_session is not None else None
+        session = open_session(tables.images, tables.texts, **options) if tables and open_session and requests else None
         for start in range(0, len(requests), at_once):
             part = range(start, min(start + at_once, len(requests)))
-            if session is not None:
-                yield from self._answers(part, whole.requests[part.start : part.stop], session.iter_errors)
+            if tables is not None and session is not None:
+                yield from self._answers(part, tables.requests[part.start : part.stop], session.iter_errors)
                 continue
             own = _tables(requests[part.start : part.stop])
-            yield from self._answers(
-                part,
-                own.requests,
-                lambda triples, own=own: self.scorer.iter_errors(own.images, own.texts, triples, **self._options()),
-            )
+            iter_errors = functools.partial(self.scorer.iter_errors, own.images, own.texts, **options)
+            yield from self._answers(part, own.requests, iter_errors)
 
-    def read(self, request: Request, raw: Raw) -> Response:
+    def read(self, request: ImageMatch, raw: Raw) -> Response:
         return read_scores(request, raw)
 
     def _options(self) -> dict[str, Any]:
@@ -111,7 +109,7 @@ class _Tables(NamedTuple):
     requests: list[tuple[int, tuple[int, ...]]]
 
 
-def _tables(requests: Sequence[Request]) -> _Tables:
+def _tables(requests: Sequence[ImageMatch]) -> _Tables:
     paths: dict[str, str] = {}
     images: dict[str, int] = {}
     texts: dict[str, int] = {}

@@ -70,11 +70,11 @@ class Prompts:
             )
         if applies and source is None:
             _check_is_no_chat_model(tokenizer, stop_ids, where)
-        self.chat = source is not None
         self._template = source
         self._arguments: dict[str, Any] = {}
         self._drops_system = False
-        if self.chat:
+        self.chat = source is not None
+        if source is not None:
             self._arguments |= {"enable_thinking": False} if "enable_thinking" in source else {}
             self._arguments |= {"date_string": _DATE} if "date_string" in source else {}
             special = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}

@@ -29,7 +29,7 @@ from winobench.base import files, json_files
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 from winobench.base.registry import RECORDED
-from winobench.runs.requests import Raw, Request, Response
+from winobench.runs.requests import Generation, Raw, Response
 
 PREFIX = f"{RECORDED}:"
 EXAMPLE = "example"
@@ -60,15 +60,16 @@ class RecordedModel:
         content = _read(self.path)
         columns, rows = _parse(self.path, content)
         self._digest = hashlib.sha256(content).hexdigest()
-        self._response_column = next((column for column in RESPONSE_COLUMNS if column in columns), None)
+        response_column = next((column for column in RESPONSE_COLUMNS if column in columns), None)
         self._prompt_columns = [column for column in PROMPT_COLUMNS if column in columns]
         self._has_ids = "id" in columns
-        if self._response_column is None:
+        if response_column is None:
             raise InputError(
                 f"{self.path} has no column with responses, only {', '.join(columns)}: name one of its columns "
                 f"{' or '.join(RESPONSE_COLUMNS)}.",
                 code="missing-column",
             )
+        self._response_column = response_column
         if not self._prompt_columns and not self._has_ids:
             raise InputError(
                 f"{self.path} has no prompts, only the columns {', '.join(columns)}. Add one named "
@@ -91,7 +92,7 @@ class RecordedModel:
     def fingerprint(self) -> dict[str, Any]:
         return {"recorded": self._digest}
 
-    def bind(self, questions: Iterable[tuple[str, Sequence[Request]]]) -> None:
+    def bind(self, questions: Iterable[tuple[str, Sequence[Generation]]]) -> None:
         """Takes all questions (id, requests): finds the prompts of the file's ids, and the rows of edited prompts."""
         if self._prompt_columns:
             self._bind_edited([request for _, requests in questions for request in requests])
@@ -100,7 +101,7 @@ class RecordedModel:
             for number, request in enumerate(requests):
                 self._bound.setdefault(f"{request.sample} {normalise(request.turns[-1].text)}", (name, number))
 
-    def _bind_edited(self, requests: Sequence[Request]) -> None:
+    def _bind_edited(self, requests: Sequence[Generation]) -> None:
         rows = [self._find(request) for request in requests]
         left = sorted(set(range(len(self._rows))) - set(rows))
         edited = [request for request, number in zip(requests, rows, strict=True) if number is None]
@@ -124,7 +125,7 @@ class RecordedModel:
                 taken.add(number)
                 self._edited[key] = number
 
-    def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
+    def ask(self, requests: Sequence[Generation]) -> Iterator[tuple[int, Raw]]:
         """Yields ``{"response", "row", "notes"}`` of each request in order. Rows count from 1, the header left out."""
         missing: list[str] = []
         for index, request in enumerate(requests):
@@ -154,7 +155,7 @@ class RecordedModel:
                 example,
             )
 
-    def read(self, request: Request, raw: Raw) -> Response:
+    def read(self, request: Generation, raw: Raw) -> Response:
         """The text, its wrongly decoded characters repaired. Numbers of tokens are not known."""
         text = raw.get("response")
         if not isinstance(text, str):
@@ -173,25 +174,25 @@ class RecordedModel:
                 code="not-a-number",
             ) from None
 
-    def _find(self, request: Request) -> int | None:
+    def _find(self, request: Generation) -> int | None:
         prompt = normalise(request.turns[-1].text)
         if not self._prompt_columns:
-            name, number = self._bound.get(f"{request.sample} {prompt}", (None, 0))
-            return self._by_id.get(name, {}).get(number)
+            name, sample = self._bound.get(f"{request.sample} {prompt}", ("", 0))
+            return self._by_id.get(name, {}).get(sample) if name else None
         rows = self._by_prompt.get(prompt)
         if rows is None:
             rows = self._by_prompt.get(self._at_end(prompt))
         number = None if rows is None else rows.get(request.sample)
         return self._edited.get(f"{request.sample} {prompt}") if number is None else number
 
-    def _at_end(self, prompt: str) -> str | None:
+    def _at_end(self, prompt: str) -> str:
         """The recorded prompt at the end of another one. Of several the one that ends last, then the longest."""
         ends = []
         for known in self._by_prompt:
             start = prompt.rfind(known, max(0, len(prompt) - len(known) - _LONGEST_TAIL))
             if start >= 0:
                 ends.append((start + len(known), len(known), known))
-        return max(ends, default=(0, 0, None))[2]
+        return max(ends, default=(0, 0, ""))[2]
 
 
 def normalise(text: str) -> str:

@@ -25,7 +25,7 @@ from winobench.models import functional, snapshots
 from winobench.models.bert import BertForSequenceClassification
 from winobench.models.snapshots import HasSnapshots
 from winobench.responders.answers import check_failed, check_kinds, finite, is_numbers
-from winobench.runs.requests import Raw, Request, Response
+from winobench.runs.requests import Entailment, Raw, Response, Similarity
 from winobench.scorers import common, networks
 from winobench.scorers.contrastive import Contrastive
 
@@ -111,7 +111,7 @@ class NliEncoder(HasSnapshots):
 
     def _place(self, model: BertForSequenceClassification) -> None:
         tokenizer_files.check_size(self.tokenizer, model.config.vocab_size, "of this encoder")
-        self._params = None  # frees memory for the new ones
+        self._params: Any = None  # frees memory for the new ones
         structure, self._params = networks.place(model, self.mesh)
         self._function = networks.NetworkFunction(structure, classify)
 
@@ -146,11 +146,11 @@ class NliEncoder(HasSnapshots):
             "dtype": model.dtype.name,
         }
 
-    def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
+    def ask(self, requests: Sequence[Entailment]) -> Iterator[tuple[int, Raw]]:
         """See `Responder`. Short pairs come first. A pair that occurs several times is computed once."""
         return self.snapshot()._ask(requests)
 
-    def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
+    def _ask(self, requests: Sequence[Entailment]) -> Iterator[tuple[int, Raw]]:
         check_kinds("an NLI encoder", requests, self.kinds)
         pairs = [(request.premise, hypothesis) for request in requests for hypothesis in request.hypotheses]
         distinct, number_of = common.distinct(pairs)
@@ -170,7 +170,7 @@ class NliEncoder(HasSnapshots):
                 if not waiting[index]:
                     yield index, finite("logits", [logits[number] for number in needed[index]])
 
-    def read(self, request: Request, raw: Raw) -> Response:
+    def read(self, request: Entailment, raw: Raw) -> Response:
         """The probability of entailment for each hypothesis, by a softmax over all labels."""
         check_failed(raw)
         rows = raw.get("logits")
@@ -232,10 +232,10 @@ class ClipText:
     def fingerprint(self) -> dict[str, Any]:
         return {"responder": "clip_text", "version": ANSWER_VERSION, **self.scorer.fingerprint()}
 
-    def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
+    def ask(self, requests: Sequence[Similarity]) -> Iterator[tuple[int, Raw]]:
         return self.snapshot()._ask(requests)
 
-    def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
+    def _ask(self, requests: Sequence[Similarity]) -> Iterator[tuple[int, Raw]]:
         check_kinds("a CLIP text encoder", requests, self.kinds)
         for start in range(0, len(requests), _REQUESTS_AT_ONCE):
             part = requests[start : start + _REQUESTS_AT_ONCE]
@@ -245,7 +245,7 @@ class ClipText:
                 cosines = [float(vectors[request.text] @ vectors[other]) for other in request.others]
                 yield index, finite("cosines", cosines)
 
-    def read(self, request: Request, raw: Raw) -> Response:
+    def read(self, request: Similarity, raw: Raw) -> Response:
         check_failed(raw)
         cosines = raw.get("cosines")
         if not is_numbers(cosines, len(request.others)):

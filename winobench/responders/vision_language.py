@@ -20,7 +20,7 @@ from winobench.engine.limits import Limit
 from winobench.responders import decoding, shapes
 from winobench.responders.answers import check_failed, check_kinds, finite, read_scores
 from winobench.responders.matching import Matcher
-from winobench.runs.requests import ImageMatch, ImageOptions, ImageStarts, ImageText, Raw, Request, Response
+from winobench.runs.requests import ImageMatch, ImageOptions, ImageStarts, ImageText, Raw, Response
 from winobench.scorers import common, networks
 from winobench.scorers.samples import check_seed
 from winobench.scorers.vqa_score import VQAScore
@@ -31,14 +31,15 @@ ANSWER_VERSION = 1
 
 # Images that each device works on at once, on accelerators and on CPUs.
 _IMAGES = Limit(32, cpu=4)
+_Asked = ImageText | ImageOptions | ImageStarts | ImageMatch
 _TEMPERATURE = option_checks.number(0, 100)
 
 
 class _Batch(NamedTuple):
-    """The number of each row's image, of which the first ``count`` are wanted, the images, and the prompts."""
+    """The number of each row's image, of which the first ``wanted`` are no filling, the images, and the prompts."""
 
     numbers: np.ndarray
-    count: int
+    wanted: int
     images: list[Any]
     prompts: decoding.ImagePrompts
 
@@ -90,7 +91,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         self.snapshot()
 
     def _place(self, loaded: LoadedVisionLanguageModel) -> None:
-        self._params = None  # frees memory for the new ones
+        self._params: Any = None  # frees memory for the new ones
         structure, self._params = self._parameters(loaded)
         self._program = decoding.Program(
             structure,
@@ -126,7 +127,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
             "match": dict(snapshot._matcher.fingerprint()),
         }
 
-    def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
+    def ask(self, requests: Sequence[_Asked]) -> Iterator[tuple[int, Raw]]:
         """See `winobench.runs.requests.Responder`. Requests that are answered together come together.
 
         Raises:
@@ -134,7 +135,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         """
         return self.snapshot()._ask(requests)
 
-    def _ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
+    def _ask(self, requests: Sequence[_Asked]) -> Iterator[tuple[int, Raw]]:
         check_kinds("a vision-language model", requests, self.kinds)
         groups: dict[tuple, list[int]] = {}
         for number, request in enumerate(requests):
@@ -143,7 +144,8 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
             for row, raw in self._answers([requests[number] for number in numbers]):
                 yield numbers[row], raw
 
-    def _answers(self, requests: Sequence[Request]) -> Iterable[tuple[int, Raw]]:
+    def _answers(self, requests: Sequence[Any]) -> Iterable[tuple[int, Raw]]:
+        """Answers to requests of one kind."""
         first = requests[0]
         if first.kind == ImageMatch.kind:
             return self._matcher.ask(requests)
@@ -152,12 +154,12 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
             scored = self.iter_option_scores(images, questions, [request.options for request in requests])
             return ((number, finite("scores", scores)) for number, scores in scored)
         if first.kind == ImageStarts.kind:
-            scored = self.iter_start_scores(images, questions, [request.starts for request in requests])
-            return ((number, finite("scores", [score])) for number, score in scored)
+            started = self.iter_start_scores(images, questions, [request.starts for request in requests])
+            return ((number, finite("scores", [score])) for number, score in started)
         how = {"max_tokens": first.max_tokens, "temperature": first.temperature, "sample": first.sample}
         return ((number, {"text": text}) for number, text in self.iter_texts(images, questions, **how))
 
-    def read(self, request: Request, raw: Raw) -> Response:
+    def read(self, request: _Asked, raw: Raw) -> Response:
         """See `winobench.runs.requests.Responder`."""
         if request.kind != ImageText.kind:
             return read_scores(request, raw)
@@ -266,7 +268,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
             option_ids, option_lengths = self._put((table[batch.numbers], lengths[batch.numbers]))
             scores = decoding.score_options(self._program, self._params, batch.prompts, option_ids, option_lengths)
             scores = parallel.fetch(parallel.wait_if_cpu(self.mesh, scores))
-            yield from zip(batch.numbers.tolist(), scores[: batch.count].tolist(), strict=False)
+            yield from zip(batch.numbers.tolist(), scores[: batch.wanted].tolist(), strict=False)
 
     def _texts(
         self, images: list[Any], prompts: list[str], limit: int, temperature: float, sample: int
@@ -280,12 +282,12 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
                 draws = decoding.Draws(
                     *self._put((np.asarray(keys, np.uint32), np.full(rows, temperature, np.float32)))
                 )
-            limits = self._put(np.where(np.arange(rows) < batch.count, limit, 0).astype(np.int32))
+            limits = self._put(np.where(np.arange(rows) < batch.wanted, limit, 0).astype(np.int32))
             written = decoding.generate(
                 self._program, self._params, batch.prompts, limits, draws, width=shapes.width(limit)
             )
             texts, counts = map(parallel.fetch, parallel.wait_if_cpu(self.mesh, written))
-            for number, text, count in zip(batch.numbers[: batch.count].tolist(), texts, counts, strict=False):
+            for number, text, count in zip(batch.numbers[: batch.wanted].tolist(), texts, counts, strict=False):
                 yield number, self._text(number, text[:count].tolist())
 
     def _batches(self, images: Sequence[Any], columns: list[tuple[np.ndarray, np.ndarray]]) -> Iterator[_Batch]:
@@ -371,13 +373,13 @@ Captioner = VisionLanguageModel
 """The name of the class in `winobench` for those who write captions alone."""
 
 
-def _alike(request: Request) -> tuple:
+def _alike(request: _Asked) -> tuple[Any, ...]:
     """Properties that requests of one batch have in common."""
-    if request.kind == ImageText.kind:
+    if isinstance(request, ImageText):
         return request.kind, request.max_tokens, request.temperature, request.sample
-    if request.kind == ImageMatch.kind:
+    if isinstance(request, ImageMatch):
         return (request.kind,)
-    return request.kind, len(request.options if request.kind == ImageOptions.kind else request.starts)
+    return request.kind, len(request.options if isinstance(request, ImageOptions) else request.starts)
 
 
 def _checked_choices(images: Any, prompts: Any, choices: Any) -> tuple[list[Any], list[str], list[list[str]]]:

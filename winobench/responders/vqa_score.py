@@ -148,7 +148,7 @@ class HostedVQAScore(AnswerScorer):
         for question, answer in questions:
             if answer is not None:
                 answers.setdefault(question, set()).add(answer)
-        choices = []
+        choices: list[tuple[str, tuple[str, ...], int]] = []
         for question, answer in questions:
             if answer is None:
                 choices.append((self.question.replace("{}", question), _YES_OR_NO, 0))
@@ -193,9 +193,9 @@ class HostedVQAScore(AnswerScorer):
             )
 
     def _score_of(self, response: Response, own: int) -> float:
+        scores = [*(response.scores or ())]
         if self.kind == "probability":
-            return math.exp(response.scores[own])
-        scores = [*response.scores]
+            return math.exp(scores[own])
         if response.unlisted:  # an answer that is not listed has at most this, and no more than one that is listed
             listed = [score for score in scores if score > hosted.choices.LEAST]
             most = max(min([math.log(response.unlisted), *listed]), hosted.choices.LEAST)
@@ -210,10 +210,10 @@ class HostedVQAScore(AnswerScorer):
         content = io.BytesIO()
         image_files.open_image(image).save(content, "PNG")
         sha256 = hashlib.sha256(content.getvalue()).hexdigest()
-        path = self._folder / "images" / f"{sha256}.png"
-        if not path.exists():
-            with files.writing(path.parent):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with files.atomic_path(path) as unfinished:
+        file = self._folder / "images" / f"{sha256}.png"
+        if not file.exists():
+            with files.writing(file.parent):
+                file.parent.mkdir(parents=True, exist_ok=True)
+                with files.atomic_path(file) as unfinished:
                     pathlib.Path(unfinished).write_bytes(content.getvalue())
-        return InputImage(str(path), sha256)
+        return InputImage(str(file), sha256)

@@ -208,13 +208,14 @@ class Responder(Protocol):
     def fingerprint(self) -> Mapping[str, Any]:
         """Everything about it that can change an answer, as JSON values. Nothing secret."""
 
-    def ask(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
+    def ask(self, requests: Sequence[Any]) -> Iterator[tuple[int, Raw]]:
         """Yields (index of the request, raw answer) as answers come in, in any order, each index once.
 
+        The requests are a ``Request`` each, of its ``kinds``.
         A call that failed for good is yielded as ``{"error": {"kind": str, "message": str, "attempts": int}}``.
         """
 
-    def read(self, request: Request, raw: Raw) -> Response:
+    def read(self, request: Any, raw: Raw) -> Response:
         """The answer in a raw response. Pure.
 
         Raises:

@@ -8,7 +8,7 @@ import inspect
 import json
 import os
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax
 from jax.sharding import Mesh
@@ -21,6 +21,9 @@ from winobench.checkpoints.loaded import Loaded
 from winobench.models import functional, states
 from winobench.models.base import Network
 from winobench.models.snapshots import HasSnapshots
+
+if TYPE_CHECKING:
+    from winobench.checkpoints.vision_language import LoadedVisionLanguageModel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +83,7 @@ class HoldsVisionLanguage(HasLoadedModel):
     """A `HasLoadedModel` of a vision-language model. ``TEMPLATE`` is the option with the text around prompts."""
 
     TEMPLATE: ClassVar[str]
+    _loaded: LoadedVisionLanguageModel
 
     @classmethod
     def from_pretrained(

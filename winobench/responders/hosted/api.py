@@ -21,10 +21,6 @@ from winobench.runs.requests import (
     EMPTY,
     FILTERED,
     FINISHED,
-    Generation,
-    ImageOptions,
-    ImageStarts,
-    ImageText,
     Response,
 )
 
@@ -161,7 +157,7 @@ class Api(abc.ABC):
         return False
 
     @abc.abstractmethod
-    def body(self, request: Generation | ImageText | ImageOptions | ImageStarts) -> dict[str, Any]:
+    def body(self, request: Any) -> dict[str, Any]:
         """The fields of a request. An image's file is read."""
 
     def adapted(self, body: dict[str, Any], room: int = 0) -> dict[str, Any]:
@@ -277,7 +273,12 @@ class Api(abc.ABC):
         """The meaning of a server's error. One without a status may pass."""
         if status == 401:  # the server's words quote the key, or the part of it that it does not hide
             message = "the key is not accepted"
-        known = {"message": message, "status": status, "codes": tuple(codes), "wait": requested_wait(headers)}
+        known: dict[str, Any] = {
+            "message": message,
+            "status": status,
+            "codes": tuple(codes),
+            "wait": requested_wait(headers),
+        }
         is_held_back = bodies.is_held_back(message, codes)
         if is_held_back and (status in (None, 403) or status >= 500):
             return Failure(BLOCKED, **known)
@@ -369,14 +370,21 @@ def cut_at(response: Response, limit: int | None) -> Response:
     written = response.output_tokens or 0
     if response.ending != FINISHED or response.finish is not None or limit is None or written < limit:
         return response
-    return ended(response.text, CUT_OFF, input_tokens=response.input_tokens, output_tokens=written)
+    return ended(response.text or "", CUT_OFF, input_tokens=response.input_tokens, output_tokens=written)
 
 
-def ended(text: str, ending: str, *, is_told: bool = True, **tokens: int | None) -> Response:
+def ended(
+    text: str,
+    ending: str,
+    *,
+    is_told: bool = True,
+    input_tokens: int | None = None,
+    output_tokens: int | None = None,
+) -> Response:
     """An answer by how it ended. The text of an incomplete one is only ``partial``."""
     finish = {FINISHED: "stop", CUT_OFF: "length"}.get(ending) if is_told else None
-    said = {"text": text} if ending == FINISHED else {"partial": text or None}
-    return Response(**said, **tokens, finish=finish, ending=ending)
+    whole, partial = (text, None) if ending == FINISHED else (None, text or None)
+    return Response(whole, None, None, input_tokens, output_tokens, finish, ending, partial)
 
 
 def join(parts: Sequence[Any]) -> str:

@@ -140,7 +140,9 @@ def error(content: Any) -> Error | None:
     if not isinstance(part, dict):
         return Error(part if isinstance(part, str) else json.dumps(content), (), None)
     # Azure names the fault inside.
-    inner = next((part[name] for name in ("innererror", "inner_error") if isinstance(part.get(name), dict)), {})
+    inner: dict[str, Any] = next(
+        (part[name] for name in ("innererror", "inner_error") if isinstance(part.get(name), dict)), {}
+    )
     codes = tuple(
         str(fields[name])[:100] for fields in (part, inner) for name in _CODES if fields.get(name) is not None
     )

@@ -128,9 +128,8 @@ class Calls:
 
     async def _call(self, index: int, body: dict[str, Any] | Request) -> None:
         try:
-            if not isinstance(body, dict):
-                body = await asyncio.to_thread(self._api.body, body)
-            outcome = await self._outcome(body)
+            fields = body if isinstance(body, dict) else await asyncio.to_thread(self._api.body, body)
+            outcome = await self._outcome(fields)
         except Exception as error:  # otherwise the run would wait for ever
             outcome = Outcome(error=error)
         self._results.put((index, outcome))
@@ -188,7 +187,9 @@ class Calls:
             logging.info("%s: sending a call again in another form", self._name)
             call_id = f"{call_id}-other"  # another content under the same name might be refused
 
-    def _raw(self, attempt: _Attempt, own_limit: int, number: int) -> Raw:
+    def _raw(self, attempt: _Attempt, own_limit: int, number: int) -> Raw | None:
+        if attempt.answer is None:
+            return None
         status, text, headers = attempt.answer
         request_id = self._blank(headers.get("x-request-id") or headers.get("request-id"))
         raw = {"body": self._blank(text), "status": status, "request_id": request_id}

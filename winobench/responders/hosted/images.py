@@ -43,7 +43,7 @@ def encode(image: InputImage, limits: Limits) -> tuple[str, str]:
     try:
         with images.opened(io.BytesIO(content)) as opened:
             if _is_sent_unchanged(opened, len(content), limits):
-                return _MEDIA_TYPES[opened.format], base64.b64encode(content).decode("ascii")
+                return _MEDIA_TYPES[opened.format or ""], base64.b64encode(content).decode("ascii")
             decoded = images.upright(images.to_rgb(opened), images.orientation(opened))
     except images.ImageProblem as problem:
         raise InputError(

@@ -8,7 +8,7 @@ import itertools
 import queue
 import time
 import urllib.parse
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from absl import logging
@@ -96,10 +96,10 @@ class HostedModel:
             for number in range(self._settings.votes)
         )
 
-    def combine(self, request: Request, responses: Sequence[Response]) -> Response:
+    def combine(self, request: ImageOptions, responses: Sequence[Response]) -> Response:
         """The answer to a request that is put to the vote, from those to its ``parts``."""
         _, marks = choices.put(request)
-        spent = {
+        spent: dict[str, Any] = {
             name: sum(counts) if all(count is not None for count in counts) else None
             for name in ("input_tokens", "output_tokens")
             for counts in [[getattr(response, name) for response in responses]]
@@ -130,7 +130,7 @@ class HostedModel:
                 is_whole = parts[index] == (requests[index],)
                 yield index, failed or (raws[0] if is_whole else {"votes": raws})
 
-    def ask_parts(self, requests: Sequence[Request]) -> Iterator[tuple[int, Raw]]:
+    def ask_parts(self, requests: Sequence[Request]) -> Generator[tuple[int, Raw], None, None]:
         """See `ask`, of requests that take one call each."""
         waiting = enumerate(self._bodies(requests))
         results: calls.Results = queue.SimpleQueue()
@@ -157,7 +157,7 @@ class HostedModel:
                         yield index, outcome.raw
                     if end is None and outcome.error is not None:
                         end = outcome.error
-                    elif end is None and row >= self._settings.failures_in_a_row:
+                    elif end is None and outcome.raw is not None and row >= self._settings.failures_in_a_row:
                         last = outcome.raw["error"]["message"]
                         end = InputError(
                             f"{self._name}: the last {row} calls have all failed ({last}): see whether {self.base_url}"
@@ -192,7 +192,7 @@ class HostedModel:
         return bodies
 
     def read(self, request: Request, raw: Raw) -> Response:
-        if "votes" in raw:
+        if isinstance(request, ImageOptions) and "votes" in raw:
             parts = zip(self.parts(request), raw["votes"], strict=True)
             return self.combine(request, [self.read(part, vote) for part, vote in parts])
         body = raw.get("body")
@@ -204,24 +204,26 @@ class HostedModel:
             raise ValueError(f"the body is not JSON ({error})") from None
         if not isinstance(content, dict):
             raise ValueError("the body is not a JSON object")
-        if (error := bodies.error(content)) is not None:
-            raise ValueError(f"the server states: {self._blank(one_line(error.message))}")
+        if (stated := bodies.error(content)) is not None:
+            raise ValueError(f"the server states: {self._blank(one_line(stated.message))}")
         response = self._server.parse(content)
         # The first tokens are enough, so that the limit is one token.
         if isinstance(request, ImageOptions | ImageStarts) and response.ending in (FINISHED, CUT_OFF, EMPTY):
             tokens = self._server.likely_tokens(content)
-            if isinstance(request, ImageStarts):
+            if isinstance(request, ImageOptions):
+                scores, unlisted = choices.from_tokens(tokens, choices.put(request)[1])
+            else:
                 score, unlisted = choices.from_starts(tokens, request.starts)
                 scores = (score,)
-            else:
-                scores, unlisted = choices.from_tokens(tokens, choices.put(request)[1])
-            whole = {"text": None, "partial": None, "ending": FINISHED}
-            return dataclasses.replace(response, **whole, scores=scores, unlisted=unlisted)
+            return dataclasses.replace(
+                response, text=None, partial=None, ending=FINISHED, scores=scores, unlisted=unlisted
+            )
         own_limit = getattr(request, "max_tokens", None)
         response = cut_at(response, raw.get("max_tokens", own_limit))
         # The added tokens were for thoughts. What another call's luck has given to this answer is taken away.
-        if "max_tokens" in raw and response.ending == FINISHED and not self._server.shows_thoughts(content, response):
-            response = cut_at(dataclasses.replace(response, finish=None), own_limit + 1)
+        longer = None if own_limit is None or "max_tokens" not in raw else own_limit + 1
+        if longer and response.ending == FINISHED and not self._server.shows_thoughts(content, response):
+            response = cut_at(dataclasses.replace(response, finish=None), longer)
         return dataclasses.replace(response, text=self._blank(response.text), partial=self._blank(response.partial))
 
     def _blank(self, text: str | None) -> str | None:

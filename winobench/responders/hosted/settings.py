@@ -142,16 +142,16 @@ def _checked_url(url: str, where: str) -> str:
         )
     try:
         parts = urllib.parse.urlsplit(url)
-        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        host = parts.hostname if parts.scheme in ("http", "https") and (parts.port or 1) > 0 else None
     except ValueError:
-        valid, parts = False, None
-    if not valid:
+        host = None
+    if not host:
         raise InputError(
             f"the base URL {url[:200]!r} ({where}) must begin with http:// or https:// and name a host: write it like"
             " http://HOST:PORT/v1.",
             code="bad-url",
         )
-    if re.search(_AZURE, parts.hostname) and (parts.query or "/deployments/" in parts.path):
+    if re.search(_AZURE, host) and (parts.query or "/deployments/" in parts.path):
         raise InputError(
             f"the base URL at {parts.hostname} ({where}) is Azure's address of one deployment or of an api-version:"
             f" write the deployment as the model, and https://{parts.hostname}/openai/v1 as the address.",

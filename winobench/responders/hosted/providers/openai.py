@@ -178,7 +178,8 @@ class OpenAI(Api, provider="openai"):
     @staticmethod
     def likely_tokens(content: dict[str, Any]) -> list[choices.Place]:
         try:
-            tokens = [(_text(token), _likely(token)) for token in content["choices"][0]["logprobs"]["content"]]
+            listed = content["choices"][0]["logprobs"]["content"]
+            tokens: list[choices.Place] = [(_text(token), _likely(token)) for token in listed]
         except (KeyError, IndexError, TypeError, AttributeError):
             tokens = []
         if not tokens:
