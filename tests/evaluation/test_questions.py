@@ -394,6 +394,8 @@ def test_bad_arguments_are_one_sentence_and_write_nothing(arguments, message, tm
         ({"options": ("a", "\ude00")}, ("lone-surrogate", r"\ude00")),
         ({"texts": {"premise": "x" * 10_000_000}}, ("text-too-long", "10,000,014")),
         ({"texts": {"premise": "a", "more": 5}}, ("wrong-type", "5", "int")),
+        ({"answer": None}, ("target-not-among-candidates", "None")),
+        ({"answer": 2}, ("target-not-among-candidates", "2")),
     ],
 )
 def test_a_question_that_cannot_be_asked_is_named_before_anything_is(changes, message, tmp_path):

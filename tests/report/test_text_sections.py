@@ -215,7 +215,7 @@ def test_the_errors_are_those_of_the_results(wscplus_runs, tmp_path):
     tied = evaluate(Tied("t"), "wscplus", tmp_path / "run", "options", "t", data_dir=str(tmp_path))
     for run in reading.read_runs([*wscplus_runs, tied]):
         results = run.tasks["wscplus"].results
-        counts = wscplus_section.error_counts(run.tasks["wscplus"])
+        counts = wscplus_section.error_counts(run.tasks["wscplus"].examples)
         for kind, count in counts.items():
             assert round(results[kind]["value"] * results[kind]["n"]) == count
             assert results[kind]["n"] == sum(counts.values())

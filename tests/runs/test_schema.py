@@ -155,18 +155,19 @@ def test_damaged_files_are_refused_in_one_sentence(run_folder, tmp_path, content
 
 
 @pytest.mark.parametrize(
-    ("column", "values"),
+    ("kind", "column", "values"),
     [
-        ("id", lambda rows: pa.nulls(rows, pa.string())),
-        ("images", lambda rows: pa.array([[]] * rows, pa.list_(pa.string()))),
-        ("scores", lambda rows: pa.array([[[1.0]]] * rows)),
-        ("target", lambda rows: pa.array([9] * rows)),
-        ("correct", lambda rows: pa.array([[True]] * rows)),
+        ("_images", "id", lambda rows: pa.nulls(rows, pa.string())),
+        ("_images", "images", lambda rows: pa.array([[]] * rows, pa.list_(pa.string()))),
+        ("_images", "scores", lambda rows: pa.array([[[1.0]]] * rows)),
+        ("_images", "target", lambda rows: pa.array([9] * rows)),
+        ("_images", "correct", lambda rows: pa.array([[True]] * rows)),
+        ("_texts", "answer", lambda rows: pa.nulls(rows, pa.int32())),
     ],
 )
-def test_example_tables_of_other_columns_are_refused(run_folder, tmp_path, column, values):
-    folder = shutil.copytree(run_folder("_images"), tmp_path / "run")
-    path = next((folder / "examples").glob("words*.parquet"))
+def test_example_tables_of_other_columns_are_refused(run_folder, tmp_path, kind, column, values):
+    folder = shutil.copytree(run_folder(kind), tmp_path / "run")
+    path = next((folder / "examples").glob("words*.parquet" if kind == "_images" else "*.parquet"))
     table = pq.read_table(path)
     place = table.column_names.index(column)
     pq.write_table(table.set_column(place, column, values(len(table))), path)

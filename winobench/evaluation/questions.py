@@ -15,7 +15,7 @@ import jax
 import pyarrow as pa
 
 from winobench import parallel
-from winobench.base import files, json_files, parquet_files, trackers
+from winobench.base import files, json_files, options, parquet_files, trackers
 from winobench.base import progress as progress_bars
 from winobench.base.errors import InputError
 from winobench.base.texts import LONGEST_PROMPT, check_texts
@@ -407,6 +407,10 @@ def _prepare(
             texts = [question.id, *question.groups, *question.texts, *question.texts.values(), *question.options]
             texts += [] if question.pair is None else [question.pair]
             check_texts(texts, longest=LONGEST_PROMPT, together=True)
+            if question.answer not in range(len(question.options)):
+                answer, where = options.quote(question.answer), options.quote(question.id)
+                reason = f"the answer {answer} of {where} is not the number of one of its options"
+                raise InputError(f"{reason}: correct the task", code="target-not-among-candidates")
             for request in own:
                 check_request(request)
     except InputError as error:

@@ -47,6 +47,10 @@ class Curve:
     def __call__(self, timesteps: np.ndarray) -> np.ndarray:
         return np.asarray(self.weights)[np.searchsorted(self.edges, timesteps, side="right")]
 
+    def described(self) -> dict[str, list[float]]:
+        """The record, which `parse` reads."""
+        return {name: list(values) for name, values in dataclasses.asdict(self).items()}
+
 
 def parse(given: str | os.PathLike | Mapping[str, Any] | None) -> str | Curve:
     """Parses an option's value."""
@@ -78,9 +82,7 @@ def parse(given: str | os.PathLike | Mapping[str, Any] | None) -> str | Curve:
 
 def described(weighting: str | Curve) -> str | dict[str, list[float]]:
     """The record, which `parse` reads."""
-    if isinstance(weighting, str):
-        return weighting
-    return {name: list(values) for name, values in dataclasses.asdict(weighting).items()}
+    return weighting if isinstance(weighting, str) else weighting.described()
 
 
 def sample_weights(weighting: str | Curve, timesteps: Sequence[float]) -> np.ndarray | None:

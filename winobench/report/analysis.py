@@ -135,7 +135,7 @@ def _noise(first: Row, second: Row) -> dict[str, Any]:
     if first.redrawn is None and second.redrawn is None:
         return {}
     one, other = (row.correct[:, None] if row.redrawn is None else row.redrawn for row in (first, second))
-    numbers = [row.num_samples for row in (first, second) if row.redrawn is not None]
+    numbers = [row.num_samples for row in (first, second) if row.redrawn is not None and row.num_samples is not None]
     return {"replicates": np.subtract(other, one, dtype=np.float64) / _STEP, "freedom": min(numbers) - 1}
 
 
@@ -159,9 +159,9 @@ def shared_rows(first: TaskRun, second: TaskRun) -> tuple[np.ndarray, np.ndarray
 
 def select(record: TaskRun, rows: np.ndarray) -> TaskRun:
     """The task run with only these examples, in this order."""
-    examples = record.examples
+    examples = record.answered
     values = {field.name: getattr(examples, field.name) for field in dataclasses.fields(examples)}
-    lists = {name: [value[row] for row in rows] for name, value in values.items() if isinstance(value, list)}
+    lists: dict[str, Any] = {name: [own[row] for row in rows] for name, own in values.items() if isinstance(own, list)}
     parts = {name: correct[rows] for name, correct in examples.parts.items()}
     kept = dataclasses.replace(examples, correct=examples.correct[rows], parts=parts, **lists)
     return dataclasses.replace(record, examples=kept)
@@ -281,11 +281,11 @@ def accuracy_by_samples(
     sizes = sample_sizes(num_samples)
     generator = np.random.default_rng(seed)
     orders = [generator.permutation(num_samples) for _ in range(subsets)]
-    weights = np.zeros((num_samples, len(sizes) - 1, subsets))
+    by_size = np.zeros((num_samples, len(sizes) - 1, subsets))
     for size_number, size in enumerate(sizes[:-1]):
         for subset, order in enumerate(orders):
-            weights[order[:size], size_number, subset] = 1 / size
-    weights = weights.reshape(num_samples, -1)
+            by_size[order[:size], size_number, subset] = 1 / size
+    weights = by_size.reshape(num_samples, -1)
     total: dict[str, np.ndarray] = {}
     exact: dict[str, float] = {}
     count = 0
@@ -379,7 +379,8 @@ def image_pair(
     then examples with kept images (``shown``), then the largest smaller one of both margins. None if missing.
     """
     unconditional = normalization.UNCONDITIONAL.name
-    best, pair_data = (), None
+    best: tuple[Any, ...] = ()
+    pair_data = None
     for batch in batches:
         if batch.own.shape[1] < 2 or batch.own.shape[2] != 1 or unconditional not in batch.errors:
             continue

@@ -72,7 +72,7 @@ def make_card(
     edits: Mapping[tuple[str, str], tuple[Edit, bytes]] | None = None,
 ) -> Card:
     """The card of one example."""
-    examples = record.examples
+    examples = record.answered
     images, texts, target = examples.images[row], examples.texts[row], examples.targets[row]
     scores = examples.scores[row]
     side = SIDE_FEW if len(images) < _MANY else _SIDE_MANY
@@ -118,7 +118,7 @@ def _candidates(
     unique_best = int(np.sum(flat == best)) == 1
     texts_compete = len(texts) > 1
     kept = [int(position) for position in np.argsort(-flat, kind="stable")[:_MOST_CANDIDATES]]
-    if target not in kept:
+    if target is not None and target not in kept:
         kept[-1] = target
     return [
         Candidate(

@@ -295,13 +295,13 @@ def _check_same(first_run: Run, second_run: Run, task: str) -> list[str]:
             " evaluate both with one version of winobench, or leave the task out (--tasks).",
             code="another-version",
         )
-    keys = [{record.examples.key(row) for row in range(len(record.examples.ids))} for record in (first, second)]
+    keys = [{record.answered.key(row) for row in range(len(record.answered.ids))} for record in (first, second)]
     failed = sum(record.examples.num_failed for record in (first, second) if isinstance(record.examples, Questions))
-    ids = [set(record.examples.ids) for record in (first, second)]
+    ids = [set(record.answered.ids) for record in (first, second)]
     if failed and len(ids[0] ^ ids[1]) <= failed:
         keys = [{key for key in side if key[0] in ids[0] & ids[1]} for side in keys]
     if first.metric != second.metric or keys[0] != keys[1]:
-        sizes = [len(record.examples.ids) for record in (first, second)]
+        sizes = [len(record.answered.ids) for record in (first, second)]
         raise InputError(
             f"{first_run.path} and {second_run.path} have different questions of {task} ({sizes[0]:,} and"
             f" {sizes[1]:,}) or different metrics:"
@@ -323,9 +323,9 @@ def resampled(run: Run, task: str) -> Draws:
     if record.num_samples == 1:
         return None, "One sample does not tell how samples vary"
     batches = None if record.judge is None else run.batches(task)
-    if batches is None:
+    if batches is None or record.judge is None:
         return None, "No complete errors are recorded"
-    return analysis.redrawn(batches, record.examples.targets, record.judge, record.timesteps), ""
+    return analysis.redrawn(batches, record.answered.targets, record.judge, record.timesteps), ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -341,7 +341,7 @@ class PairedTask:
 
     @property
     def num_shared(self) -> int:
-        return len(self.first.examples.ids)
+        return len(self.first.answered.ids)
 
 
 def pair_task(first_run: Run, second_run: Run, task: str, draws: Sequence[Draws]) -> PairedTask | None:
@@ -353,7 +353,7 @@ def pair_task(first_run: Run, second_run: Run, task: str, draws: Sequence[Draws]
     lacks_noise = any(reason for _, reason in draws)
     first, second = (analysis.select(record, rows) for record, rows in zip((first, second), shared, strict=True))
     # The groups of the first run count for both: they are not part of the question.
-    second = dataclasses.replace(second, examples=dataclasses.replace(second.examples, groups=first.examples.groups))
+    second = dataclasses.replace(second, examples=dataclasses.replace(second.answered, groups=first.answered.groups))
     rows, others = (
         {row.name: row for row in rows_of(record, None if lacks_noise else _taken(redrawn, taken))}
         for record, (redrawn, _), taken in zip((first, second), draws, shared, strict=True)
@@ -362,7 +362,7 @@ def pair_task(first_run: Run, second_run: Run, task: str, draws: Sequence[Draws]
     if not names:
         return None
     pairs = ([rows[name] for name in names], [others[name] for name in names])
-    differences = analysis.paired_differences(*pairs, first.examples.dependence)
+    differences = analysis.paired_differences(*pairs, first.answered.dependence)
     differences = [dataclasses.replace(difference, task=task, lacks_noise=lacks_noise) for difference in differences]
     headline = None if first.judge is None else first.judge.headline
     headlines = (rows[headline], others[headline]) if headline in names else None
@@ -386,7 +386,7 @@ def skill_differences(paired: Sequence[PairedTask]) -> list[Difference]:
             continue
         lacks_noise = any(pair.lacks_noise for pair, _ in of_skill)
         first, second = ([_joined([rows[side] for _, rows in of_skill], lacks_noise)] for side in (0, 1))
-        dependence = Dependence.from_sets([images for pair, _ in of_skill for images in pair.first.examples.images])
+        dependence = Dependence.from_sets([images for pair, _ in of_skill for images in pair.first.answered.images])
         (difference,) = analysis.paired_differences(first, second, dependence)
         differences.append(dataclasses.replace(difference, task=f"@{skill}", lacks_noise=lacks_noise))
     return differences
@@ -396,7 +396,7 @@ def _joined(rows: Sequence[Row], lacks_noise: bool) -> Row:
     """Rows of several tasks as one, whose value is the mean of theirs."""
     correct = np.concatenate([row.correct for row in rows])
     strata = np.repeat(np.arange(len(rows)), [len(row.correct) for row in rows])
-    numbers = [row.num_samples for row in rows if row.redrawn is not None]
+    numbers = [row.num_samples for row in rows if row.redrawn is not None and row.num_samples is not None]
     redrawn = None
     if numbers and not lacks_noise:
         shape = (analysis.DRAWS,)
@@ -410,7 +410,7 @@ def _joined(rows: Sequence[Row], lacks_noise: bool) -> Row:
 
 def flips(pair: PairedTask) -> Iterator[Flip]:
     """The questions that one run has right and the other wrong."""
-    first, second = pair.first.examples, pair.second.examples
+    first, second = pair.first.answered, pair.second.answered
     for row in np.flatnonzero(first.correct != second.correct).tolist():
         yield Flip(
             task=pair.task,
@@ -439,9 +439,9 @@ def choice_of(examples: Any, row: int) -> int | None:
 
 def answer_of(record: TaskRun, row: int, index: int | None) -> str | None:
     """A candidate in words."""
-    examples = record.examples
     if index is None:
         return None
+    examples = record.answered
     if isinstance(examples, Questions):
         return examples.options[row][index]
     return examples.texts[row][index] if len(examples.images[row]) == 1 else f"image {index + 1}"

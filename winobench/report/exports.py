@@ -6,7 +6,7 @@ import os
 import pathlib
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from winobench.base import extensions, files, options, text_tables
 from winobench.base.errors import InputError
@@ -40,16 +40,16 @@ def export(
             f"a data set of the hub is for the format {EVAL_RESULTS}: leave it out.", code="option-of-others"
         )
     plugs_in = format not in _OWN
-    if out is None and (plugs_in or format == PARQUET):
+    path = None if out is None else pathlib.Path(files.user_path(out))
+    if path is None and (plugs_in or format == PARQUET):
         what = "a folder" if plugs_in else "a file"
         raise InputError(f"{format} is not text: name {what} with --out.", code="nothing-named")
-    path = None if out is None else pathlib.Path(files.user_path(out))
     runs = [_public(run) for run in runs]
     if plugs_in:
         for run in runs:
             extensions.find(extensions.EXPORTS, format)(run, path)
         return None
-    if format == PARQUET:
+    if format == PARQUET and path is not None:
         _write_parquet(runs, path, groups)
         return None
     text = _text(runs, format, groups, dataset, reproduce)
@@ -97,7 +97,7 @@ def _text(
         return eval_results(runs[0], dataset)
     from winobench.runs import run_tables
 
-    return run_tables.results_table(runs, format, groups)
+    return run_tables.results_table(runs, cast(text_tables.TableFormat, format), groups)
 
 
 def _write_parquet(runs: Sequence[Run], path: pathlib.Path, groups: bool) -> None:

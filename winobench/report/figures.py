@@ -48,7 +48,7 @@ VARIABLES = {
     **{colour: f"--run-{number}" for number, colour in enumerate(COLOURS)},
 }
 
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib, and is wider than browsers' fonts
     "font.size": 9,
@@ -106,7 +106,7 @@ class Mark:
     label: str
     colour: str
     marker: str = "o"
-    dash: str | tuple = "-"
+    dash: Any = "-"  # a name, or a pattern, of matplotlib's
 
     @property
     def handle(self) -> Line2D:
@@ -208,13 +208,13 @@ def overlap_bars(axes: Axes, pairs: Sequence[tuple[Mark, Mark, Sequence[float], 
         for share, colour in zip(shares, (BOTH, first.colour, second.colour, GRID), strict=True):
             axes.barh(-row, 100 * share, left=100 * left, height=0.6, color=colour)
             if share >= 0.12:
-                look = {"ha": "center", "va": "center", "color": INK if colour == GRID else ON_COLOUR}
-                axes.text(100 * (left + share / 2), -row, f"{100 * share:.0f}", fontsize=8, **look)
+                words: dict[str, Any] = {"ha": "center", "va": "center", "color": INK if colour == GRID else ON_COLOUR}
+                axes.text(100 * (left + share / 2), -row, f"{100 * share:.0f}", fontsize=8, **words)
             left += share
         axes.plot([100 * expected] * 2, [-row - 0.4, -row + 0.4], color=INK, linewidth=1.6)
         for mark, before in ((first, -0.13), (second, -0.06)):
             beyond = blended_transform_factory(axes.transAxes, axes.transData)
-            look = {"color": mark.colour, "marker": mark.marker, "markersize": 6.5, "linestyle": "none"}
+            look: dict[str, Any] = {"color": mark.colour, "marker": mark.marker, "markersize": 6.5, "linestyle": "none"}
             axes.plot(before, -row, transform=beyond, clip_on=False, **look)
     axes.set_xlim(0, 100)
     axes.set_ylim(-len(pairs) + 0.45, 0.55)

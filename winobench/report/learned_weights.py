@@ -50,25 +50,27 @@ def learn(run: Run) -> Learned:
     alike. An example with several right answers (a matrix of images and texts) has a question a row and a column.
     """
     questions: list[tuple[np.ndarray, int]] = []
-    parts, timesteps = {}, None
+    parts = {}
+    timesteps: np.ndarray | None = None
     for name, record in run.tasks.items():
-        batches = None if record.timesteps is None or run.has_raced(name) else run.batches(name)
-        same = timesteps is None or np.array_equal(timesteps, record.timesteps)
-        if not batches or not same or batches[0].own.shape[-1] != len(record.timesteps):
+        own, batches = record.timesteps, None if run.has_raced(name) else run.batches(name)
+        if own is None or not batches or batches[0].own.shape[-1] != len(own):
             continue
-        timesteps = record.timesteps
-        halves = [hashlib.sha256(f"half of {images[0]}".encode()).digest()[0] % 2 for images in record.examples.images]
+        if timesteps is not None and not np.array_equal(timesteps, own):
+            continue
+        timesteps = own
+        halves = [hashlib.sha256(f"half of {images[0]}".encode()).digest()[0] % 2 for images in record.answered.images]
         first_half = np.array(halves) == 0
         parts[name] = (record, batches, np.flatnonzero(~first_half))
         of_task = list(itertools.chain.from_iterable(_questions(record, batch, first_half) for batch in batches))
         questions += of_task
-    if not questions or len(np.unique(timesteps)) < 2:
+    if not questions or timesteps is None or len(np.unique(timesteps)) < 2:
         raise InputError(
             "no question of the run can teach weights of timesteps: it needs per-sample errors at several timesteps,"
             " and tasks in which candidates compete",
             code="nothing-to-learn",
         )
-    curve = timestep_weights.fit(*zip(*questions, strict=True), timesteps)
+    curve = timestep_weights.fit([scores for scores, _ in questions], [target for _, target in questions], timesteps)
     judged = [row for name, part in parts.items() for row in _judge(name, *part, curve)]
     return Learned(curve, len(questions), tuple(judged))
 
@@ -76,7 +78,7 @@ def learn(run: Run) -> Learned:
 def write(run: Run, learned: Learned) -> pathlib.Path:
     """Keeps the weights with the run, as `winobench.metrics.timestep_weights.parse` reads them."""
     path = run.path / FILE
-    files.write_json(path, {**timestep_weights.described(learned.curve), "questions": learned.num_questions})
+    files.write_json(path, {**learned.curve.described(), "questions": learned.num_questions})
     return path
 
 
@@ -87,7 +89,7 @@ def _questions(record: TaskRun, batch: Batch, kept: np.ndarray) -> list[tuple[np
     for row, matrix in zip(batch.rows, normalization.scores(batch.terms, batch.errors), strict=True):
         if not kept[row]:
             continue
-        target = record.examples.targets[row]
+        target = record.answered.targets[row]
         if target is not None:
             questions.append((matrix.reshape(-1, matrix.shape[-1]), target))
         else:
@@ -103,18 +105,19 @@ def _judge(
     if not len(rows):
         return []
     under = []
-    learned = timestep_weights.sample_weights(curve, record.timesteps)
+    learned = timestep_weights.sample_weights(curve, [] if record.timesteps is None else record.timesteps.tolist())
     for mean in (SampleMean(), SampleMean(learned)):
-        scores: list[np.ndarray] = list(record.examples.scores)
+        scores: list[np.ndarray] = list(record.answered.scores)
         for batch in batches:
             weighted = dataclasses.replace(batch, mean=mean)
             for row, matrix in zip(batch.rows, error_store.mean_scores(weighted), strict=True):
                 scores[row] = matrix
-        whole = dataclasses.replace(record, examples=dataclasses.replace(record.examples, scores=scores))
+        whole = dataclasses.replace(record, examples=dataclasses.replace(record.answered, scores=scores))
         under.append([row for row in rows_of(analysis.select(whole, rows)) if "/" not in row.name])
-    dependence = metrics.Dependence.from_sets([record.examples.images[row] for row in rows])
-    differences = analysis.paired_differences(*under, dependence)
+    dependence = metrics.Dependence.from_sets([record.answered.images[row] for row in rows])
+    equal, weighted_rows = under
+    differences = analysis.paired_differences(equal, weighted_rows, dependence)
     return [
         Judged(name, first.value, second.value, difference)
-        for first, second, difference in zip(*under, differences, strict=True)
+        for first, second, difference in zip(equal, weighted_rows, differences, strict=True)
     ]

@@ -228,7 +228,7 @@ def _delete_former(folder: pathlib.Path) -> None:
             (folder / name).unlink(missing_ok=True)
 
 
-def _bar_places(bar: Bar) -> dict[str, float]:
+def _bar_places(bar: Bar) -> dict[str, float | None]:
     """The places of a bar's parts, in units of 1/100 of its width."""
     return {
         "low": round(100 * bar.low, 2),

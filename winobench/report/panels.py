@@ -36,7 +36,7 @@ def to_png(
     columns = min(columns, len(panels))
     rows = [panels[start : start + columns] for start in range(0, len(panels), columns)]
     handles = [mark.handle for mark in legend]
-    entry = 0.65 + text_width(max((handle.get_label() for handle in handles), key=len, default=""), 9)
+    entry = 0.65 + text_width(max((str(handle.get_label()) for handle in handles), key=len, default=""), 9)
     column = max(panel.width for panel in panels)
     width = max(columns * (column + _GAP) + _GAP, entry + 2 * _GAP)
     a_line = max(1, min(len(handles), int((width - 2 * _GAP) / entry)))
@@ -113,7 +113,7 @@ def _for_page(svg: str, key: str, panel: Panel) -> str:
     svg = re.sub(r'(href="#|url\(#)([\w.-]+)', rf"\g<1>{key}-\g<2>", svg)
     for colour, variable in VARIABLES.items():
         svg = svg.replace(colour, f"var({variable})")
-    view = re.search(r'viewBox="[^"]+"', svg).group(0)
+    (view,) = re.findall(r'viewBox="[^"]+"', svg)[:1]
     pixels = round(panel.width * 96)
     head = f'<svg {view} class="figure" style="max-width:{pixels}px" role="img" aria-labelledby="{key}-title">'
     described = saxutils.escape(panel.description or panel.title, {'"': "&quot;"})

@@ -79,10 +79,10 @@ def reference(
     - Next to a fine-tuned model: the paper's fine-tuning with the same negatives. None where they are unknown.
     - Numbers of the published checkpoints: only with the same model and as many samples.
     """
-    if finetuned and negatives not in _FINETUNINGS:
+    finetuning = _FINETUNINGS.get(negatives or "") if finetuned else None
+    if finetuned and finetuning is None:
         return None
     cell = (_PUBLISHED_SHUFFLES.get(task, task), metric)
-    finetuning = _FINETUNINGS[negatives] if finetuned else None
     normalizations = (None, "none" if normalize == "none" else "unconditional")
     model = _registry_name(model)
     of_cell = [
@@ -116,7 +116,7 @@ def text_reference(
     prompt = protocol.removesuffix("_swapped").removesuffix("_options")
     of_cell = [number for number in numbers_of_task(task) if number.metric == metric]
     if benchmark_of(task) == "winoviz":
-        return next((n for n in of_cell if _is_winoviz_model(n.model, model) and n.protocol == prompt), None)
+        return next((n for n in of_cell if _is_winoviz_model(n.model or "", model) and n.protocol == prompt), None)
     name = _wscplus_model(model)
     if name is None:
         return next((number for number in of_cell if number.model == PEOPLE), None)
@@ -149,8 +149,9 @@ def _nearest_references(results: Mapping[str, Any]) -> dict[tuple[str, str], Pub
     numbers: dict[tuple[str, str], PublishedNumber | None] = {}
     if "protocols" in results:
         protocols = results["protocols"] or {}
+        settings: dict[str, Any] = {"model": model, "limit": config.get("limit")}
         for task, entries in results["tasks"].items():
-            settings = {"model": model, "protocol": protocols.get(task) or "", "limit": config.get("limit")}
+            settings["protocol"] = protocols.get(task) or ""
             if benchmark_of(task) is not None:
                 numbers |= {(task, metric): text_reference(task, metric, **settings) for metric in entries}
     else:
@@ -245,7 +246,8 @@ def _by_note(named: Iterable[tuple[PublishedNumber, str]]) -> dict[str, list[str
 
 def title(number: PublishedNumber) -> str:
     """The name of the row of another model's number."""
-    return f"{_TITLES.get(number.model, number.model)} (paper)"
+    name = number.model or ""
+    return f"{_TITLES.get(name, name)} (paper)"
 
 
 def citation(number: PublishedNumber) -> str:

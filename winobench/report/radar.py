@@ -7,6 +7,7 @@ import itertools
 import math
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -96,7 +97,7 @@ def radar(axes: Axes, labels: RadarLabels, series: Sequence[tuple[Mark, np.ndarr
     around = np.stack([np.cos(circle), np.sin(circle)])
     between = np.pi / 2 - np.pi / len(labels.texts)  # two spokes, where no polygon has a corner
     for level in (0, 0.25, 0.5, 0.75, 1):
-        look = {"color": GRID, "linewidth": 0.8, "linestyle": "-"}
+        look: dict[str, Any] = {"color": GRID, "linewidth": 0.8, "linestyle": "-"}
         if level == 0:
             look = {"color": MUTED, "linewidth": 1.2, "linestyle": (0, (3, 2))}
         axes.plot(*(radius(level) * around), zorder=1, **look)

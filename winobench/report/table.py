@@ -323,7 +323,7 @@ def _reference_notes(references: Iterable[PublishedNumber], *, of_others: bool) 
         return _text_reference_notes(references)
     rows: dict[tuple[str, int | None], dict[str, set[str]]] = {}
     for number in references:
-        rows.setdefault((number.model, number.num_samples), {}).setdefault(number.method, set()).add(number.place)
+        rows.setdefault((number.model or "", number.num_samples), {}).setdefault(number.method, set()).add(number.place)
     cited = [published_numbers.source(paper) for paper in dict.fromkeys(number.paper for number in references)]
     said = "; ".join(f"{paper['short']}, arXiv:{paper['arxiv']}" for paper in cited)
     notes = [f"paper: {said}, on the published data"]

@@ -36,8 +36,8 @@ def spread_of(values: Collection[float], written: Callable[[float], str] = "{:,}
     return DASH.join(dict.fromkeys(written(end) for end in (min(values), max(values)))) if values else ""
 
 
-def above_chance(value: float, chance: float, best: float = 1.0) -> float:
-    """The share of the way from guessing, 0, to a perfect answer, 1, that a value has come."""
+def above_chance(value: Any, chance: Any, best: Any = 1.0) -> Any:
+    """The share of the way from guessing, 0, to a perfect answer, 1, that a value has come. Also of arrays."""
     return (value - chance) / (best - chance)
 
 

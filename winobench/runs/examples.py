@@ -34,7 +34,7 @@ _QUESTION_COLUMNS = columns(
     pair_=pa.string(),
     texts=pa.map_(pa.string(), pa.string()),
     options=STRINGS,
-    answer_=pa.int64(),
+    answer=pa.int64(),
     status=pa.string(),
     choice_=pa.int64(),
     choices=pa.list_(pa.int64()),
@@ -88,6 +88,11 @@ class Questions(Examples):
     question_images: list[tuple[str, ...]]  # SHA-256 of each image of the question
     captions: list[tuple[str | None, ...]]  # of each of them
     num_failed: int  # questions that are left out
+
+    def right(self, row: int) -> str:
+        """The right option."""
+        target = self.targets[row]
+        return "" if target is None else self.options[row][target]
 
     @functools.cached_property
     def dependence(self) -> metrics.Dependence:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from winobench import metrics
+from winobench.base.errors import InputError
 from winobench.base.text_tables import TableFormat
 from winobench.metrics.sample_mean import PLAIN, SampleMean
 from winobench.runs import run_tables
@@ -51,6 +52,14 @@ class TaskRun:
     def __repr__(self) -> str:
         count = "no table of examples" if self.examples is None else f"{len(self.examples.ids):,} examples"
         return f"<TaskRun {run_tables.headline(self)}, {count}>"
+
+    @property
+    def answered(self) -> Examples:
+        """The examples. Raises InputError for a run without their table."""
+        if self.examples is None:
+            reason = f"the run has no table of the examples of {self.name}: restore it, or evaluate again"
+            raise InputError(reason, code="no-examples")
+        return self.examples
 
     @property
     def is_bias(self) -> bool:

@@ -86,8 +86,8 @@ def _effect_table(report_data: ReportData, task: str, pairs: Sequence[str], tota
         effects = [_effect(entry, family.get(name)) for entry, family in zip(entries, families, strict=True)]
         quoted = [_quoted(published.cell(_TABLES, task, name, model)) for model in models]
         lines.append(TableRow([label, *effects, *quoted]))
-        permutations |= {entry.get("permutations") for entry in entries if entry}
-    counts = ", ".join(f"{count:,}" for count in sorted(permutations - {None}))
+        permutations |= {entry["permutations"] for entry in entries if entry and entry.get("permutations") is not None}
+    counts = ", ".join(f"{count:,}" for count in sorted(permutations))
     columns = ["first / second group", *range(len(report_data.runs)), *(f"{model} (paper)" for model in models)]
     return Table(columns, lines, f"{task_label(task)}. Permutations a pair: {counts}.")
 
@@ -198,7 +198,7 @@ def _forest_panel(report_data: ReportData, task: str, pairs: Sequence[str]) -> P
             continue
         entries = [record.results.get(name) for name in pairs]
         series.append((mark, drawn_values(entries)))
-        stars.append([bool(entry) and is_starred(entry) for entry in entries])
+        stars.append([entry is not None and is_starred(entry) for entry in entries])
     labels = [_pair_label(name) for name in pairs]
     description = f"Forest plot of the effect sizes of {task_label(task)}"
     span = "effect size d (95% interval)"

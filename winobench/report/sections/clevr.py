@@ -30,10 +30,8 @@ def clevr_section(report_data: ReportData) -> Section | None:
         key = f"{group}/accuracy" if group else "accuracy"
         # The sub-tasks are of one size, so that the accuracy over all examples is their average. Where they are not,
         # the macro mean is.
-        entries = [
-            record and (record.results.get(key if group else "macro_accuracy") or record.results.get(key))
-            for record in records
-        ]
+        results = [{} if record is None else record.results for record in records]
+        entries = [of_run.get(key if group else "macro_accuracy") or of_run.get(key) for of_run in results]
         if not any(entries):
             continue
         quoted = [published.cell(_TABLE, "clevr", key, model) for model in models]

@@ -100,7 +100,7 @@ def find_differences(
                 )
                 continue
             paired[column].append(pair)
-            sizes = [len(run.tasks[task].examples.ids) for run in (first_run, second_run)]
+            sizes = [len(run.tasks[task].answered.ids) for run in (first_run, second_run)]
             if pair.num_shared < max(sizes):
                 notes.append(
                     f"{first_run.label} and {second_run.label} were asked different examples of {task_label(task)} "
@@ -135,7 +135,8 @@ def _of_samples(report_data: ReportData, differences: Differences) -> str:
 
 def _rows(differences: Differences, num_pairs: int) -> tuple[list[TableRow], dict[str, list[TableRow]]]:
     """Rows of the tasks under their headings, and task -> rows of its sub-tasks."""
-    main, parts = [], {}
+    main: list[TableRow] = []
+    parts: dict[str, list[TableRow]] = {}
     last = None
     for (task, name), by_pair in differences.items():
         heading = task

@@ -50,7 +50,7 @@ def galleries(report_data: ReportData, examples: int) -> tuple[list[Gallery], Se
 def task_gallery(run: Run, task: str, images: Mapping[str, bytes], count: int, seed: int) -> tuple[Gallery, list[dict]]:
     """Chooses examples and makes their cards."""
     record = run.tasks[task]
-    examples = record.examples
+    examples = record.answered
     by_row = margins(examples.targets, examples.scores)
     shown = [row for row in range(len(examples.ids)) if all(image in images for image in examples.images[row])]
     rows = np.array(shown or range(len(examples.ids)))
@@ -71,7 +71,7 @@ def task_gallery(run: Run, task: str, images: Mapping[str, bytes], count: int, s
 
 def _edits(run: Run, record: TaskRun, rows: Sequence[int]) -> dict[tuple[str, str], tuple[Edit, bytes]]:
     """Edits of the images of some examples, where a run has edited images."""
-    known, examples, found = read_edits(run.path), record.examples, {}
+    known, examples, found = read_edits(run.path), record.answered, {}
     for pair in {pair for row in rows for pair in itertools.product(examples.images[row], examples.texts[row])}:
         if pair in known:
             with contextlib.suppress(OSError):  # a report is made of the images that exist
@@ -80,7 +80,7 @@ def _edits(run: Run, record: TaskRun, rows: Sequence[int]) -> dict[tuple[str, st
 
 
 def _lines(run: Run, record: TaskRun, row: int, kind: str) -> list[dict[str, Any]]:
-    examples = record.examples
+    examples = record.answered
     target = examples.targets[row]
     shape = (len(examples.images[row]), len(examples.texts[row]))
     belong = np.eye(*shape, dtype=bool) if record.judge is None else record.judge.pairs(shape)

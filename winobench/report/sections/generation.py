@@ -113,7 +113,7 @@ def _verified_points(report_data: ReportData) -> Iterator[_Point]:
         for skill, generation in generation_accuracy(images, verdicts)[label].items():
             if (matching := matched.get(f"{skill}/accuracy")) is not None:
                 entry = {name: matching[name] for name in NUMBER_COLUMNS}
-                judge = judge_of(verdicts)
+                judge = judge_of(verdicts) or ""
                 yield _Point(run_number, skill, entry, generation, "", judge, {"generation_judge": judge})
 
 

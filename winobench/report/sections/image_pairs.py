@@ -39,7 +39,8 @@ _IMAGES, _NAMES = ("right image", "wrong image"), (("right", "wrong"), ("the tex
 
 def image_pair_section(report_data: ReportData) -> Section | None:
     """Figure 3 of the paper, for an example of each task in which images compete."""
-    folds, rows, files = [], [], {}
+    folds: list[Details] = []
+    rows, files = [], {}
     for number, run in enumerate(report_data.runs[:MOST_CHARTED_RUNS]):
         panels: list[Panel] = []
         for task in report_data.charted:
@@ -87,7 +88,7 @@ def _pair(report_data: ReportData, run: Run, record: TaskRun | None) -> ImagePai
 
 
 def _shapes(record: TaskRun) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-    return zip(record.examples.images, record.examples.texts, strict=True)
+    return zip(record.answered.images, record.answered.texts, strict=True)
 
 
 def _charts(task: str, pair: ImagePair) -> list[Panel]:
@@ -118,13 +119,13 @@ def _image_panel(images: Sequence[bytes | None]) -> list[Panel]:
 
 def _images(report_data: ReportData, run: Run, task: str, pair: ImagePair) -> list[bytes | None]:
     """The right and the wrong image as the run kept them."""
-    kept, names = report_data.images(task), run.tasks[task].examples.images[pair.row]
+    kept, names = report_data.images(task), run.tasks[task].answered.images[pair.row]
     return [kept.get(names[place]) for place in pair.images]
 
 
 def _card(run: Run, task: str, pair: ImagePair, images: Sequence[bytes | None]) -> Card:
     """The text and the two images, each with its mean errors."""
-    examples = run.tasks[task].examples
+    examples = run.tasks[task].answered
     candidates = [
         Candidate(
             image=None if jpeg is None else image_address(jpeg, SIDE_FEW),
@@ -161,7 +162,7 @@ def _rows(run: Run, task: str, pair: ImagePair) -> list[dict[str, Any]]:
         {
             "run": run.label,
             "task": task,
-            "id": run.tasks[task].examples.ids[pair.row],
+            "id": run.tasks[task].answered.ids[pair.row],
             "image": image,
             "text": text,
             "first_timestep": first,

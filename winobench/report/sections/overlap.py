@@ -79,14 +79,15 @@ def overlap_section(report_data: ReportData) -> Section | None:
 def _overlaps(report_data: ReportData, task: str) -> list[_Pair]:
     """The overlaps of all pairs of runs that have answered the same examples of a task."""
     overlaps = []
-    answered = [pair for pair in zip(report_data.marks, report_data.records(task), strict=True) if pair[1] is not None]
-    pairs = itertools.combinations(answered, 2)
+    marked = zip(report_data.marks, report_data.records(task), strict=True)
+    answered = [(mark, record) for mark, record in marked if record is not None]
+    pairs = list(itertools.combinations(answered, 2))
     if len(answered) > _MOST_PAIRED:
-        pairs = ((answered[0], other_record) for other_record in answered[1:])
+        pairs = [(answered[0], other_record) for other_record in answered[1:]]
     for (first, record), (second, other_record) in pairs:
         in_one, in_other = analysis.shared_rows(record, other_record)
         if len(in_one):
-            overlap = analysis.overlap(record.examples.correct[in_one], other_record.examples.correct[in_other])
+            overlap = analysis.overlap(record.answered.correct[in_one], other_record.answered.correct[in_other])
             overlaps.append((first, second, overlap))
     return overlaps
 
@@ -130,14 +131,13 @@ def _set_records(report_data: ReportData, answers: Mapping[str, np.ndarray]) -> 
 
 def _common_answers(records: Sequence[TaskRun | None]) -> np.ndarray:
     """[runs, n] bool: right or wrong, over the examples that all runs have answered."""
-    if any(record is None or record.examples is None for record in records):
+    answered = [record.examples for record in records if record is not None and record.examples is not None]
+    if len(answered) < len(records):
         return np.zeros((len(records), 0), bool)
-    places = [{record.examples.key(row): row for row in range(len(record.examples.ids))} for record in records]
+    places = [{examples.key(row): row for row in range(len(examples.ids))} for examples in answered]
     keys = [key for key in places[0] if all(key in other for other in places[1:])]
-    return np.array(
-        [[record.examples.correct[place[key]] for key in keys] for record, place in zip(records, places, strict=True)],
-        bool,
-    ).reshape(len(records), len(keys))
+    rows = [[place[key] for key in keys] for place in places]
+    return np.stack([examples.correct[np.array(own, int)] for examples, own in zip(answered, rows, strict=True)])
 
 
 def _overlap_panel(task: str, found: Sequence[_Pair]) -> Panel:

@@ -74,11 +74,11 @@ def text_of(named: Mapping[str, str]) -> str:
 
 def _line(key: tuple, answered: Sequence[Questions | None], row_maps: Sequence[Mapping[tuple, int]]) -> TableRow:
     pairs = [(record, row_map.get(key)) for record, row_map in zip(answered, row_maps, strict=True)]
-    record, row = next((record, row) for record, row in pairs if row is not None)
-    groups = ", ".join(record.groups[row])
-    cells = [Cell(text_of(record.named[row]), below=groups), Cell(record.options[row][record.targets[row]])]
+    first, number = next((record, row) for record, row in pairs if record is not None and row is not None)
+    groups = ", ".join(first.groups[number])
+    cells = [Cell(text_of(first.named[number]), below=groups), Cell(first.right(number))]
     for record, row in pairs:
-        if row is None:
+        if record is None or row is None:
             cells.append(ABSENT)
             continue
         choice = record.choices[row]
@@ -109,7 +109,7 @@ def _records(
         }
         answer = {
             "options": "; ".join(record.options[row]),
-            "right": record.options[row][record.targets[row]],
+            "right": record.right(row),
             "chosen": "" if choice is None else record.options[row][choice],
             "correct": bool(record.correct[row]),
             "scores": "; ".join(f"{score:.6g}" for score in scores if math.isfinite(score)),

@@ -47,13 +47,14 @@ def radar_section(report_data: ReportData) -> Section | None:
 
     series, rows = [], []
     for index, (run, mark) in enumerate(zip(report_data.runs, report_data.marks, strict=True)):
-        raw = [entries[index]["value"] if entries[index] else None for *_, entries in axes]
+        of_run = [entries[index] or {} for *_, entries in axes]
+        raw = [entry.get("value") for entry in of_run]
         # Runs may have asked different questions of a task.
-        own = [entries[index]["chance"] if entries[index] else None for *_, entries in axes]
+        own = [entry.get("chance") for entry in of_run]
         levels = np.array([chance if level is None else level for level, chance in zip(own, chances, strict=True)])
         series.append((mark, above(raw, levels)))
         rows += _radar_rows(run.label, axes, levels, raw, series[-1][1])
-    quoted = []
+    quoted: list[tuple[Mark, np.ndarray]] = []
     for model, name in published.RADAR_MODELS.items():
         raw = [published.value_of(task, metric, model) for _, task, metric, *_ in axes]
         if sum(value is not None for value in raw) >= _FEWEST_AXES:

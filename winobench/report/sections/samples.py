@@ -86,7 +86,7 @@ def _find(report_data: ReportData, task: str) -> _TaskCurves:
         elif (batches := run.batches(task)) is None:
             task_curves.lost.append(run.label)
         else:
-            targets = record.examples.targets
+            targets = record.answered.targets
             task_curves.curves[number] = analysis.accuracy_by_samples(
                 batches, targets, record.judge, seed=report_data.seed
             )

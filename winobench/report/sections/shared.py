@@ -51,7 +51,7 @@ class IllustratedQuestion:
     id: str
     text: str  # the images' subject
     options: Sequence[str]
-    right: int  # place of the right option
+    right: int | None  # place of the right option
     images: Sequence[tuple[str | None, Sequence[Vote]]]  # `data:` address, or None where the run has kept none
     answers: Sequence[Vote]  # each run's answer in the end
     is_correct: bool  # whether all of them are right
@@ -105,7 +105,7 @@ class Section:
         for name, rows in self.records.items():
             with (folder / name).open("w", newline="", encoding="utf-8") as file:
                 file.write(csv_cells.write_rows(list(rows[0]), rows))
-        drawn = {}
+        drawn: dict[Panel, str] = {}
         for name, (panels, legend, columns) in self.images.items():
             drawn |= to_png(panels, folder / name, legend=legend, columns=columns)
         return drawn

@@ -33,7 +33,8 @@ def task_section(report_data: ReportData) -> Section:
             "An answer that is incomplete or cannot be read is wrong too, and counted as unparsable. Questions whose "
             "calls failed count nowhere. Rows of kinds of errors are shares of all errors."
         )
-    main, parts, rows = [], {}, []
+    main, rows = [], []
+    parts: dict[str, list[TableRow]] = {}
     for task in tasks:
         main.append(TableRow([Cell(task_label(task), task)], heading=True))
         for name in report_data.names(task):

@@ -44,8 +44,8 @@ def timestep_section(report_data: ReportData) -> Section | None:
             notes.append(f"{run.label} did not record its timesteps: evaluate again to see it here.")
         for record in filter(too_few_examples, timed):
             few.setdefault(record.name, []).append(run.label)
-        profiles = {record.name: _profile(run, record) for record in timed if not too_few_examples(record)}
-        profiles = {task: profile for task, profile in profiles.items() if profile is not None}
+        of_tasks = {record.name: _profile(run, record) for record in timed if not too_few_examples(record)}
+        profiles = {task: profile for task, profile in of_tasks.items() if profile is not None}
         rows += _records(run, profiles)
         charted = report_data.charted if number < MOST_CHARTED_RUNS else ()
         drawn = [(task, profiles[task]) for task in charted if task in profiles]
@@ -85,10 +85,10 @@ def timestep_section(report_data: ReportData) -> Section | None:
 
 def _profile(run: Run, record: TaskRun) -> analysis.Profile | None:
     """A task's profile, or None where its errors are not complete."""
-    batches = run.batches(record.name)
-    if batches is None or batches[0].own.shape[-1] != len(record.timesteps):
+    batches, timesteps = run.batches(record.name), record.timesteps
+    if batches is None or timesteps is None or batches[0].own.shape[-1] != len(timesteps):
         return None
-    return analysis.timestep_profile(batches, record.timesteps, record.examples.targets, record.examples.dependence)
+    return analysis.timestep_profile(batches, timesteps, record.answered.targets, record.answered.dependence)
 
 
 def _records(run: Run, profiles: Mapping[str, analysis.Profile]) -> list[dict[str, Any]]:

@@ -93,7 +93,8 @@ def winoviz_section(report_data: ReportData) -> Section | None:
         if bias is not None:
             section.tables.append(bias)
         for title, cells in ((f"Single-hop and multi-hop{whose}", hops), (f"The steps apart{whose}", steps)):
-            series = [(marks[row.run], drawn_values(_found(row, cells))) for row in ours if _has(row, cells)]
+            shown = [(row.run, row) for row in ours if row.run is not None and _has(row, cells)]
+            series = [(marks[run], drawn_values(_found(row, cells))) for run, row in shown]
             if series:
                 panels.append(_bars(title, [label for label, *_ in cells], series))
     if "winoviz_mini" in sets:

@@ -129,6 +129,6 @@ def _lines(report_data: ReportData, task: str, rows: Sequence[_Answered]) -> Ite
                 "caption": captions[index] if captions else "",
                 "response": (responses[index] or "") if index < len(responses) else "",
                 "vote": "" if choice is None else questions.options[row][choice],
-                "right": questions.options[row][questions.targets[row]],
+                "right": questions.right(row),
                 "correct": bool(questions.correct[row]),
             }

@@ -63,7 +63,7 @@ _Counts = Sequence[Mapping[str, int] | None]  # kind of errors -> their number, 
 
 def asked_tasks(report_data: ReportData) -> list[str]:
     """The tasks of WSC+ to which the runs have answers."""
-    return [task for task in TASKS if any(_answered(record) for record in report_data.records(task))]
+    return [task for task in TASKS if any(map(_questions, report_data.records(task)))]
 
 
 def wscplus_section(report_data: ReportData) -> Section | None:
@@ -94,7 +94,8 @@ def wscplus_section(report_data: ReportData) -> Section | None:
         people = people_said() if task == TASKS[0] else {}
         writers = _writers(report_data, task)
         measured = [_ALL, *_BY_TYPE, *writers, ("pairs, both right", "pair_accuracy")]
-        counts = [error_counts(record) if _answered(record) else None for record in report_data.records(task)]
+        asked = [_questions(record) for record in report_data.records(task)]
+        counts = [None if questions is None else error_counts(questions) for questions in asked]
         kinds = [kind for kind in ERROR_LABELS if kind != wscplus.NO_ANSWER or any(c and c[kind] for c in counts)]
         section.panels += [
             _accuracy_bars(report_data, task, f"{before}right answers (Figure 6)", [_ALL], people),
@@ -105,8 +106,7 @@ def wscplus_section(report_data: ReportData) -> Section | None:
         section.tables.append(_accuracy_table(report_data, task, measured, people))
         section.tables.append(_error_table(f"{before}errors by kind, with their share of all errors", kinds, counts))
         section.folds += _pronouns(report_data, task)
-        examples = next(record.examples for record in report_data.records(task) if _answered(record))
-        asked_panels += _asked_panels(before, task, examples, counted)
+        asked_panels += _asked_panels(before, task, next(filter(None, asked)), counted)
         outcomes = _outcome_panels(report_data, before, task, counted["outcomes"])
         asked_panels += outcomes[:1]
         if outcomes[1:]:
@@ -118,7 +118,7 @@ def wscplus_section(report_data: ReportData) -> Section | None:
         table, section.records["wscplus_raters.csv"] = _raters(report_data, tasks, report_data.ratings)
         section.tables.append(table)
     section.images["wscplus.png"] = (section.panels, section.legend, 2)
-    section.images["wscplus_questions.png"] = (asked_panels, PRONOUN_MARKS, 2)
+    section.images["wscplus_questions.png"] = (asked_panels, [*PRONOUN_MARKS], 2)
     section.panels = [*section.panels, *asked_panels]
     section.legend = [*section.legend, *PRONOUN_MARKS]
     section.records["wscplus.csv"] = rows
@@ -174,23 +174,24 @@ def _error_table(title: str, kinds: Sequence[str], counts: _Counts) -> Table:
 def _error_rows(report_data: ReportData, task: str, kinds: Sequence[str], counts: _Counts) -> list[dict[str, Any]]:
     rows = []
     for run, count in zip(report_data.runs, counts, strict=True):
-        for kind in kinds if count is not None else ():
-            total = sum(count.values())
+        if count is None:
+            continue
+        total = sum(count.values())
+        for kind in kinds:
             share = count[kind] / total if total else None
             found = {"error": ERROR_LABELS[kind], "count": count[kind], "share": share, "errors": total}
             rows.append({"run": run.label, "task": task, **found})
     return rows
 
 
-def error_counts(record: TaskRun) -> dict[str, int]:
+def error_counts(questions: Questions) -> dict[str, int]:
     """Kind of error -> its number, recomputed from the answers of a run."""
-    found = collections.Counter(_outcomes(record))
+    found = collections.Counter(_outcomes(questions))
     return {kind: found[kind] for kind in ERROR_LABELS}
 
 
-def _outcomes(record: TaskRun) -> list[str]:
+def _outcomes(questions: Questions) -> list[str]:
     """`CORRECT` or the kind of error of each question."""
-    questions = record.examples
     outcomes = []
     rows = zip(questions.correct, questions.choices, questions.targets, questions.scores, strict=True)
     for right, choice, answer, scores in rows:
@@ -213,11 +214,10 @@ def people_said() -> dict[str, float]:
     return {number.metric: number.value for number in numbers(paper="wscplus", table="6", model=PEOPLE)}
 
 
-def outcome_counts(record: TaskRun) -> dict[tuple[str, str], int]:
+def outcome_counts(questions: Questions) -> dict[tuple[str, str], int]:
     """(outcome, type) -> its questions: `CORRECT` and the kinds of errors, by type (Figure 11)."""
-    questions = record.examples
     found = {(kind, name): 0 for kind in (CORRECT, *ERROR_LABELS) for name in TYPES}
-    rows = zip(questions.groups, _outcomes(record), strict=True)
+    rows = zip(questions.groups, _outcomes(questions), strict=True)
     for groups, kind in rows:
         for name in TYPES:
             if name in groups:
@@ -296,9 +296,9 @@ def _outcome_panels(report_data: ReportData, before: str, task: str, rows: list[
     """Figure 11, a panel a run. Their numbers are added to ``rows``."""
     panels = []
     for run_number, (run, record) in enumerate(zip(report_data.runs, report_data.records(task), strict=True)):
-        if not _answered(record):
+        if (questions := _questions(record)) is None:
             continue
-        counts = outcome_counts(record)
+        counts = outcome_counts(questions)
         labels = {CORRECT: CORRECT, **ERROR_LABELS}
         shown = [kind for kind in labels if kind != wscplus.NO_ANSWER or any(counts[kind, name] for name in TYPES)]
         rows += [
@@ -320,11 +320,12 @@ def _raters(
     """People's accuracy by type, and their agreement: a table, and a row a number."""
     answers: dict[str, str] = {}
     types: dict[str, str] = {}
-    for record in (record for task in tasks for record in report_data.records(task) if _answered(record)):
-        questions = record.examples
+    asked = [_questions(record) for task in tasks for record in report_data.records(task)]
+    for questions in filter(None, asked):
         for name, answer, groups in zip(questions.ids, questions.targets, questions.groups, strict=True):
-            answers[name] = wscplus.LABELS[answer]
-            types[name] = next((group for group in groups if group in TYPES), UNTYPED)
+            if answer is not None:
+                answers[name] = wscplus.LABELS[answer]
+                types[name] = next((group for group in groups if group in TYPES), UNTYPED)
     types = dict(sorted(types.items(), key=lambda question_type: (*TYPES, UNTYPED).index(question_type[1])))
     kappa = agreement.ratings_kappa(ratings, wscplus.LABELS, num_resamples=report_data.resamples, seed=report_data.seed)
     accuracies = agreement.rater_accuracy(ratings, answers, types)
@@ -355,12 +356,15 @@ def _raters(
 def _kappa_said(kappa: agreement.Kappa) -> str:
     if kappa.value is None:
         return "Fleiss' kappa is not defined, as all answers are the same"
-    interval = "" if kappa.low is None else f", 95% interval {number(kappa.low, 3)} to {number(kappa.high, 3)}"
-    return f"Fleiss' kappa {number(kappa.value, 3)}{interval}"
+    said = f"Fleiss' kappa {number(kappa.value, 3)}"
+    if kappa.low is None or kappa.high is None:
+        return said
+    return f"{said}, 95% interval {number(kappa.low, 3)} to {number(kappa.high, 3)}"
 
 
-def _answered(record: TaskRun | None) -> bool:
-    return record is not None and isinstance(record.examples, Questions)
+def _questions(record: TaskRun | None) -> Questions | None:
+    """The questions that a run has answered; None without their table."""
+    return record.examples if record is not None and isinstance(record.examples, Questions) else None
 
 
 def _writers(report_data: ReportData, task: str) -> _Measured:
@@ -395,19 +399,18 @@ def _share(counts: Mapping[str, int], kind: str) -> Cell:
 
 def _pronouns(report_data: ReportData, task: str) -> list[Details]:
     """The frequency of each pronoun, and its right answers (compare Figure 4)."""
-    records = report_data.records(task)
-    questions = next(record.examples for record in records if _answered(record))
+    asked = [_questions(record) for record in report_data.records(task)]
+    questions = next(filter(None, asked))
     counts = pronoun_counts(named["pronoun"] for named in questions.named if "pronoun" in named)
     if not counts:
         return []
     rows = []
     for pronoun, count in list(counts.items())[:_MOST_PRONOUNS]:
         cells = [Cell(pronoun), Cell(f"{count:,}", f"{percent(count / len(questions.ids))}%")]
-        for run_number, record in enumerate(records):
-            if not _answered(record):
+        for run_number, questions_of_run in enumerate(asked):
+            if questions_of_run is None:
                 cells.append(ABSENT)
                 continue
-            questions_of_run = record.examples
             right = [
                 bool(is_right)
                 for named, is_right in zip(questions_of_run.named, questions_of_run.correct, strict=True)
