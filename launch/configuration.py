@@ -299,11 +299,20 @@ def _parse_flags(argv: Sequence[str], usual: Any) -> tuple[bool, list[str], list
     try:
         return _wants_help(argv), flags.FLAGS(rest)[1:], overrides
     except flags.UnrecognizedFlagError as error:
-        said, otherwise = f"there is no flag --{error.flagname}", "--help lists the flags."
-        known = names(usual)
-        raise unknown(error.flagname, known, said, otherwise, others=flags.FLAGS, code="no-such-flag") from error
+        raise _no_such_flags(rest, names(usual)) from error
     except flags.Error as error:
         raise InputError(f"{str(error).rstrip('.')}; --help lists the flags.", code="bad-flag") from error
+
+
+def _no_such_flags(rest: Sequence[str], known: Mapping[str, str]) -> InputError:
+    """The error of all unknown flags among words for absl, each with its advice."""
+    left = [re.match(r"--?([\w.]+)", word) for word in flags.FLAGS(rest, known_only=True)[1:]]
+    errors = []
+    for name in dict.fromkeys(match[1] for match in left if match):
+        said, otherwise = f"there is no flag --{name}", "--help lists the flags."
+        errors.append(unknown(name, known, said, otherwise, others=flags.FLAGS, code="no-such-flag"))
+    sentences = [str(error) for error in errors]
+    return InputError(" ".join([sentences[0], *(f"{s[0].upper()}{s[1:]}" for s in sentences[1:])]), code=errors[0].code)
 
 
 def _load_module(spec: str, launcher: str | None = None) -> tuple[Any, str | None]:

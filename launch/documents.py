@@ -70,6 +70,26 @@ class DataSets(TypedDict):
     data_sets: Required[list[DataSetRow]]
 
 
+class PreparedSet(TypedDict):
+    """The prepared data of a task or a training set."""
+
+    task: Required[str]
+    folder: Required[str]
+    examples: Required[Count]
+    published: Required[Count | None]  # so many are published. None where that depends on the user
+    images: Required[Count]
+    bytes: Required[Count]
+    is_partial: Required[bool]
+    left_out: Required[dict[str, Count]]  # reason -> examples
+
+
+class PreparedSets(TypedDict):
+    """``winobench prepare``."""
+
+    prepared: Required[list[PreparedSet]]
+    failed: Required[dict[str, str]]  # task -> why it has no data
+
+
 class ModelRow(TypedDict):
     """A model that has a short name."""
 
@@ -260,6 +280,7 @@ class WrittenItems(TypedDict):
 
 DOCUMENTS = {
     "data_sets": DataSets,
+    "prepared_sets": PreparedSets,
     "models": Models,
     "evaluations": Evaluations,
     "table": Table,

@@ -20,9 +20,10 @@ have recorded, without a model or a device. Texts go to the terminal where no --
   winobench export runs/a --format=model-card                 a part of a model card: numbers, command, citations
   winobench export runs/a --format=eval-results               metadata for a model card on the Hugging Face hub
   winobench export runs/a --format=inspect --out=logs         a log a task for inspect_ai: inspect view --log-dir=logs
-  winobench export runs/* --format=every_eval_ever --out=shared     results and answers in a shared format
+  winobench export runs --format=every_eval_ever --out=shared       results and answers in a shared format
 
-Of several folders, those that hold no finished run are skipped with a line each.
+The words are folders of runs, or folders that hold runs. Of several runs, those that are not finished evaluations are
+skipped with a line each.
 
 docs/howto/share_results.md describes each format. winobench report makes pages and figures.
 """

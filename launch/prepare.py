@@ -18,6 +18,7 @@ from . import BAD_INPUT, configuration, listing, output
 from .overrides import split
 
 if TYPE_CHECKING:
+    from launch import documents
     from winobench.tasks.base import PublishedData, Task
     from winobench.training.coco_captions import TrainingSet
 
@@ -51,7 +52,11 @@ def main(_: Sequence[str]) -> None:
         output.print_json(document)
         return
     options: dict[str, Any] = {name: given[name].value for name in ("workers", "allow_partial", "overwrite", "lists")}
-    if prepare_tasks(given.tasks, given.source, given.data_dir, **options):
+    reasons: dict[str, str] = {}
+    failed = prepare_tasks(given.tasks, given.source, given.data_dir, reasons=reasons, **options)
+    done = [task.name for task in choose_tasks(given.tasks, given.data_dir) if task.name not in failed]
+    output.print_json({"prepared": [_document(name, given.data_dir) for name in done], "failed": reasons})
+    if failed:
         sys.exit(BAD_INPUT)
 
 
@@ -64,8 +69,12 @@ def prepare_tasks(
     allow_partial: bool = False,
     overwrite: bool = False,
     lists: str | None = None,
+    reasons: dict[str, str] | None = None,
 ) -> list[str]:
-    """Prepares tasks one after the other, and returns the names of those that failed, which stop no other."""
+    """Prepares tasks one after the other, and returns the names of those that failed, which stop no other.
+
+    ``reasons`` gets the error of each.
+    """
     from winobench.data import prepared
 
     tasks = choose_tasks(names, data_dir)
@@ -90,15 +99,35 @@ def prepare_tasks(
                     task = with_lists(task, folder or _download(task, data_dir, fetched))
                 print(_prepare(task, folder, data_dir, workers, allow_partial, fetched))
         except InputError as error:
-            problems = getattr(error, "problems", ())
+            problems, said = getattr(error, "problems", ()), " ".join(str(error).split())
             lines = [f"  {line}" for line in problems[:_MAX_PROBLEM_LINES]]
             if len(problems) > _MAX_PROBLEM_LINES:
                 lines.append(f"  and {len(problems) - _MAX_PROBLEM_LINES:,} more")
-            print(*lines, f"error: {task.name}: {' '.join(str(error).split())}", sep="\n", file=sys.stderr)
+            print(*lines, f"error: {task.name}: {said}", sep="\n", file=sys.stderr)
             failed.append(task.name)
+            if reasons is not None:
+                reasons[task.name] = said
     if failed and len(tasks) > 1:
         print(f"{len(failed)} of {len(tasks)} tasks could not be prepared: {', '.join(failed)}", file=sys.stderr)
     return failed
+
+
+def _document(name: str, data_dir: str | None) -> documents.PreparedSet:
+    """What ``--json`` prints about a task or training set that is prepared."""
+    from winobench.data import prepared
+
+    folder = prepared.task_folder(name, data_dir)
+    state = prepared.read_state(folder) or {}
+    return {
+        "task": name,
+        "folder": str(folder),
+        "examples": state["num_examples"],
+        "published": state["num_published"],
+        "images": state["num_images"],
+        "bytes": state["num_bytes"],
+        "is_partial": state["is_partial"],
+        "left_out": state.get("left_out", {}).get("reasons", {}),
+    }
 
 
 def choose_tasks(names: str | None, data_dir: str | None = None) -> list[Task | TrainingSet]:

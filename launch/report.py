@@ -15,7 +15,7 @@ Makes one HTML page on finished runs of winobench eval, which opens anywhere wit
 and a CSV file of each figure and table. It reads what the runs have recorded. No model and no device is needed.
 
   winobench report runs/gdbench-sd21-base-1a2b3c4d            one run: report.html in its folder's report/
-  winobench report runs/gdbench-*                             several, side by side, in report/
+  winobench report runs                                       all runs in runs/, side by side, in report/
   winobench report runs/a runs/b --out=comparison             ... in comparison/
   winobench report runs/wscplus-* --raters=anna.csv,ben.csv   with people's answers, and how far they agree
   winobench report runs/a --fit_timesteps                     learn how much each timestep should count
@@ -28,8 +28,8 @@ wrongly.
 Several runs are compared in all of these, and give paired differences, the questions on which they differ, and the
 overlap of right answers.
 What a run has no data for is left out. The first run is the one that the others are compared with where there are more
-than three. Of several folders, those that hold no finished run, or one whose files contradict each other, are skipped
-with a line each.
+than three. The words are folders of runs, or folders that hold runs. Of several runs, those that are not finished
+evaluations, or whose files contradict each other, are skipped with a line each.
 """
 
 _OUT = flags.DEFINE_string("out", None, "Folder to write to; <run>/report for one run and report for several if none.")

@@ -265,11 +265,13 @@ def evaluated(model: str, results: dict[str, Any]) -> dict[str, Any]:
 
 
 def print_runs(runs: Sequence[dict[str, Any]]) -> None:
-    """The last lines: where the results are, and what makes a page of them."""
+    """The last lines: where the results are, and what shows them."""
     folders = [run["folder"] for run in runs]
     if folders:
         print(*(f"results: {os.path.join(folder, 'results.json')}" for folder in folders), sep="\n")
-        print(f"for figures, comparisons and examples: winobench report {' '.join(map(shlex.quote, folders))}")
+        words = shlex.join(folders)
+        print(f"for each question, in the browser: winobench view {words}")
+        print(f"for figures, comparisons and examples: winobench report {words}")
     output.print_json({"runs": runs})
 
 

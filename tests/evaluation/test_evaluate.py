@@ -240,6 +240,16 @@ def test_progress_is_told_in_lines_where_there_is_no_terminal(tmp_path, capsys):
     assert printed.out == ""
 
 
+def test_progress_names_the_runs_whose_errors_serve_again(tmp_path, capsys):
+    run(FakeScorer(), tmp_path / "a Ä", num_samples=2, limit=2)
+    run(FakeScorer(), tmp_path / "more", num_samples=3, limit=2)
+    capsys.readouterr()
+    evaluate.evaluate(FakeScorer(), TASKS, tmp_path / "run", num_samples=4, limit=2)
+    assert "54 of 72 errors are from a Ä, more\n" in capsys.readouterr().err
+    evaluate.evaluate(FakeScorer(), TASKS, tmp_path / "run", num_samples=4, limit=2, overwrite=True, reuse=False)
+    assert "errors are from" not in capsys.readouterr().err
+
+
 def test_a_second_look_at_the_same_errors_needs_no_pass(tmp_path):
     """Fewer samples, another normalisation, another kind of error, fewer tasks: all of it is recorded already."""
     run(FakeScorer(), tmp_path / "first")

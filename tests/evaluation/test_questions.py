@@ -235,8 +235,10 @@ def test_an_interrupted_run_goes_on(tmp_path):
     assert len(stored(tmp_path / "run")) == len(set(stored(tmp_path / "run"))) == NUM_QUESTIONS
 
 
-def test_runs_beside_each_other_share(tmp_path):
+def test_runs_beside_each_other_share(tmp_path, capsys):
     run(ScriptedResponder(), tmp_path / "one", [TASKS[1]], reuse=True)
+    questions.evaluate_questions(ScriptedResponder(), TASKS[1:2], tmp_path / "again")
+    assert "4 of 4 responses are from one\n" in capsys.readouterr().err
     for name, seed, reuse, asked in (
         ("two", 0, True, NUM_QUESTIONS - 4),
         ("three", 0, False, NUM_QUESTIONS),

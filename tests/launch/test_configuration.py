@@ -252,6 +252,13 @@ def test_no_command_has_a_flag_with_the_name_of_a_field(command):
         (["--config.inner=3"], 2, "error: --inner is a group: give one of --inner.depth, --inner.rate.\n"),
         (["--depth=x"], 2, "error: --depth is a whole number, not 'x'.\n"),
         (["--numbr=3"], 2, "error: there is no flag --numbr: did you mean --number?\n"),
+        (
+            ["--numbr=3", "--conut", "3", "--inner=1", "--zzz", "--zzz"],
+            2,
+            "error: there is no flag --numbr: did you mean --number? There is no flag --conut: did you mean --count?"
+            " --inner is a group: give one of --inner.depth, --inner.rate. There is no flag --zzz: --help lists the"
+            " flags.\n",
+        ),
         (["--number=x"], 2, None),
         (["stray"], 2, "error: 'stray' is not a flag: flags start with --, and --help lists them.\n"),
         (["--config.count"], 2, "error: --count lacks a value: write --count=<value>.\n"),

@@ -42,8 +42,9 @@ def test_from_the_command_line_to_the_folder(tiny_pipeline, tmp_path):
     assert re.search(r"clevr *\n +accuracy +\d+\.\d +\d+\.\d to \d+\.\d +50\.0", out)
     assert "passes" in err
     assert re.search(rf"computes on \d+ x cpu; records in \S*{workdir.name}", err)
-    last = [f"results: runs/{workdir.name}/results.json", f"winobench report runs/{workdir.name}"]
-    assert [line.endswith(end) for line, end in zip(out.splitlines()[-2:], last, strict=True)] == [True, True]
+    said = [f"results: runs/{workdir.name}/results.json"]
+    said += [f"winobench {word} runs/{workdir.name}" for word in ("view", "report")]
+    assert all(line.endswith(end) for line, end in zip(out.splitlines()[-3:], said, strict=True))
 
 
 @pytest.mark.slow
@@ -63,7 +64,11 @@ def test_the_first_lines_say_what_is_evaluated_and_what_is_not(tiny_pipeline, tm
         "  without data: 1 (winobench eval --list_tasks says how to get them)",
     ]
     assert "fetch it" not in out
-    assert [line.partition(":")[0] for line in lines[-2:]] == ["results", "for figures, comparisons and examples"]
+    assert [line.partition(":")[0] for line in lines[-3:]] == [
+        "results",
+        "for each question, in the browser",
+        "for figures, comparisons and examples",
+    ]
 
 
 def test_a_lora_is_passed_on_and_named(tmp_path, monkeypatch):

@@ -42,6 +42,18 @@ def test_a_training_is_skipped_by_its_kind(folder, tmp_path):
     assert "is a training by the recipe 'hardneg', not an evaluation" in err
 
 
+def test_a_folder_of_runs_is_its_runs(tmp_path):
+    folders = [make_run(Skilled(0.4), tmp_path / name, chosen=[fakes.text_task()]) for name in ("b", "ä c")]
+    (tmp_path / "no run").mkdir()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{")
+    expected = launch(*folders)
+    status, out, err = launch(tmp_path)
+    assert (status, out) == expected[:2]
+    assert (err.count("\n"), "skipped: " in err, str(tmp_path / "broken") in err) == (1, True, True)
+    launching.refuse("launch.export", tmp_path / "no run", named=["config.json"])
+
+
 def test_a_folder_that_is_not_a_run_is_named_and_the_others_are_written(folder, tmp_path):
     (tmp_path / "other").mkdir()
     status, out, err = launch(tmp_path / "other", folder)

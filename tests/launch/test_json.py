@@ -15,6 +15,7 @@ from tests.generation import fakes as fake_images
 from tests.report.conftest import Skilled, make_run
 from tests.responders import api_server
 from tests.rubrics.test_geneval2 import ROWS, write
+from tests.tasks import published_layouts
 from winobench.prompts.named_sets import read_prompts
 
 SCHEMAS = pathlib.Path(__file__).parents[2] / "docs" / "schemas"
@@ -77,6 +78,23 @@ def test_lists(schema, words):
     assert rows[0]["name"] in err  # the text is a message now
     if schema == "data_sets":
         assert all(row["tasks"] for row in rows)
+
+
+def test_prepared_sets(tmp_path):
+    source = published_layouts.write_winoground(tmp_path / "source")
+    words = [f"--source={source}", f"--data_dir={tmp_path / 'data'}", "--workers=1", "--allow_partial"]
+    for said in ("winoground: ", "winoground: is ready, "):
+        document, err = printed("prepared_sets", "prepare", "--tasks=winoground", *words)
+        (row,) = document["prepared"]
+        state = json.loads((tmp_path / "data" / "winoground" / "prepared.json").read_text())
+        assert (row["folder"], row["published"]) == (str(tmp_path / "data" / "winoground"), 400)
+        assert (row["examples"], row["images"]) == (state["num_examples"], state["num_images"])
+        assert (row["is_partial"], document["failed"]) == (True, {})
+        assert said in err
+    status, out, err = launching.launch("launch.prepare", "--tasks=winoground,colorswap", *words, "--json")
+    document = validated("prepared_sets", out)
+    assert (status, [row["task"] for row in document["prepared"]]) == (2, ["winoground"])
+    assert f"error: colorswap: {document['failed']['colorswap']}" in err
 
 
 def test_tables_of_papers(tmp_path):

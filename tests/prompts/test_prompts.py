@@ -55,7 +55,7 @@ def test_a_table_has_columns_in_any_order(tmp_path):
         ("p.csv", b"prompt,category\n,b\n", "line 2 of .*p.csv has an empty prompt"),
         ("p.csv", b"prompt,id\na,1\nb,1\n", "line 3 of .*p.csv repeats the id '1' of line 2"),
         ("p.csv", b'prompt,id\n"a"b,1\n', "line 2 of .*p.csv is not a row of a table"),
-        ("p.json", b"[]", "is not a source of prompts: write prompts into a .txt file"),
+        ("my p.json", b"[]", "is not a source of prompts: write prompts into a .txt file"),
     ],
 )
 def test_bad_files_are_said_with_file_and_line(tmp_path, name, content, said):
@@ -73,6 +73,12 @@ def test_what_is_no_file_is_said(tmp_path):
     for source in ("geneval", "geneval:absent.jsonl", "drawbench:" + "x" * 5_000, "clevr:0", "clevr:many", "other:3"):
         with pytest.raises(InputError):
             read_prompts(source)
+
+
+@pytest.mark.parametrize("prompt", ["a red cube", "A man vs. a dog.", "a sign: 'hi'", "ein Würfel " * 300])
+def test_a_prompt_in_place_of_its_file_is_said(prompt):
+    with pytest.raises(InputError, match=r"is a prompt itself: write it into a file.* --prompts=FILE\.txt"):
+        read_prompts(prompt)
 
 
 def test_geneval(tmp_path):

@@ -173,7 +173,7 @@ def test_a_rejected_response_counts_as_absent(tmp_path):
     fill(tmp_path / "other" / "responses", "a")
     with ResponseStore(tmp_path / "run" / "responses") as store:
         assert name not in store
-        assert store.share(store.neighbours(), [name]) == 0
+        assert store.share(store.neighbours(), [name]) == {}
         store.add(name, request("a"), {"body": "{}"}, 0.0)
     with ResponseStore(tmp_path / "run" / "responses") as store:
         assert store.get(name).raw == {"body": "{}"}
@@ -201,14 +201,14 @@ def test_runs_share_responses(tmp_path, caplog):
     fill(tmp_path / "mine" / "responses", "a")
     with ResponseStore(tmp_path / "mine" / "responses") as store:
         assert [path.parent.name for path in store.neighbours()] == ["one", "two"]
-        assert store.share(store.neighbours(), wanted) == 2
+        assert store.share(store.neighbours(), wanted) == {wanted[1]: "one", wanted[2]: "two"}
         assert [name in store for name in wanted] == [True, True, True, False]
         assert store.get(wanted[0]).origin is None
         assert [store.get(name).origin for name in wanted[1:3]] == ["one", "two"]
         assert store.get(wanted[2]).raw == {"body": "to c — ü"}
     # From there it goes on, and is still of the run that had asked.
     with ResponseStore(tmp_path / "last" / "responses") as store:
-        assert store.share([tmp_path / "mine" / "responses"], wanted) == 3
+        assert len(store.share([tmp_path / "mine" / "responses"], wanted)) == 3
         assert store.get(wanted[1]).origin == "one"
     assert "part-0-00000.jsonl, line 1 is damaged" in caplog.text
 

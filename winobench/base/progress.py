@@ -7,7 +7,7 @@ import functools
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import rich.console
@@ -25,6 +25,7 @@ SECONDS_BETWEEN_LINES = 30.0
 SECONDS_OF_COMPILING = 5.0
 """A program that takes longer to compile is a line."""
 
+_MOST_RUNS_NAMED = 3
 _COMPILING = "/jax/core/compile/backend_compile_duration"  # JAX's event
 _SECONDS_TO_FIRST_LINE = 5.0
 """After the first steps, which compile: the first line with the time that is left."""
@@ -151,6 +152,13 @@ def counting(
 
 def say(line: str, console: rich.console.Console | None = None) -> None:
     (console or rich.console.Console(stderr=True)).print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def say_reused(count: int, total: int, unit: str, runs: Iterable[str]) -> None:
+    """Says how many records other runs have, and names these runs."""
+    names = [*dict.fromkeys(runs)]
+    more = f" and {len(names) - _MOST_RUNS_NAMED:,} more" if len(names) > _MOST_RUNS_NAMED else ""
+    say(f"{count:,} of {total:,} {unit} are from {', '.join(names[:_MOST_RUNS_NAMED])}{more}")
 
 
 @functools.cache

@@ -192,12 +192,16 @@ class Runner:
         group.errors, seconds = error_parts.read_own_errors(self.folder, *table)
         if not reuse or not np.isnan(group.errors).any():
             return seconds
-        known = group.errors.copy()
+        known, sources = group.errors.copy(), []
         for neighbour in self.folder.neighbours():
             errors, _ = error_parts.read_errors(neighbour, *table, on_fault=error_parts.pass_over)
+            if (np.isnan(known) & ~np.isnan(errors)).any():
+                sources.append(neighbour.parent.name)
             known = np.where(np.isnan(known), errors, known)
         new = np.flatnonzero(np.isnan(group.errors) & ~np.isnan(known))
         if len(new):
+            if self.progress:
+                progress_bars.say_reused(len(new), known.size, "errors", sources)
             writer = self._writer(group, process=0)
             writer.add(group.triples(new), known.reshape(-1)[new])
             writer.flush()

@@ -5,6 +5,7 @@ Published files are read as they are: a text that is in one twice gives two imag
 
 from __future__ import annotations
 
+import os
 import pathlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -184,6 +185,12 @@ def _of_file(path: pathlib.Path) -> list[Prompt]:
 
 
 def _unknown(source: str) -> InputError:
+    is_path = os.path.exists(source) or re.fullmatch(r"\.\w+", pathlib.Path(source).suffix)
+    if " " in source.partition(":")[0].strip() and not is_path:
+        return InputError(
+            f"--prompts names a file, and {options.quote(source)} is a prompt itself: write it into a file, a line for"
+            " each prompt, and give --prompts=FILE.txt"
+        )
     sets = ", ".join(f"{name}{named_set.wanted}" for name, named_set in NAMED_SETS.items())
     return InputError(
         f"{options.quote(source)} is not a source of prompts: write prompts into a .txt file, one a line, or name a"

@@ -121,8 +121,7 @@ def write_report(
     runs = [without_paths(run) for run in read_runs(paths, skip)]
     report_data = ReportData(runs, resamples, seed, ratings, gallery_examples, fit_timesteps, image_runs)
     _check_fit(report_data)
-    first = pathlib.Path(user_path(paths[0]))
-    folder = first / "report" if len(paths) == 1 else pathlib.Path("report")
+    folder = runs[0].path / "report" if len(runs) == 1 else pathlib.Path("report")
     if out is not None:
         folder = pathlib.Path(user_path(out))
     sections, galleries, gallery_files = make_sections(report_data)

@@ -103,7 +103,9 @@ class Session:
 
     def _read_recorded(self, responder: Responder, wanted: Mapping[str, Request]) -> None:
         if self._reuse:
-            self.store.share(self.store.neighbours(), wanted)
+            sources = self.store.share(self.store.neighbours(), wanted)
+            if sources and self._progress:
+                progress_bars.say_reused(len(sources), len(wanted), "responses", sources.values())
         for key, request in wanted.items():
             stored = None if key in self.answers.read else self.store.get(key)
             if stored is None:

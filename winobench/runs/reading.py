@@ -39,7 +39,7 @@ _ROWS_OF_OLD_RUNS = {
 
 
 def read_runs(paths: Sequence[str | os.PathLike[str]], skip: Callable[[InputError], None] | None = None) -> list[Run]:
-    """Reads runs and gives each its own label.
+    """Reads runs and gives each its own label. A path is a run's folder, or one that holds runs.
 
     Of several folders, ``skip`` is called with the error of each that cannot be read or is named twice. None refuses
     all.
@@ -50,7 +50,8 @@ def read_runs(paths: Sequence[str | os.PathLike[str]], skip: Callable[[InputErro
         raise InputError("no run is named: winobench report RUN [RUN ...].", code="nothing-named")
     runs: list[Run] = []
     seen: set[str] = set()
-    for folder in (pathlib.Path(user_path(path)) for path in paths):
+    folders = [folder for path in paths for folder in run_folders(path) or [pathlib.Path(user_path(path))]]
+    for folder in folders:
         try:
             real = os.path.realpath(folder)  # where links go in circles, pathlib raises
             if real in seen:
@@ -58,11 +59,11 @@ def read_runs(paths: Sequence[str | os.PathLike[str]], skip: Callable[[InputErro
             seen.add(real)
             runs.append(read_run(folder))
         except InputError as error:
-            if skip is None or len(paths) == 1 or error.code == "no-such-folder":
+            if skip is None or len(folders) == 1 or error.code == "no-such-folder":
                 raise
             skip(error)
     if not runs:
-        raise InputError(f"none of the {len(paths):,} folders is a finished run: name others.", code="not-a-run")
+        raise InputError(f"none of the {len(folders):,} folders is a finished run: name others.", code="not-a-run")
     kinds = {run.is_text: run.path for run in runs}
     if len(kinds) > 1:
         raise InputError(
@@ -71,6 +72,22 @@ def read_runs(paths: Sequence[str | os.PathLike[str]], skip: Callable[[InputErro
         )
     make_labels_unique(runs)
     return runs
+
+
+def run_folders(path: str | os.PathLike[str]) -> list[pathlib.Path]:
+    """The folder itself if it is a run's, else the runs in it, by name."""
+    path = pathlib.Path(user_path(path))
+    if is_run(path):
+        return [path]
+    try:
+        return [path / name for name in sorted(os.listdir(path)) if is_run(path / name)]
+    except OSError:
+        return []
+
+
+def is_run(path: pathlib.Path) -> bool:
+    """Whether a folder has a ``config.json``, even a damaged one."""
+    return os.path.lexists(path / "config.json")
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:

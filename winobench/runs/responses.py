@@ -197,11 +197,14 @@ class ResponseStore:
         own = self.folder.resolve()
         return sorted(path for path in own.parent.parent.glob(f"*/{own.name}") if path != own and path.is_dir())
 
-    def share(self, folders: Iterable[pathlib.Path], keys: Iterable[str]) -> int:
-        """Copies missing responses of other runs, and returns how many. Damaged parts are left aside with a warning."""
+    def share(self, folders: Iterable[pathlib.Path], keys: Iterable[str]) -> dict[str, str]:
+        """Copies missing responses of other runs. Damaged parts are left aside with a warning.
+
+        Returns key -> name of the run that asked, for each response that was copied.
+        """
         # A malformed line here is malformed elsewhere too.
         missing = {key for key in keys if key not in self._places and key not in self._rejected}
-        copied = 0
+        copied: dict[str, str] = {}
         for folder in folders:
             if not missing:
                 break
@@ -217,7 +220,7 @@ class ResponseStore:
                 content = {"request": response.request, "raw": response.raw, "seconds": response.seconds}
                 self._add(name, {**content, "origin": origin})
                 missing.discard(name)
-                copied += 1
+                copied[name] = origin
         return copied
 
     def _add(self, key: str, content: Mapping[str, Any]) -> None:

@@ -25,7 +25,7 @@ from winobench.base import files, json_files
 from winobench.base.errors import InputError
 from winobench.runs import image_records, image_runs, judgements, records
 from winobench.runs.labels import MOST_LETTERS, Labelled, model_label, shortened, task_label, unique_labels
-from winobench.runs.reading import fields_of, recorded_metric
+from winobench.runs.reading import fields_of, is_run, recorded_metric, run_folders
 from winobench.runs.run import BIAS_METRIC
 
 RUNNING, FINISHED, INTERRUPTED, FAILED, UNREADABLE = "running", "finished", "interrupted", "failed", "unreadable"
@@ -108,7 +108,7 @@ class Library:
     def find(self, slug: str) -> RunFolder:
         """The run of a slug. Raises InputError where it is gone, or its files are too large."""
         run_folder = self._run_folders.get(slug)
-        if run_folder is None or not _is_run(pathlib.Path(run_folder.root)):
+        if run_folder is None or not is_run(pathlib.Path(run_folder.root)):
             run_folder = next((run_folder for run_folder in self.run_folders() if run_folder.slug == slug), None)
         if run_folder is None:
             shown = _text(slug, 80)
@@ -129,13 +129,7 @@ class Library:
 
     def _folders(self) -> Iterator[pathlib.Path]:
         for path in self._paths:
-            path = pathlib.Path(os.path.abspath(path))
-            if _is_run(path):
-                yield path
-                continue
-            with contextlib.suppress(OSError), os.scandir(path) as entries:
-                names = sorted(entry.name for entry in entries)
-                yield from (path / name for name in names if _is_run(path / name))
+            yield from run_folders(os.path.abspath(path))
 
     def _slug(self, root: str) -> str:
         if root not in self._slugs:
@@ -287,10 +281,6 @@ def _check_size(name: str, size: int) -> None:
             " the program that wrote it",
             code="too-large",
         )
-
-
-def _is_run(path: pathlib.Path) -> bool:
-    return os.path.lexists(path / _CONFIG)
 
 
 def _facts_of_config(config: Mapping[str, Any]) -> dict[str, Any]:
