@@ -188,8 +188,8 @@ def _unknown(source: str) -> InputError:
     is_path = os.path.exists(source) or re.fullmatch(r"\.\w+", pathlib.Path(source).suffix)
     if " " in source.partition(":")[0].strip() and not is_path:
         return InputError(
-            f"--prompts names a file, and {options.quote(source)} is a prompt itself: write it into a file, a line for"
-            " each prompt, and give --prompts=FILE.txt"
+            f"{options.quote(source)} is a prompt itself, and not a file of prompts: write it into a .txt file, a line"
+            " for each prompt, and name this file (--prompts=FILE.txt)"
         )
     sets = ", ".join(f"{name}{named_set.wanted}" for name, named_set in NAMED_SETS.items())
     return InputError(
