@@ -46,7 +46,7 @@ def main(words: list[str]) -> None:
     # Late, so that --help answers at once.
     from winobench.runs import reading, run_tables
 
-    runs = reading.read_runs(words, configuration.print_skipped)
+    runs = reading.read_runs(words, configuration.print_skipped, mixed=True)
     text = exports.export(
         runs,
         _FORMAT.value,

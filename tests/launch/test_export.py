@@ -43,13 +43,16 @@ def test_a_training_is_skipped_by_its_kind(folder, tmp_path):
 
 
 def test_a_folder_of_runs_is_its_runs(tmp_path):
-    folders = [make_run(Skilled(0.4), tmp_path / name, chosen=[fakes.text_task()]) for name in ("b", "ä c")]
+    folders = [make_run(Skilled(0.4), tmp_path / "b", chosen=[fakes.text_task()]), tmp_path / "ä c"]
+    tasks, workdir = "--tasks=winoviz_mini_single", f"--workdir={folders[1]}"
+    text = ("--config=winoviz", "--model=recorded:example", tasks, "--limit=6", workdir)
+    assert launching.launch("launch.eval", *text)[0] == 0
     (tmp_path / "no run").mkdir()
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "config.json").write_text("{")
-    expected = launch(*folders)
     status, out, err = launch(tmp_path)
-    assert (status, out) == expected[:2]
+    assert (status, out) == launch(*folders)[:2]
+    assert {row["task"] for row in csv.DictReader(io.StringIO(out))} == {"words", "winoviz_mini_single"}
     assert (err.count("\n"), "skipped: " in err, str(tmp_path / "broken") in err) == (1, True, True)
     launching.refuse("launch.export", tmp_path / "no run", named=["config.json"])
 

@@ -38,11 +38,16 @@ _ROWS_OF_OLD_RUNS = {
 }
 
 
-def read_runs(paths: Sequence[str | os.PathLike[str]], skip: Callable[[InputError], None] | None = None) -> list[Run]:
+def read_runs(
+    paths: Sequence[str | os.PathLike[str]],
+    skip: Callable[[InputError], None] | None = None,
+    *,
+    mixed: bool = False,
+) -> list[Run]:
     """Reads runs and gives each its own label. A path is a run's folder, or one that holds runs.
 
     Of several folders, ``skip`` is called with the error of each that cannot be read or is named twice. None refuses
-    all.
+    all. Runs with images and runs of text benchmarks are refused together, unless they may be ``mixed``.
     """
     if not isinstance(paths, list | tuple):
         raise InputError(f"the runs are {options.quote(paths)}, but they must be a list of folders.", code="wrong-type")
@@ -65,7 +70,7 @@ def read_runs(paths: Sequence[str | os.PathLike[str]], skip: Callable[[InputErro
     if not runs:
         raise InputError(f"none of the {len(folders):,} folders is a finished run: name others.", code="not-a-run")
     kinds = {run.is_text: run.path for run in runs}
-    if len(kinds) > 1:
+    if len(kinds) > 1 and not mixed:
         raise InputError(
             f"{kinds[True]} is a run of a text benchmark and {kinds[False]} one with images: report each kind alone.",
             code="runs-of-two-kinds",
