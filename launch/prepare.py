@@ -18,9 +18,10 @@ from . import BAD_INPUT, configuration, listing, output
 from .overrides import split
 
 if TYPE_CHECKING:
-    from launch import documents
     from winobench.tasks.base import PublishedData, Task
     from winobench.training.coco_captions import TrainingSet
+
+    from . import documents
 
 USAGE = """
 Reads the published files of a task or a training set, checks them, and writes them as ArrayRecord files.
