@@ -113,8 +113,9 @@ def _check_vocabulary(tokenizer: Any, folder: str) -> None:
     lacking = sorted(of_letters - {"".join(pair) for pair in merges})
     # Vocabularies without all bytes are made for tests of other projects, by hand, with words that no merge makes.
     if lacking and (len(vocabulary) >= _ALL_BYTES or not merges):
-        fault = f"{len(lacking):,} tokens that no merge makes, such as {options.quote(lacking[0])}"
-        advice = "get its merges.txt again, or name special tokens in its tokenizer_config.json"
+        more = f" and {len(lacking) - 1:,} more" if len(lacking) > 1 else ""
+        fault = f"the token {options.quote(lacking[0])}{more}, which no merge makes"
+        advice = "name special tokens in its tokenizer_config.json, or get its merges.txt again"
         raise _damaged(f"{folder} has {fault}: {advice}")
 
 
