@@ -1,6 +1,6 @@
 """Makes the figure of README.md: generated images with their scores, and the accuracies of runs.
 
-winobench eval --config=gdbench --model=clevr-tiny,clevr-flow \
+winobench eval --model=clevr-tiny,clevr-flow \
     --tasks=clevr,clevr_image,clevr_winoground,clevr_hard --workdir=runs/result
 python docs/draw_result.py runs/result/clevr-tiny runs/result/clevr-flow    # writes docs/images/result.png
 """
@@ -27,10 +27,10 @@ PROMPTS = (
     "On the left is a blue cube and on the right is a red sphere.",
 )
 ROWS = (
-    ("clevr", "accuracy", "captions"),
-    ("clevr_image", "accuracy", "images"),
-    ("clevr_winoground", "group", "both"),
-    ("clevr_hard", "accuracy", "hard captions"),
+    ("clevr", "accuracy", "clevr:\nwhich text"),
+    ("clevr_image", "accuracy", "clevr_image:\nwhich image"),
+    ("clevr_winoground", "group", "clevr_winoground:\nboth"),
+    ("clevr_hard", "accuracy", "clevr_hard:\nwhich hard text"),
 )
 
 
@@ -44,11 +44,11 @@ def draw(runs: list[Run]) -> plt.Figure:
     for axes, image, row in zip(left.subplots(1, 2), images, scores, strict=True):
         axes.imshow(image)
         axes.set(xticks=[], yticks=[])
-        lines = [f"{score:+.0f}  {text}" for score, text in zip(row, TEXTS, strict=True)]
+        lines = [f"score {score:+.0f}: {text}" for score, text in zip(row, TEXTS, strict=True)]
         weights = ["bold" if score == row.max() else "normal" for score in row]
         axes.set_title(lines[0], loc="left", size=9, weight=weights[0])
         axes.set_xlabel(lines[1], loc="left", size=9, weight=weights[1])
-    left.suptitle("Scores of two captions for generated images", size=10)
+    left.suptitle("Scores of two texts for generated images: higher is better", size=10)
     axes = right.subplots()
     for number, run in enumerate(runs):
         found = [run.tasks[task].results[metric] for task, metric, _ in ROWS]

@@ -52,7 +52,7 @@ def generation_section(report_data: ReportData) -> Section | None:
     points = list(_verified_points(report_data))
     if not points:
         return None
-    description = "Accuracy of drawing against accuracy of telling captions apart, a point for each skill of each model"
+    description = "Accuracy of generation against accuracy of matching, a point for each skill of each model"
     names = ("told apart, %", "generated as asked, %")
     panel = _panel(report_data, points, "Generated as asked and told apart", description, names)
     texts = [
