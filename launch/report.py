@@ -15,7 +15,8 @@ Makes one HTML page on finished runs of winobench eval, which opens anywhere wit
 and a CSV file of each figure and table. It reads what the runs have recorded. No model and no device is needed.
 
   winobench report runs/gdbench-sd21-base-1a2b3c4d            one run: report.html in its folder's report/
-  winobench report runs                                       all runs in runs/, side by side, in report/
+  winobench report runs/gdbench-*                             several, side by side, in report/
+  winobench report runs                                       the same of all runs in runs/
   winobench report runs/a runs/b --out=comparison             ... in comparison/
   winobench report runs/wscplus-* --raters=anna.csv,ben.csv   with people's answers, and how far they agree
   winobench report runs/a --fit_timesteps                     learn how much each timestep should count
