@@ -46,8 +46,8 @@ def draw(runs: list[Run]) -> plt.Figure:
         axes.set(xticks=[], yticks=[])
         lines = [f"score {score:+.0f}: {text}" for score, text in zip(row, TEXTS, strict=True)]
         weights = ["bold" if score == row.max() else "normal" for score in row]
-        axes.set_title(lines[0], loc="left", size=9, weight=weights[0])
-        axes.set_xlabel(lines[1], loc="left", size=9, weight=weights[1])
+        axes.set_title(lines[0], loc="left", size=8, weight=weights[0])
+        axes.set_xlabel(lines[1], loc="left", size=8, weight=weights[1])
     left.suptitle("Scores of two texts for generated images: higher is better", size=10)
     axes = right.subplots()
     for number, run in enumerate(runs):
@@ -58,6 +58,7 @@ def draw(runs: list[Run]) -> plt.Figure:
     chances = [100 * runs[0].tasks[task].results[metric]["chance"] for task, metric, _ in ROWS]
     axes.vlines(chances, np.arange(len(ROWS)) - 0.42, np.arange(len(ROWS)) + 0.42, "black", "dashed", label="chance")
     axes.set(yticks=range(len(ROWS)), yticklabels=[label for *_, label in ROWS], xlim=(0, 100))
+    axes.tick_params(axis="y", labelsize=8)
     axes.invert_yaxis()
     axes.spines[["top", "right"]].set_visible(False)
     right.suptitle("Accuracy on rendered scenes, %", size=10)
