@@ -192,7 +192,8 @@ class Runner:
         group.errors, seconds = error_parts.read_own_errors(self.folder, *table)
         if not reuse or not np.isnan(group.errors).any():
             return seconds
-        known, sources = group.errors.copy(), []
+        known = group.errors.copy()
+        sources: list[str] = []
         for neighbour in self.folder.neighbours():
             errors, _ = error_parts.read_errors(neighbour, *table, on_fault=error_parts.pass_over)
             if (np.isnan(known) & ~np.isnan(errors)).any():
