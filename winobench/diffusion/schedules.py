@@ -105,6 +105,10 @@ class Schedule(abc.ABC):
 
     num_train_timesteps: int
 
+    def published_levels(self, num_samples: int, left_out: int) -> np.ndarray:
+        """The levels that Self-Bench judges on: float32 [number of levels], rising. Of continuous schedules alone."""
+        raise NotImplementedError
+
     @property
     @abc.abstractmethod
     def prediction(self) -> str:

@@ -145,7 +145,8 @@ def is_real(values: np.ndarray) -> bool:
     return values.dtype.kind in "fiu" or values.dtype.name == "bfloat16"
 
 
-def for_evaluation(scorer: Scorer | SampledScorer) -> SampledScorer:
+def for_evaluation(scorer: Any) -> SampledScorer:
+    """A `Scorer` or a `SampledScorer` as the evaluation uses it."""
     if callable(getattr(scorer, "iter_errors", None)):
         return scorer
     if not callable(getattr(scorer, "score", None)):

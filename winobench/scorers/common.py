@@ -76,7 +76,7 @@ def over_grid(
 def distinct(keys: Sequence[Any]) -> tuple[list[int], np.ndarray]:
     """The position of each distinct key's first occurrence, and for every key the number of its distinct one."""
     numbers: dict[Any, int] = {}
-    first = []
+    first: list[int] = []
     for position, key in enumerate(keys):
         if key not in numbers:
             numbers[key] = len(first)
@@ -91,7 +91,7 @@ def image_key(image: Any) -> Any:
     if isinstance(image, str | os.PathLike):
         return os.fspath(image)
     if isinstance(image, np.ndarray):
-        return image.shape, image.dtype.str, hashlib.sha256(np.ascontiguousarray(image)).digest()
+        return image.shape, image.dtype.str, hashlib.sha256(np.ascontiguousarray(image).data).digest()
     return id(image)
 
 

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -122,7 +122,8 @@ class Contrastive(HasSnapshots):
 
     def _place(self, model: Any) -> None:
         tokenizer_files.check_size(self.tokenizer, model.config.text_config.vocab_size, "of this scorer")
-        self._image_encoder = self._text_encoder = None  # frees memory for the new ones
+        self._image_encoder: Any = None  # frees memory for the new ones
+        self._text_encoder: Any = None
         self._texts = TEXTS_OF[type(model)]
         self._scale, self._bias = _terms(model)
         structure, params = networks.place(model, self.mesh)
@@ -163,9 +164,9 @@ class Contrastive(HasSnapshots):
           InputError: when files are missing or damaged, or an option is not one of its choices.
         """
         networks.check_options(cls, options)
-        source = sources.resolve(source, revision=revision)
-        load = _loader(source)
-        model, processor, tokenizer = load(source, dtype=dtype, variant=variant, allow_pickle=allow_pickle)
+        resolved = sources.resolve(source, revision=revision)
+        load = _loader(resolved)
+        model, processor, tokenizer = load(resolved, dtype=dtype, variant=variant, allow_pickle=allow_pickle)
         return cls(model, tokenizer, processor, **options)
 
     def score(self, images: Sequence[Any], texts: Sequence[str]) -> np.ndarray:
@@ -183,8 +184,8 @@ class Contrastive(HasSnapshots):
             finite.
         """
         snapshot = self.snapshot()
-        images, texts = snapshot.encode_images(images), snapshot.encode_texts(texts)
-        return common.finite_scores(snapshot._scores(images.astype(np.float64) @ texts.T.astype(np.float64)))
+        of_images, of_texts = snapshot.encode_images(images), snapshot.encode_texts(texts)
+        return common.finite_scores(snapshot._scores(of_images.astype(np.float64) @ of_texts.T.astype(np.float64)))
 
     def iter_scores(
         self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike
@@ -270,15 +271,15 @@ class Contrastive(HasSnapshots):
             return
         with contextlib.ExitStack() as stack:
             columns = []
-            for items, column, batches in (
+            for items, named, batches in (
                 (images, pairs[:, 0], self._image_batches),
                 (texts, pairs[:, 1], self._text_batches),
             ):
-                numbers, _ = tables.first_uses(column)
+                numbers, _ = tables.first_uses(named)
                 positions = np.zeros(len(items), np.int64)
                 positions[numbers] = np.arange(len(numbers))
                 stream = stack.enter_context(contextlib.closing(batches(items, numbers.tolist())))
-                columns.append(_Column(positions[column], len(numbers), stream))
+                columns.append(_Column(positions[named], len(numbers), stream))
             start = 0
             while start < len(pairs):
                 for column in columns:
@@ -290,7 +291,7 @@ class Contrastive(HasSnapshots):
                     yield np.arange(begin, end), self._scores(np.einsum("nd,nd->n", left, right))
                 start = ready
 
-    def _image_batches(self, images: Sequence[Any], numbers: Sequence[int]) -> Iterator[np.ndarray]:
+    def _image_batches(self, images: Sequence[Any], numbers: Sequence[int]) -> Generator[np.ndarray, None, None]:
         """Vectors of some images, in order, batch by batch. Threads read images ahead of the devices."""
         loaded = tables.load_ahead(
             lambda number: self.processor(images[number]), numbers, 2 * self._image_encoder.batch_size
@@ -298,7 +299,7 @@ class Contrastive(HasSnapshots):
         with contextlib.closing(loaded):
             yield from _encoded(self._image_encoder, loaded)
 
-    def _text_batches(self, texts: Sequence[str], numbers: Sequence[int]) -> Iterator[np.ndarray]:
+    def _text_batches(self, texts: Sequence[str], numbers: Sequence[int]) -> Generator[np.ndarray, None, None]:
         yield from _encoded(self._text_encoder, iter(self._tokenize([texts[number] for number in numbers])))
 
     def _tokenize(self, texts: list[str]) -> np.ndarray:
@@ -331,7 +332,7 @@ class _Column:
 
     def __init__(self, rows: np.ndarray, num_items: int, batches: Iterator[np.ndarray]):
         self.rows = rows
-        self.vectors: np.ndarray | None = None
+        self.vectors: Any = None  # until some are encoded
         self._num_items = num_items
         self._batches = batches
         self._encoded = 0

@@ -230,7 +230,7 @@ def make_step(
 
 def in_8_bits(pipeline: Pipeline) -> Pipeline:
     """A pipeline whose denoiser's products have factors of 8 bits (`winobench.models.float8`)."""
-    return dataclasses.replace(pipeline, **{pipeline.DENOISER: float8.rounded(pipeline.denoiser)})
+    return pipeline.replace(**{pipeline.DENOISER: float8.rounded(pipeline.denoiser)})
 
 
 def usual_batch_size(pipeline: Pipeline, latent_shape: tuple[int, ...], mesh: Mesh, resident: int) -> int:

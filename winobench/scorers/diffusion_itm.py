@@ -127,15 +127,16 @@ class DiffusionITM(HasSnapshots):
         self.mesh = common.mesh_for(on_cpus, mesh)
         self.image_size = pipeline.check_image_size(image_size)
         pipeline.check_memory(self.image_size, 1, self.mesh.devices.flat[0])
-        self._images: ImageTables | None = None
-        self._texts: TextTables | None = None
+        self._images: Any = None
+        self._texts: Any = None
         self.snapshot()
         self._choose_batch_size(batch_size)
 
     def _place(self, pipeline: Pipeline) -> None:
         pipeline.check_image_size(self.image_size)
         sizes = [table and table.encoder.size for table in (self._images, self._texts)]
-        self._images = self._texts = self._params = None  # frees memory for the new ones
+        self._images = self._texts = None  # frees memory for the new ones
+        self._params: Any = None
         self._lora: dict[str, Any] | None = None
         computed = denoising.in_8_bits(pipeline) if self.float8 else pipeline
         self._denoiser, params = computed.denoiser_function()
@@ -146,8 +147,7 @@ class DiffusionITM(HasSnapshots):
         is_staged = self._encoders == "staged"
         of_tables = (self.image_size, self.mesh, self._table_rows)
         self._images = ImageTables(pipeline, *of_tables)
-        of_texts = {"is_staged": is_staged, "make_room": self._params.release}
-        self._texts = TextTables(pipeline, self._dtype, *of_tables, **of_texts)
+        self._texts = TextTables(pipeline, self._dtype, *of_tables, is_staged=is_staged, make_room=self._params.release)
         if not is_staged:
             self._params.on_devices()
         for table, size in zip((self._images, self._texts), sizes, strict=True):
@@ -236,7 +236,7 @@ class DiffusionITM(HasSnapshots):
         # Before the model: a fault of the small file shows before gigabytes are read.
         where: dict[str, Any] = {"revision": revision, "backend": backend}
         adapters = None if lora is None else families.read_lora(source, lora, **where, allow_pickle=allow_pickle)
-        learned = extensions.find(extensions.PARTS, "textual_inversions") if embeddings else None
+        learned: Any = extensions.find(extensions.PARTS, "textual_inversions") if embeddings else None
         words = [learned.read_word(path, allow_pickle=allow_pickle) for path in embeddings]
         how = {
             # Most of what bfloat16 changes in an error would come from the text encoder, and each text is encoded once.
@@ -250,7 +250,7 @@ class DiffusionITM(HasSnapshots):
         if adapters is None:
             pipeline = families.load_pipeline(source, dtype, **how)
         else:
-            of_lora = {"scale": lora_scale, "fuse": fuse_lora}
+            of_lora: dict[str, Any] = {"scale": lora_scale, "fuse": fuse_lora}
             pipeline, adapters = families.load_with_lora(source, dtype, adapters, **of_lora, **how)
         for word in words:
             learned.add_word(pipeline, word)
@@ -363,7 +363,7 @@ class DiffusionITM(HasSnapshots):
             "lower num_samples, or give fewer images or texts at once",
         )
         distinct = [images[i] for i in first_image], [texts[i] for i in first_text]
-        sampling = {"num_samples": num_samples, "seed": seed, "timesteps": timesteps, "noise": noise}
+        sampling: dict[str, Any] = {"num_samples": num_samples, "seed": seed, "timesteps": timesteps, "noise": noise}
         errors = common.over_grid(grid, lambda triples: self.iter_errors(*distinct, triples, **sampling))
         finite = np.isfinite(errors)
         if not finite.all():

@@ -155,7 +155,8 @@ class ItmHead(PairScorer):
 
     def _place(self, model: BlipForImageTextRetrieval) -> None:
         self._check_vocabulary(model)
-        vision, processor = model.config.vision_config, self.processor
+        vision = model.config.vision_config
+        processor: Any = self.processor
         if processor.size != (vision.image_size, vision.image_size):
             raise InputError(
                 f"the image processor makes images of {processor.size[0]} x {processor.size[1]} pixels, but the network"
@@ -203,7 +204,7 @@ class ItmHead(PairScorer):
         # Before the weights, which take long: a typing mistake is to show at once.
         common.choice("head", options.get("head", "itm"), HEADS)
         folder = sources.resolve(source, revision=revision)
-        processor = processor_files.read_image_processor(folder)
+        processor: Any = processor_files.read_image_processor(folder)
         tokenizer = encoder_layouts.read_bert_tokenizer(folder)
         model = models.load_model(
             BlipForImageTextRetrieval, folder, dtype=dtype, variant=variant, allow_pickle=allow_pickle
@@ -236,7 +237,7 @@ class ItmHead(PairScorer):
     def _step(self, images: Any, texts: Any, index: jax.Array) -> jax.Array:
         return _score_pairs(self._compiled_for, self._params, images, texts, index)
 
-    def _tokenize(self, texts: Sequence[str]) -> np.ndarray:
+    def _tokenize(self, texts: Sequence[str]) -> Any:
         """Token ids and the number of them behind them: int32 [num_texts, tokens + 1]."""
         check_texts(texts)
         encoded = self.tokenizer(texts, truncation=True, max_length=self.max_text_tokens, padding=False)

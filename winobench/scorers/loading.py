@@ -136,12 +136,13 @@ def load_scorer(
       InputError: the model does not exist, its kind is not known, or an option is for another kind.
     """
     ref = resolve(model, SCORES, revision)
-    given = {"variant": variant, "allow_pickle": allow_pickle, "batch_size": batch_size, "max_pixels": max_pixels}
+    given: dict[str, Any] = {"variant": variant, "allow_pickle": allow_pickle, "batch_size": batch_size}
+    given |= {"max_pixels": max_pixels}
     given |= {"model_parallel": model_parallel, DIFFUSION: diffusion, HOSTED: hosted}
     if ref.kind == PLUGGED_IN:
         taken(ref, SCORERS[ref.kind], given)
         return registry.make_plugged_in(ref.name)
-    return load(ref, SCORERS[ref.kind], dtype, given)
+    return load(ref, SCORERS[ref.kind or ""], dtype, given)
 
 
 def load(ref: ModelRef, kind: Kind, dtype: str, given: Mapping[str, Any]) -> Any:
@@ -196,7 +197,7 @@ def resolve(model: str | ModelRef, wants: str = SCORES, revision: str | None = N
             code="wrong-kind-of-model",
         )
     scores_only = ref.name in registry.MODELS and ref.name not in registry.LANGUAGE_MODELS
-    if wants == TEXTS and scores_only and ref.released.scorer != "contrastive":
+    if wants == TEXTS and scores_only and ref.released is not None and ref.released.scorer != "contrastive":
         raise InputError(
             f"{ref.name!r} is a model of images, which answers no questions: name a language model, such as one of"
             f" {', '.join([*registry.LANGUAGE_MODELS, *registry.forms_with_prefix()])}",
@@ -233,7 +234,7 @@ def check_scorer(
     """Checks options of ``OPTIONS`` for a model by small files."""
     options.DTYPE.check("dtype", dtype)
     ref = resolve(model, SCORES, revision)
-    keywords = taken(ref, SCORERS[ref.kind], given)
+    keywords = taken(ref, SCORERS[ref.kind or ""], given)
     if ref.kind == "diffusion_itm" and deeply:
         _check_pipeline(ref, keywords, timesteps)
     return ref

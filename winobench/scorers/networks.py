@@ -125,7 +125,8 @@ class HoldsVisionLanguage(HasLoadedModel):
             allow_pickle=allow_pickle,
             templates={cls.TEMPLATE: others.get(cls.TEMPLATE)},
         )
-        return cls(loaded, **others)
+        made: Any = cls  # a subclass, which takes them
+        return made(loaded, **others)
 
     @classmethod
     def _check_choices(cls, **options: Any) -> None:

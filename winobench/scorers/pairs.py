@@ -38,6 +38,11 @@ TEXT_STEP = 8
 class PairScorer(HasSnapshots):
     """Encodes each image and each text once, into tables on the devices, and computes a score for each pair of rows."""
 
+    # None while new ones are made.
+    _params: Any
+    _image_encoder: Any
+    _text_encoder: Any
+
     def __init__(
         self,
         processor: ImageProcessor | PatchProcessor,
@@ -53,7 +58,8 @@ class PairScorer(HasSnapshots):
         self._example_text = example_text
         pairs = common.positive("batch_size", PAIRS.on(mesh) if batch_size is None else batch_size)
         self._size = BatchSize(pairs, mesh, "pair")
-        self._text_size, self._image_size = BatchSize(_TEXTS.on(mesh), mesh, "text"), None
+        self._text_size = BatchSize(_TEXTS.on(mesh), mesh, "text")
+        self._image_size: BatchSize | None = None
         self._image_rows = self._text_rows = None if rows is None else common.positive("table_rows", rows)
         self.snapshot()
 

@@ -102,7 +102,9 @@ class TextTables:
         folder = os.path.join(caches.folder(), "text_states")
         if (of_texts := pipeline.host_texts(dtype)) is not None:
             self.store = text_store.HostTexts(*of_texts, folder, mesh, make_room)
-            function, params, batch = text_store.as_they_are, [], TEXT_BATCH.on(mesh)
+            function: Callable[..., Any] = text_store.as_they_are
+            params: Any = []
+            batch = TEXT_BATCH.on(mesh)
             states = jax.tree.map(lambda leaf: leaf[None], self._example(self.tokenize([""])[0]))
         else:
             function, params = pipeline.text_function(dtype)

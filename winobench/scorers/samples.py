@@ -78,7 +78,7 @@ def _van_der_corput(count: int) -> np.ndarray:
 
 
 def choose_timesteps(
-    rule: str | ArrayLike | Sequence[int],
+    rule: str | ArrayLike | Sequence[float],
     num_samples: int | None,
     *,
     seed: int = 0,
@@ -144,8 +144,10 @@ def choose_of_schedule(
     """`choose_timesteps` of any schedule: for a continuous one float32 noise levels, chosen among its T levels."""
     total = schedule.num_train_timesteps
     if not schedule.is_continuous or (isinstance(rule, str) and rule != "published"):
-        how = {"seed": seed, "num_train_timesteps": total, "timestep_range": timestep_range}
-        return schedule.timesteps_at(choose_timesteps(rule, num_samples, **how))
+        numbers = choose_timesteps(
+            rule, num_samples, seed=seed, num_train_timesteps=total, timestep_range=timestep_range
+        )
+        return schedule.timesteps_at(numbers)
     check_seed(seed)
     check_timestep_range(timestep_range, total)
     if isinstance(rule, str):
@@ -201,10 +203,10 @@ def padded_noise(noise: np.ndarray, num_samples: int) -> np.ndarray:
     return padded
 
 
-def _given(values: ArrayLike, num_samples: int | None, num_train_timesteps: int | None) -> np.ndarray:
+def _given(values: ArrayLike | Sequence[float], num_samples: int | None, num_train_timesteps: int | None) -> np.ndarray:
     """Listed timesteps as int32, or without a number of them noise levels as float32."""
     timesteps = np.asarray(values)
-    of_levels = num_train_timesteps is None
+    total, of_levels = num_train_timesteps or 0, num_train_timesteps is None
     item = "noise level, a number above 0 and up to 1" if of_levels else "whole number, the timestep"
     kind = np.floating if of_levels else np.integer
     if timesteps.ndim != 1 or not timesteps.size or not np.issubdtype(timesteps.dtype, kind):
@@ -214,8 +216,8 @@ def _given(values: ArrayLike, num_samples: int | None, num_train_timesteps: int 
             code="wrong-shape",
         )
     low, high = timesteps.min(), timesteps.max()
-    if not (low > 0 and high <= 1 if of_levels else low >= 0 and high < num_train_timesteps):  # NaN compares as false
-        allowed = "noise levels above 0 and up to 1" if of_levels else f"0 to {num_train_timesteps - 1}"
+    if not (low > 0 and high <= 1 if of_levels else low >= 0 and high < total):  # NaN compares as false
+        allowed = "noise levels above 0 and up to 1" if of_levels else f"0 to {total - 1}"
         raise InputError(
             f"timesteps runs from {low:.7g} to {high:.7g}, but this model's timesteps are {allowed}",
             code="out-of-range",

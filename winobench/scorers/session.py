@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import numpy as np
@@ -65,7 +66,7 @@ class Session:
             self._texts_to_share = sharing.texts_to_share(everything) if self._shares_texts else 1
         texts = self._texts_to_share or 1
         parts = self._size.total // self._size.per_device
-        shared = None if among is None else sharing.Shared(everything, texts)
+        shared: Any = None if among is None else sharing.Shared(everything, texts)
         sharing_step, lone_step = self._make_step(texts), self._make_step(1)
 
         def step(image_rows: np.ndarray, text_rows: np.ndarray, batch: np.ndarray) -> jax.Array:

@@ -265,8 +265,8 @@ class VQAScore(AnswerScorer, networks.HoldsVisionLanguage, PairScorer):
 
     def _tokens_of(self, name: str, answer: Any) -> tuple[int, ...]:
         loaded = self._loaded
-        around = {"before": loaded.form.before_answer, "end": loaded.end if loaded.form.scores_end else None}
-        return _answer_tokens(name, answer, loaded.tokenizer, loaded.config.start is None, **around)
+        before, end = loaded.form.before_answer, loaded.end if loaded.form.scores_end else None
+        return _answer_tokens(name, answer, loaded.tokenizer, loaded.config.start is None, before=before, end=end)
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything about this scorer that can change a score by more than rounding, ready for JSON."""
@@ -324,7 +324,7 @@ class VQAScore(AnswerScorer, networks.HoldsVisionLanguage, PairScorer):
         return chosen
 
 
-def _prepared(processor: ImageProcessor | PatchProcessor, how: Mapping[str, bool]) -> ImageProcessor | PatchProcessor:
+def _prepared(processor: Any, how: Mapping[str, bool]) -> ImageProcessor | PatchProcessor:
     """A processor that prepares images in the way that the fingerprint names."""
     if "on_square" in how:
         return OnSquare(**{part.name: getattr(processor, part.name) for part in dataclasses.fields(processor)})
