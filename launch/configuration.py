@@ -12,6 +12,7 @@ import functools
 import importlib.machinery
 import importlib.util
 import inspect
+import itertools
 import os
 import pathlib
 import re
@@ -299,16 +300,17 @@ def _parse_flags(argv: Sequence[str], usual: Any) -> tuple[bool, list[str], list
     try:
         return _wants_help(argv), flags.FLAGS(rest)[1:], overrides
     except flags.UnrecognizedFlagError as error:
-        raise _no_such_flags(rest, names(usual)) from error
+        raise _no_such_flags(error.flagname, rest, names(usual)) from error
     except flags.Error as error:
         raise InputError(f"{str(error).rstrip('.')}; --help lists the flags.", code="bad-flag") from error
 
 
-def _no_such_flags(rest: Sequence[str], known: Mapping[str, str]) -> InputError:
+def _no_such_flags(first: str, rest: Sequence[str], known: Mapping[str, str]) -> InputError:
     """The error of all unknown flags among words for absl, each with its advice."""
-    left = [re.match(r"--?([\w.]+)", word) for word in flags.FLAGS(rest, known_only=True)[1:]]
+    left = itertools.takewhile(lambda word: word != "--", flags.FLAGS(rest, known_only=True)[1:])
+    names_left = [re.sub("^--?", "", word.partition("=")[0]) for word in left if word.startswith("-")]
     errors = []
-    for name in dict.fromkeys(match[1] for match in left if match):
+    for name in dict.fromkeys(filter(None, [first, *names_left])):
         said, otherwise = f"there is no flag --{name}", "--help lists the flags."
         errors.append(unknown(name, known, said, otherwise, others=flags.FLAGS, code="no-such-flag"))
     sentences = [str(error) for error in errors]

@@ -259,6 +259,11 @@ def test_no_command_has_a_flag_with_the_name_of_a_field(command):
             " --inner is a group: give one of --inner.depth, --inner.rate. There is no flag --zzz: --help lists the"
             " flags.\n",
         ),
+        (
+            ["---x", "-", "--=3", "--%", "stray", "--", "--zzz"],
+            2,
+            "error: there is no flag ---x: --help lists the flags. There is no flag --%: --help lists the flags.\n",
+        ),
         (["--number=x"], 2, None),
         (["stray"], 2, "error: 'stray' is not a flag: flags start with --, and --help lists them.\n"),
         (["--config.count"], 2, "error: --count lacks a value: write --count=<value>.\n"),
