@@ -186,11 +186,16 @@ def diffusers_classes() -> Iterator[str]:
 
 
 def api() -> Iterator[str]:
-    """Directives that take signatures and docstrings of every public name."""
+    """A table of the public names, and directives that take the signature and the docstring of each."""
     listed = {name for names in GROUPS.values() for name in names}
     wrong = (set(winobench.__all__) - {"__version__"}) ^ listed
     if wrong:
         raise RuntimeError(f"GROUPS of docs/generate_reference.py and winobench.__all__ differ by {sorted(wrong)}")
+    yield from ("| topic | names |", "| --- | --- |")
+    for title, names in GROUPS.items():
+        links = ", ".join(f"{{py:obj}}`~winobench.{name}`" for name in names)
+        yield f"| [{title}](#{title.lower().replace(' ', '-')}) | {links} |"
+    yield ""
     for title, names in GROUPS.items():
         yield from (f"## {title}", "")
         for name in names:
