@@ -1,3 +1,3 @@
 """The version, which `pyproject.toml` names. `.ci/release` changes it."""
 
-__version__ = "0.3.0"
+__version__ = "0.4.0.dev0"
