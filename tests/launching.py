@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib.util
 import io
+import multiprocessing
 import os
 import pathlib
 import runpy
@@ -16,6 +18,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from multiprocessing import forkserver
 from typing import Any
 from unittest import mock
 
@@ -56,7 +59,64 @@ def start(module: str, *words: object, cwd: str | os.PathLike[str], **more: Any)
     )
 
 
-def kill(process: subprocess.Popen[str], ready: Callable[[], object]) -> None:
+class Fork:
+    """A program in a fork of a process that has imported JAX, which would take two seconds again.
+
+    It has what tests need of a `subprocess.Popen`. Variables that JAX reads when it is imported are this process's.
+    """
+
+    def __init__(self, module: str, *words: object, cwd: str | os.PathLike[str], printed: pathlib.Path, **more: Any):
+        """Starts ``python -m module``, which prints to the files ``printed.out`` and ``printed.err``."""
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["winobench.evaluation.evaluate", "winobench.scorers.diffusion_itm", __name__])
+        self._paths = [printed.with_suffix(".out"), printed.with_suffix(".err")]
+        arguments = (module, [str(word) for word in words], os.fspath(cwd), environment(**more), self._paths)
+        self._process = context.Process(target=_run, args=arguments)
+        self._process.start()
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, ...]:
+        self._process.join(timeout)
+        if self._process.is_alive():
+            raise TimeoutError(f"it still runs after {timeout} seconds")
+        return tuple(path.read_text() for path in self._paths)
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self._process.pid, number)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    @staticmethod
+    def end_server() -> None:
+        """Ends the process that is forked, which the next `Fork` starts again."""
+        forkserver._forkserver._stop()
+
+
+def _run(
+    module: str, words: Sequence[str], cwd: str, environment: Mapping[str, str], paths: Sequence[pathlib.Path]
+) -> None:
+    for number, path in enumerate(paths, 1):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(cwd)
+    sys.argv = [module, *words]
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    finally:
+        atexit._run_exitfuncs()  # as an interpreter would, which multiprocessing does not
+
+
+def kill(process: subprocess.Popen[str] | Fork, ready: Callable[[], object]) -> None:
     """Kills a process as soon as ``ready`` returns something true."""
     deadline = time.monotonic() + 300
     try:
@@ -70,7 +130,7 @@ def kill(process: subprocess.Popen[str], ready: Callable[[], object]) -> None:
         process.kill()
 
 
-def finish(processes: Sequence[subprocess.Popen[str]], status: int = 0) -> list[tuple[str, str]]:
+def finish(processes: Sequence[subprocess.Popen[str] | Fork], status: int = 0) -> list[tuple[str, str]]:
     """Waits for processes, which must end with this status. Returns stdout and stderr of each."""
     try:
         printed = [process.communicate(timeout=500) for process in processes]

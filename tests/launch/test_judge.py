@@ -50,6 +50,7 @@ def write_genai_bench(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("single_device")
 @pytest.mark.parametrize(
     ("rubric", "questions", "said", "row"),
     [
@@ -205,6 +206,7 @@ def test_a_judge_that_cannot_judge_is_refused_before_anything_is_generated(sourc
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("single_device")
 @pytest.mark.parametrize(
     ("rubric", "rows"),
     [("geneval_questions", "accuracy, mean of tags"), ("blip_vqa", "blip vqa, color"), ("mllm", "mllm, spatial")],

@@ -90,7 +90,8 @@ def test_a_command_that_fails_ends_the_others(commands, tmp_path):
 
 @pytest.mark.slow
 def test_two_embedded_models_on_one_page(tmp_path):
-    process = launching.start("launch.understand", "--config=understand:debug", f"--workdir={tmp_path}", cwd=tmp_path)
+    words = ["--config=understand:debug", "--prompts=clevr:14", "--limit=2", "--num_steps=2", f"--workdir={tmp_path}"]
+    process = launching.start("launch.understand", *words, cwd=tmp_path)
     ((out, _),) = launching.finish([process])
     page = pathlib.Path(tmp_path, "report", "report.html").read_text()
     assert "Does it generate what it understands?" in page

@@ -251,13 +251,27 @@ def _scorer(maker, change=lambda pipe: None):
     return pipe, DiffusionITM(TorchPipeline.from_diffusers(pipe), image_size=maker.IMAGE_SIZE, batch_size=3)
 
 
+@pytest.fixture(scope="module")
+def scored():
+    """A maker's pipeline and scorer, which each test leaves as they were, with the first scores and fingerprint."""
+
+    kept = {}
+
+    def make(maker):
+        if id(maker) not in kept:
+            pipe, scorer = _scorer(maker)
+            kept[id(maker)] = pipe, scorer, *_score(scorer)
+        return kept[id(maker)]
+
+    return make
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("single_device")
 @pytest.mark.parametrize("name", KINDS)
-def test_scores_and_fingerprints_follow(name, tmp_path, monkeypatch):
+def test_scores_and_fingerprints_follow(name, scored, tmp_path, monkeypatch):
     kind = KINDS[name]
-    pipe, scorer = _scorer(kind.maker)
-    before, identity = _score(scorer)
+    pipe, scorer, before, identity = scored(kind.maker)
     back = kind.change(pipe)
     after, changed = _score(scorer)
     unchanged = _score(_scorer(kind.maker)[1])

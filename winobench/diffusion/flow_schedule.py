@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.special
 from jax.typing import ArrayLike
 
 from winobench.base import options
@@ -40,15 +39,21 @@ _FIELDS = {
 }
 # Keys that would make another path or other levels of it: accepted only with the value that leaves them alone.
 _NEUTRAL_VALUES = {"invert_sigmas": (False, None)}
+_BETA = (0.6, 0.6)  # of Lee et al. 2024, arXiv 2407.12173
+
+
+def _beta_spaced(high: float, low: float, steps: int) -> np.ndarray:
+    import scipy.special  # late: few models need it
+
+    return low + (high - low) * scipy.special.betaincinv(*_BETA, np.linspace(1, 0, steps))
+
+
 # Spacings of a run's levels between the highest and the lowest level. A run uses at most one.
 _CONVERSIONS = {
     "use_karras_sigmas": lambda high, low, steps: np.linspace(high ** (1 / RHO), low ** (1 / RHO), steps) ** RHO,
     "use_exponential_sigmas": lambda high, low, steps: np.exp(np.linspace(math.log(high), math.log(low), steps)),
-    "use_beta_sigmas": lambda high, low, steps: (
-        low + (high - low) * scipy.special.betaincinv(*_BETA, np.linspace(1, 0, steps))
-    ),
+    "use_beta_sigmas": _beta_spaced,
 }
-_BETA = (0.6, 0.6)  # of Lee et al. 2024, arXiv 2407.12173
 # Keys that shape a run alone. Scoring ignores them.
 _SAMPLER_KEYS = ("shift_terminal", "stochastic_sampling", *_CONVERSIONS, "scale_factors", "upscale_mode")
 _TERMINAL = options.number(above=0, below=1)

@@ -138,6 +138,7 @@ def test_staged_encoders_are_there_without_the_denoiser(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("little_effort")
 def test_few_blocks_say_what_all_of_them_would(monkeypatch, tmp_path):
     """The step of a narrow FLUX.1 with 1 + 5 blocks, from 1 + 1 and 1 + 2, by the TPU's compiler."""
     pytest.importorskip("libtpu")

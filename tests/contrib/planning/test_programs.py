@@ -22,8 +22,8 @@ HAS_CUDA = importlib.util.find_spec("jax_plugins") is not None
 def _environment(monkeypatch, tmp_path):
     """As `topologies.prepare` sets it, for these tests alone."""
     jax.devices()  # those of the other tests, which are asked for where JAX looks for them first
-    monkeypatch.setattr(jax.config, "update", lambda *_: None)
     with monkeypatch.context() as patch:
+        patch.setattr(jax.config, "update", lambda *_: None)
         patch.setattr(os, "environ", dict(os.environ))
         topologies.prepare()
         wanted = dict(os.environ)
@@ -114,6 +114,7 @@ def test_the_step_on_a_gpu():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("little_effort")
 @pytest.mark.parametrize(
     ("text", "package"), [("v5e:16x16", "libtpu"), pytest.param("h100:64", "jax_plugins", id="64 GPUs")]
 )
