@@ -6,6 +6,7 @@ import ctypes
 import functools
 import gc
 import importlib.metadata
+import json
 import os
 import pathlib
 import signal
@@ -77,6 +78,24 @@ def _software_once():
 
 
 @pytest.fixture(scope="module", autouse=True)
+def templates_tried_here():
+    """Chat templates are tried in this process: to launch another takes two seconds. Returns both ways to try one."""
+    if (chat_templates := sys.modules.get("winobench.checkpoints.chat_templates")) is None:
+        yield None
+        return
+
+    def try_here(request):
+        from transformers.utils.chat_template_utils import render_jinja_template
+
+        return chat_templates.rendered(*json.loads(request), render_jinja_template)
+
+    launch = chat_templates._try
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chat_templates, "_try", try_here)
+        yield launch, try_here
+
+
+@pytest.fixture(scope="module", autouse=True)
 def _shapes_of_networks(_made_shapes={}):  # noqa: B006 - kept as long as the process lives
     """Loading a small network takes less time than the shapes that it must have: these are made once."""
     if (models := sys.modules.get("winobench.checkpoints.models")) is None or hasattr(models.abstract_model, "make"):
@@ -97,6 +116,8 @@ def _shapes_of_networks(_made_shapes={}):  # noqa: B006 - kept as long as the pr
 
 # The longest files ahead of the others, so that none decides by itself when a run in two workers ends.
 _LONG = """
+    contrib/planning/test_few_blocks contrib/studies/test_embedded torch_pipelines/test_changes_in_place
+    launch/test_judge contrib/planning/test_programs launch/test_understand evaluation/test_processes
     contrib/families/test_families test_site test_wrong_arguments
     responders/test_hosted scorers/test_callers_mesh scorers/test_changed_weights scorers/test_diffusion_itm
     scorers/test_vqa_score parity/test_whole_pipelines responders/test_language_model

@@ -28,13 +28,19 @@ TEXT = CLIPTextConfig(vocab_size=20, hidden_size=8, intermediate_size=8, num_hid
 NETWORKS = {"unet": (UNet2DConditionModel, UNET), "vae": (AutoencoderKL, VAE), "text": (CLIPTextModel, TEXT)}
 
 
+_SHAPES = {}  # of networks without values, which take longer to make than the values
+
+
 def filled(cls, config, **kwargs):
     """A network with random float32 values, rounded to its parameters' dtype, the same whatever that is.
 
     Drawn with NumPy: the initialisers would be compiled shape by shape.
     """
     rng = np.random.default_rng(0)
-    graph, state = nnx.split(abstract(lambda rngs: cls(config, rngs=rngs, **kwargs)))
+    key = (cls, repr(config), repr(kwargs))
+    if key not in _SHAPES:
+        _SHAPES[key] = nnx.split(abstract(lambda rngs: cls(config, rngs=rngs, **kwargs)))
+    graph, state = _SHAPES[key]
     leaves = {}
     for path, leaf in nnx.to_flat_state(state):
         spread = np.prod(leaf.shape[:-1]) ** -0.5 if path[-1] == "kernel" else 0.3

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from tests.models.test_networks import filled
 from winobench.models import functional, layers, lora, winograd
 from winobench.models.unet_2d_condition import UNet2DConditionModel
 from winobench.models.unet_2d_condition_config import UNet2DConditionConfig
@@ -68,10 +69,10 @@ def test_which_layers(options, expected):
 
 @pytest.fixture(scope="module")
 def unet():
-    blocks = {"down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"], "block_out_channels": [64, 128]}
-    blocks |= {"up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"], "layers_per_block": 1, "sample_size": 8}
+    blocks = {"down_block_types": ["DownBlock2D"] * 2, "block_out_channels": [64, 128]}
+    blocks |= {"up_block_types": ["UpBlock2D"] * 2, "layers_per_block": 1, "sample_size": 8}
     config = UNet2DConditionConfig.from_dict({**blocks, "attention_head_dim": 4, "cross_attention_dim": 16})
-    return UNet2DConditionModel(config, rngs=nnx.Rngs(0))
+    return filled(UNet2DConditionModel, config)
 
 
 def test_a_network(unet):

@@ -35,16 +35,15 @@ STRICT_TEMPLATE = (
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _in_this_process():
-    """Templates that are not hostile are tried here: to launch a process takes a second."""
-    from transformers.utils.chat_template_utils import render_jinja_template as render
+def _hostile_ones_in_a_process(templates_tried_here):
+    """As outside the tests. Others are tried in this process."""
+    launch, try_here = templates_tried_here
 
-    def try_here(asked, launch=templates._try):
-        template, arguments = json.loads(asked)
-        return launch(asked) if template in HOSTILE else templates.rendered(template, arguments, render)
+    def try_template(request):
+        return (launch if json.loads(request)[0] in HOSTILE else try_here)(request)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(templates, "_try", try_here)
+        patch.setattr(templates, "_try", try_template)
         yield
 
 
@@ -219,7 +218,7 @@ def test_a_chat_model_that_has_lost_its_template():
     assert not Prompts(tokenizer, template="plain", stop_ids=stop_ids).chat
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("template", [ENDLESS[0], LARGE[0]])
 def test_templates_of_text_encoders_have_the_same_bounds(template):
     tokenizer = make_tokenizer(kind="bare", chat_template=template)

@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import jax
@@ -45,7 +45,11 @@ _LEAF_NAMES = {"kernel": "weight", "scale": "weight", "embedding": "weight", "bi
 
 def torch_names(module: nnx.Module) -> dict[str, tuple[Path, tuple[int, ...]]]:
     """A network's parameters as torch names them: torch key -> (attribute path in the network, torch's shape)."""
-    return {_torch_key(path): (path, _torch_shape(path, leaf.shape)) for path, leaf in _leaves(module)}
+    return _torch_names(_leaves(module))
+
+
+def _torch_names(leaves: Iterable[tuple[Path, Any]]) -> dict[str, tuple[Path, tuple[int, ...]]]:
+    return {_torch_key(path): (path, _torch_shape(path, leaf.shape)) for path, leaf in leaves}
 
 
 def load_model(
@@ -105,10 +109,10 @@ def build_model(
     """Builds a network and fills it with tensors."""
     dtype = as_dtype(dtype)
     _check_depth(cls.__name__, config, tensors, config_name)
-    abstract = abstract_model(cls, config, dtype=dtype)
-    graph, state = nnx.split(abstract)
+    graph, state = nnx.split(abstract_model(cls, config, dtype=dtype))
+    leaves = list(nnx.to_flat_state(state))
     named = rename(cls.__name__, tensors, cls.file_keys)
-    expected = torch_names(abstract)
+    expected = _torch_names(leaves)
     _check_fit(cls.__name__, expected, named, config_name)
 
     def fill(item: tuple[Path, Any]) -> tuple[Path, Any]:
@@ -124,7 +128,7 @@ def build_model(
 
     # NumPy releases the interpreter while it copies, and copying is all the work.
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
-        filled = dict(pool.map(fill, nnx.to_flat_state(state)))
+        filled = dict(pool.map(fill, leaves))
     return nnx.merge(graph, nnx.from_flat_state(filled))
 
 
