@@ -102,6 +102,7 @@ class Fork:
 def _run(
     module: str, words: Sequence[str], cwd: str, environment: Mapping[str, str], paths: Sequence[pathlib.Path]
 ) -> None:
+    """As a new interpreter would, which multiprocessing is not: it sets no last error, and calls nothing at exit."""
     for number, path in enumerate(paths, 1):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(descriptor, number)
@@ -112,8 +113,12 @@ def _run(
     sys.argv = [module, *words]
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except Exception as error:
+        sys.last_value = error
+        traceback.print_exception(error)
+        sys.exit(1)
     finally:
-        atexit._run_exitfuncs()  # as an interpreter would, which multiprocessing does not
+        atexit._run_exitfuncs()
 
 
 def kill(process: subprocess.Popen[str] | Fork, ready: Callable[[], object]) -> None:
