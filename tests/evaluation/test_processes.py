@@ -75,7 +75,7 @@ def check_against(alone, printed, workdir):
 
 @pytest.mark.slow  # starts two processes
 def test_two_processes_share_the_work(alone, tmp_path):
-    """Started by Open MPI 5, which JAX does not know. Slurm is in tests/contrib/planning/test_cloud.py."""
+    """Started by Open MPI 5, which JAX does not know. Slurm is in test_cloud.py."""
     workdir, port = tmp_path / "run", launching.free_address().partition(":")[2]
     common = {"PMIX_NAMESPACE": "prterun-here-17@1", "JAX_COORDINATOR_PORT": port}
     common |= {f"OMPI_COMM_WORLD_{name}": "2" for name in ("SIZE", "LOCAL_SIZE")}
