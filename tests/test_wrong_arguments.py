@@ -15,6 +15,7 @@ from winobench import report
 from winobench.base.errors import InputError
 from winobench.generation import generate
 from winobench.generation.generate import Settings
+from winobench.models import layers
 from winobench.responders.recorded import RecordedModel
 
 WRONG = [None, -1, 1.5, float("nan"), [], "", "x" * 300, object(), b"a\0b", [None], {"a": 1}, (1, 2), 10**30]
@@ -30,11 +31,12 @@ UNKNOWN_NAMES_ARE_EMPTY = ["images"]
 
 @pytest.fixture(scope="module", autouse=True)
 def _quick():
-    """One device, to which hundreds of models are copied, and no collection after each one that generates."""
+    """One device, to which hundreds of models are copied as they are, and no collection after each that generates."""
     with pytest.MonkeyPatch.context() as patch:
         devices = jax.devices()[:1]
         for name in ("devices", "local_devices"):
             patch.setattr(jax, name, lambda *_, **__: devices)
+        patch.setattr(layers, "arrange_for_cpus", lambda structure, arrays: arrays)
         patch.setattr(generate, "gc", types.SimpleNamespace(collect=lambda: None))
         yield
 

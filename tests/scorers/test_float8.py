@@ -8,6 +8,7 @@ from winobench import DiffusionITM, parallel
 from winobench.base.errors import InputError
 
 
+@pytest.mark.slow
 def test_a_scorer_in_8_bits_says_so_and_is_near():
     images, texts = [np.full((64, 64, 3), 90, np.uint8)], ["a red cube", "a blue sphere"]
     mesh = parallel.make_mesh(jax.devices()[:1])
