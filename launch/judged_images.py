@@ -155,8 +155,9 @@ def print_models(heading: str, of_models: Mapping[str, Mapping[str, Mapping[str,
 def _cell(entry: Mapping[str, Any] | None) -> str:
     if entry is None:
         return "-"
-    ends = "" if entry["low"] is None else f" [{100 * entry['low']:.0f}, {100 * entry['high']:.0f}]"
-    return f"{100 * entry['value']:.1f}{ends}{few_mark(entry)}"
+    scale = 1 if entry.get("is_count") else 100
+    ends = "" if entry["low"] is None else f" [{scale * entry['low']:.0f}, {scale * entry['high']:.0f}]"
+    return f"{scale * entry['value']:.1f}{ends}{few_mark(entry)}"
 
 
 def _print(judgement: Judgement) -> None:
@@ -171,7 +172,11 @@ def _print(judgement: Judgement) -> None:
         advice = endings.missing(judgement.missing)
         print(f"  missing: {judgement.num_missing:,} images lack an answer, {advice}")
     rows = {
-        label: {f"{metric}, {group}": entry for metric, groups in metrics.items() for group, entry in groups.items()}
+        label: {
+            f"{metric}, {group}{' (count)' if entry.get('is_count') else ''}": entry
+            for metric, groups in metrics.items()
+            for group, entry in groups.items()
+        }
         for label, metrics in judgement.models.items()
     }
     print_models("score, %", rows)

@@ -1,4 +1,4 @@
-"""Reads the answers of language models: the text without thoughts, and the yes or no, number, mark or scores in it.
+"""Reads the answers of language models: without thoughts, the yes or no, number, mark, scores or words in them.
 
 An answer stands alone, boxed, in tags, in JSON, or behind words such as "Answer:". What states two answers is not read.
 docs/reference/answer_forms.md lists all forms.
@@ -113,6 +113,32 @@ _OF_ALL = re.compile(r"\s+(?:out\s+)?of\s")
 _LISTED = re.compile(r"(?:(?<=\s)|\A)\(?\d{1,3}[.)](?=\s)|(?<![\w.])#\d+")
 _SCORE = re.compile(r"\bscore\b['\"*_`]*\s*[:=]\s*['\"*_`]*\s*(\d+(?:\.\d+)?)(?!\w|\.\d)", re.IGNORECASE)
 
+# What stands around a copy of the words in an image.
+_LEAD_IN = re.compile(
+    r"(?:(?:sure|certainly|of course|okay)[,.!]\s*)?"
+    r"(?:here(?:'s| is| are)\s+(?:the|all)\b[^\n:]*\b(?:text|words?|transcription)\b[^\n:]*"
+    r"|the\s+(?:\w+\s+)?(?:text|words?)\b[^\n:]*\b(?:image|picture)\b[^\n:]*"
+    r"|(?:图片?|图像|识别)[^\n:：]{0,12}(?:文字|文本|内容)[^\n:：]{0,8})[:：]\s*",
+    re.IGNORECASE,
+)
+_LIST_MARK = re.compile(r"\A[-*\u2022]\s+")
+_NO_WORDS = re.compile(
+    r"(?:there\s+is\s+)?no\s+(?:\w+\s+)?(?:text|words?)(?:\s+(?:is|was|are|were|can be|could be))?"
+    r"(?:\s+(?:recogni[sz]ed|found|detected|visible|present|seen))?(?:\s+in\s+(?:the|this)\s+(?:image|picture))?"
+    r"|(?:图[片像]?[中里]?)?(?:没有|未)(?:识别|检测|发现)?[到出]?(?:任何)?文[字本]",
+    re.IGNORECASE,
+)
+_REFUSAL = re.compile(
+    r"(?:i'?m|i am)\s+(?:\w+\s+)?(?:sorry|unable|not able)\b|sorry\b.{0,9}\bi\b|i\s+apologi[sz]e\b"
+    r"|unfortunately,?\s+i\b|as an ai\b"
+    r"|i\s+(?:can(?:no|')?t|can not|could(?:n't| not)|won't)\b|(?:很|非常)?(?:抱歉|对不起|遗憾)|我(?:无法|不能)",
+    re.IGNORECASE,
+)
+_TASK = re.compile(
+    r"\b(?:images?|pictures?|photos?|text|request|content|help|assist|comply|identify|transcribe)\b|[图文帮助]",
+    re.IGNORECASE,
+)
+
 
 def spoken(text: str) -> str:
     """A text without thoughts. Thoughts that were cut off have nothing behind them."""
@@ -171,6 +197,46 @@ def lines(text: str | None) -> list[bool]:
         if len(words) > 1 and None not in words:
             return [word for word in words if word is not None]
     return [answer for part in parts if (answer := _agreed(part, _yes_no)) is not None]
+
+
+def copied(text: str | None) -> str:
+    """The words that an answer copies from an image, a line each as there. Empty for an answer such as "no text found".
+
+    It is what stands in ``<answer>`` tags or code blocks, or the whole text. A sentence such as "Here is the text:" in
+    front of it, marks of lists, bold type and quotation marks around a line do not count.
+    """
+    whole = "".join(letter for letter in readable(spoken(text or "")) if unicodedata.category(letter) != "Cf")
+    for parts in ([match[2] or match[3] for match in _TAGGED.finditer(whole)], _FENCE.findall(whole)):
+        whole = "\n".join(parts) if any(part.strip() for part in parts) else whole
+    whole = _json_lines(whole.strip())
+    straight = whole.replace("\u2019", "'")
+    lead_in = _LEAD_IN.match(straight)
+    lines = [_copied_line(line) for line in whole[lead_in.end() if lead_in else 0 :].splitlines()]
+    return "" if _NO_WORDS.fullmatch(" ".join(lines).strip(" .。!'")) else "\n".join(lines).strip()
+
+
+def refuses(text: str | None) -> bool:
+    """Whether an answer begins as a refusal does, and names its task. Words of an image may do so, too."""
+    words = copied(text).replace("\u2019", "'")
+    return _REFUSAL.match(words) is not None and _TASK.search(words) is not None
+
+
+def _json_lines(text: str) -> str:
+    """The texts in a text that is a list or an object of JSON, a line each. Any other text as it is."""
+    try:
+        value = json_files.parse(text) if text[:1] in ("[", "{") else None
+    except json_files.NotJSON:
+        value = None
+    value = value.get("text", value) if isinstance(value, dict) else value
+    return "\n".join(_texts(value, all_keys=True)) or text
+
+
+def _copied_line(line: str) -> str:
+    line = re.sub(r"\*\*(.+?)\*\*", r"\1", _LIST_MARK.sub("", line.strip())).strip()
+    for first, last in ('""', "''", "``", "\u201c\u201d", "\u300c\u300d"):
+        if len(line) > 1 and line[0] == first and line[-1] == last:
+            return line[1:-1].strip()
+    return line
 
 
 def _agreed(text: str | None, read: Callable[[str], _Value | None]) -> _Value | None:

@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import math
 import pathlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -187,10 +187,36 @@ def summarise(images: Iterable[tuple[str, Sequence[Score]]], rubric: Rubric) -> 
             is_share = all(0 <= mean.value <= 1 for mean in means)
             too_few = any(part["too_few"] for part in parts)
             entries[metric, row] = _as_entry(mean_of_means(means), sum(part["n"] for part in parts), is_share, too_few)
+    wholes = {metric: rows for (metric, group), rows in values.items() if group == ALL}
+    for metric, combine in (rubric.combined or {}).items():
+        if wholes:
+            entries[metric, ALL] = _combined(wholes, combine)
     results: dict[str, dict[str, dict[str, Any]]] = {}
     for metric, group in sorted(entries, key=lambda key: key[1] != ALL):
-        results.setdefault(metric, {})[group] = entries[metric, group]
+        is_count = {"is_count": True} if metric in (rubric.counts or ()) else {}
+        results.setdefault(metric, {})[group] = entries[metric, group] | is_count
     return results
+
+
+def _combined(
+    wholes: Mapping[str, tuple[Sequence[str], Sequence[float]]], combine: Callable[[Mapping[str, float]], float]
+) -> dict[str, Any]:
+    """A value from the means of several metrics. Its interval is that of the jackknife, which leaves out each text."""
+    texts = [*dict.fromkeys(text for of_texts, _ in wholes.values() for text in of_texts)]
+    places = {text: place for place, text in enumerate(texts)}
+    means, without = {}, {}
+    for metric, (of_texts, numbers) in wholes.items():
+        rows = [places[text] for text in of_texts]
+        sums, sizes = (np.bincount(rows, weights, len(texts)) for weights in (numbers, None))
+        means[metric] = math.fsum(numbers) / len(numbers)
+        without[metric] = (sums.sum() - sums) / np.maximum(len(numbers) - sizes, 1)
+    value, number = combine(means), len(texts)
+    others = ({metric: float(column[place]) for metric, column in without.items()} for place in range(number))
+    pseudo = np.array([number * value - (number - 1) * combine(other) for other in others])[:, None]
+    design = Design(texts)
+    mean, low, high = (float(end[0]) for end in design.means(pseudo))
+    interval = Interval(value, value + low - mean, value + high - mean)
+    return _as_entry(interval, number, 0 <= value <= 1, bool(design.too_few(pseudo)[0]))
 
 
 def _entry(of_texts: Sequence[str], numbers: Sequence[float]) -> dict[str, Any]:

@@ -62,6 +62,8 @@ class Rubric:
         order. With ``published``, the default, texts are read letter by letter as the published code reads them.
         Otherwise as `winobench.base.answer_texts` does.
       macros: (metric, row) -> groups. The row's value is the plain mean of the groups' means.
+      combined: metric -> its value for `ALL`, from the values of other metrics for `ALL`.
+      counts: metrics whose values are counts, such as letters, and no shares.
       scorers: names of scorers whose scores ``image_match`` may be, as in a fingerprint. Any where empty.
       skills: (metric, group) -> the skill of `winobench.tasks.base.SKILLS` that it measures, to compare with matching.
     """
@@ -78,6 +80,8 @@ class Rubric:
     requests: Callable[[Prompt, InputImage, str], Iterable[Request]]
     scores: Callable[[Prompt, Sequence[Response], str, bool], Iterable[Score]]
     macros: Mapping[tuple[str, str], tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    combined: Mapping[str, Callable[[Mapping[str, float]], float]] = dataclasses.field(default_factory=dict)
+    counts: frozenset[str] = frozenset()
     scorers: tuple[str, ...] = ()
     skills: Mapping[tuple[str, str], str] = dataclasses.field(default_factory=dict)
 

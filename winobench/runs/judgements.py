@@ -29,7 +29,7 @@ VERDICT = "verdict"
 
 Results = Mapping[str, Mapping[str, Mapping[str, Mapping[str, Any]]]]
 """Label of a model -> metric -> group -> value, low, high (95%, None for one prompt), n (numbers of the mean),
-too_few (whether they are, for the interval). Results of older versions lack the last one."""
+too_few (whether they are, for the interval). Results of older versions lack the last one. is_count: it is no share."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,8 +142,8 @@ def _are(values: Any, is_right: Callable[[Any], bool]) -> bool:
 def _is_entry(entry: Any) -> bool:
     return (
         isinstance(entry, dict)
-        and entry.keys() - {"too_few"} == {"value", "low", "high", "n"}
-        and isinstance(entry.get("too_few", False), bool)
+        and entry.keys() - {"too_few", "is_count"} == {"value", "low", "high", "n"}
+        and all(isinstance(entry.get(name, False), bool) for name in ("too_few", "is_count"))
         and all(options.is_number(entry[name]) for name in ("value", "n"))
         and all(entry[end] is None or options.is_number(entry[end]) for end in ("low", "high"))
     )

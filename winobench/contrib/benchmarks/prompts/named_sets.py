@@ -8,7 +8,9 @@ from collections.abc import Mapping
 
 from winobench.base import files
 from winobench.base.errors import InputError
+from winobench.contrib.benchmarks.prompts import cvtg as cvtg_files
 from winobench.contrib.benchmarks.prompts import dpg_bench as dpg_bench_files
+from winobench.contrib.benchmarks.prompts import longtext as longtext_files
 from winobench.contrib.benchmarks.prompts import oneig as oneig_files
 from winobench.contrib.benchmarks.prompts import t2i_compbench as compbench_files
 from winobench.contrib.benchmarks.prompts import tiif as tiif_files
@@ -43,8 +45,7 @@ def t2i_compbench(source: str) -> list[Prompt]:
 
 def dpg_bench(source: str) -> list[Prompt]:
     """DPG-Bench's 1,065 prompts, from its folder or its CSV file alone."""
-    existing = existing_folder if os.path.isdir(files.user_path(source or ".")) else existing_file
-    return dpg_bench_files.read(existing("dpg_bench", source))
+    return dpg_bench_files.read(_existing("dpg_bench", source))
 
 
 def tiif(folder: str) -> list[Prompt]:
@@ -53,8 +54,29 @@ def tiif(folder: str) -> list[Prompt]:
 
 
 def oneig(folder: str) -> list[Prompt]:
-    """OneIG-Bench's 695 prompts with questions, from its repository's folder."""
-    return oneig_files.read(existing_folder("oneig", folder))
+    """OneIG-Bench's 695 English prompts with questions and 200 with texts, from its repository's folder."""
+    return oneig_files.read(existing_folder("oneig", folder), "en")
+
+
+def oneig_zh(folder: str) -> list[Prompt]:
+    """OneIG-Bench's 895 Chinese prompts with questions and 200 with texts, from its repository's folder."""
+    return oneig_files.read(existing_folder("oneig_zh", folder), "zh")
+
+
+def longtext(source: str) -> list[Prompt]:
+    """LongText-Bench's 160 prompts in English, in Chinese, or both, from a file or a folder."""
+    return longtext_files.read(_existing("longtext", source))
+
+
+def cvtg(folder: str) -> list[Prompt]:
+    """CVTG-2K's 2,000 prompts, from its folder."""
+    return cvtg_files.read(existing_folder("cvtg", folder))
+
+
+def _existing(name: str, source: str) -> pathlib.Path:
+    """The folder or file of a named set."""
+    existing = existing_folder if os.path.isdir(files.user_path(source or ".")) else existing_file
+    return existing(name, source)
 
 
 NAMED_SETS: Mapping[str, NamedSet] = {
@@ -62,5 +84,8 @@ NAMED_SETS: Mapping[str, NamedSet] = {
     "dpg_bench": NamedSet(dpg_bench, ":FOLDER_OR_FILE", "DPG-Bench, dpg_bench.csv and prompts"),
     "tiif": NamedSet(tiif, ":FOLDER", "TIIF-Bench, test_prompts or testmini_prompts"),
     "oneig": NamedSet(oneig, ":FOLDER", "OneIG-Bench's prompts with questions, OneIG-Bench.csv and scripts"),
+    "oneig_zh": NamedSet(oneig_zh, ":FOLDER", "the same in Chinese, OneIG-Bench-ZH.csv and scripts"),
+    "longtext": NamedSet(longtext, ":FOLDER_OR_FILE", "LongText-Bench, text_prompts.jsonl and text_prompts_zh.jsonl"),
+    "cvtg": NamedSet(cvtg, ":FOLDER", "CVTG-2K, CVTG and CVTG-Style"),
 }
 """Name -> set of prompts."""

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from winobench.contrib.benchmarks.rubrics import dpg_bench, oneig, t2i_compbench, tiif
+from winobench.contrib.benchmarks.rubrics import (
+    cvtg,
+    dpg_bench,
+    longtext,
+    oneig,
+    oneig_text,
+    t2i_compbench,
+    tiif,
+    tiif_text,
+)
 
-RUBRICS = tuple(rubric for module in (dpg_bench, tiif, oneig, t2i_compbench) for rubric in module.RUBRICS)
+_MODULES = (dpg_bench, tiif, tiif_text, oneig, oneig_text, longtext, cvtg, t2i_compbench)
+RUBRICS = tuple(rubric for module in _MODULES for rubric in module.RUBRICS)
 """In the order in which they are tried on prompts."""

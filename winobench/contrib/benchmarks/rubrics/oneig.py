@@ -7,7 +7,8 @@ Compared with OneIG-Bench/OneIG-Benchmark 41b4983, scripts/alignment/alignment_s
   read in all forms of yes. ``unread`` has the share of answers without yes or no, which are wrong.
 - The question keeps its mark before the full stop.
 - Dependencies are looked up in the original answers. A question that was made wrong makes no other one wrong.
-- Groups are the categories, and the lengths and types that fine_grained_analysis.py takes.
+- Groups are the categories and, in English, the lengths and types that fine_grained_analysis.py takes.
+- The Chinese set has the same question around questions in Chinese, and multilingualism as a fourth category.
 - The published code leaves out images that are all black. Here all images count.
 """
 
@@ -45,7 +46,7 @@ def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published:
         for question, response, answer in zip(content["questions"], responses, read, strict=True)
     }
     counted = yes_no.with_parents(answers, question_graphs.parents(content["questions"]), cascading=False)
-    for group in (ALL, prompt.category, content["prompt_length"], content["type"]):
+    for group in (ALL, prompt.category, *oneig.labels(content)):
         yield Score(ALIGNMENT, group, math.fsum(counted.values()) / len(counted))
     yield from unread(read, responses)
 

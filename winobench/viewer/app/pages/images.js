@@ -1,7 +1,7 @@
 // Generated images with their prompts, verdicts and judgements.
 
-import { count, html, link, Loaded, number, percent, useData, useEffect, useMemo, useQuery, useRef, useState, useTitle, words } from '../base.js'
-import { fewMark } from '../numbers.js'
+import { count, html, link, Loaded, number, useData, useEffect, useMemo, useQuery, useRef, useState, useTitle, words } from '../base.js'
+import { fewMark, numberText } from '../numbers.js'
 import { Search, Select, pageOf } from '../parts.js'
 import * as source from '../source.js'
 import { Pages, SaveTable, Table } from '../tables.js'
@@ -133,7 +133,7 @@ function foundText(one) {
 function Rubric({ rubric, judge, wordings, missing, rows }) {
   return html`<h2>${words(rubric)}, judged by ${judge}</h2>${wordings.map(wording => html`<p class="about">The judge reads: “${wording}”</p>`)}${wordings.some(wording => wording.includes('{')) && html`<p class="about">Braces stand for the prompt, a part of it, or a question about it.</p>`}${missing > 0 && html`<p class="about">${missing} ${missing === 1 ? 'image lacks' : 'images lack'} an answer and count nowhere.</p>`}<${Table} caption=${`Scores by ${rubric} and ${judge}, in percent with 95% intervals`} name=${`rubric-${rubric}`} rows=${rows} rowKey=${({ model, metric, group }) => `${model} ${metric} ${group}`} columns=${[
     ...['model', 'metric', 'group'].map(key => ({ key, label: key, value: row => words(row[key]) })),
-    ...['value', 'low', 'high'].map(key => ({ key, label: key, isNumber: true, value: row => (row[key] === null ? null : 100 * row[key]), cell: row => (row[key] === null ? '' : percent(row[key]) + (key === 'high' ? fewMark(row) : '')) })),
+    ...['value', 'low', 'high'].map(key => ({ key, label: key, isNumber: true, value: row => (row[key] === null ? null : row.is_count ? row[key] : 100 * row[key]), cell: row => (row[key] === null ? '' : numberText(row[key], !row.is_count) + (key === 'high' ? fewMark(row) : '')) })),
     { key: 'n', label: 'numbers', isNumber: true },
   ]} />`
 }
