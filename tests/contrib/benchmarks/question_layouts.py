@@ -1,4 +1,4 @@
-"""Small files in the published layouts of DPG-Bench, OneIG-Bench and TIIF-Bench."""
+"""Small files in the published layouts of DPG-Bench, OneIG-Bench, TIIF-Bench, LongText-Bench and CVTG-2K."""
 
 import csv
 import json
@@ -41,6 +41,28 @@ ONEIG_ROWS = [
     ("Text_Rendering", "000", 'A sign that says "yes".', "NP", "short", ""),
 ]
 
+ONEIG_TEXT = "['yes', 'Now 5\\\\n9']"
+ONEIG_ZH_QUESTIONS = {
+    "anime_zh": {"000": (["有没有男孩？", "男孩有4个吗？"], [[0], [1]])},
+    "human_zh": {"000": (["有人吗？"], [[0]])},
+    "object_zh": {"000": (["有杯子吗？"], [[0]])},
+    "multilingualism_zh": {"000": (["有舞台吗？"], [[0]])},
+}
+ONEIG_ZH_ROWS = [
+    ("Anime_Stylization", "000", "4男孩", ""),
+    ("Portrait", "000", "一个人", ""),
+    ("General_Object", "000", "一个杯子", ""),
+    ("Text_Rendering", "000", "标语“是”", ""),
+    ("Text_Rendering", "001", "标语“OK”", ""),
+    ("Multilingualism", "000", "颁奖典礼", ""),
+]
+
+LONGTEXT = {  # file -> rows of prompt, text
+    "text_prompts.jsonl": [('A sign that reads "OPEN, 24 h".', ["OPEN, 24 h"]), ("Two signs.", ["One", "Two"])],
+    "text_prompts_zh.jsonl": [("一块写着“每日 OK”的牌子。", ["每日 OK"])],
+}
+CVTG_PROMPT = "A sign that says 'READ Now!'. A cup with the word 'It'."
+
 TIIF = {  # type -> (short, long, questions, answers)
     "action+2d": [
         ("A child runs.", "With joy, a child runs.", ["Is there a child?  ", "Does it run?"], ["yes", "yes"]),
@@ -76,6 +98,46 @@ def write_oneig(folder, questions=ONEIG_QUESTIONS, rows=ONEIG_ROWS):
         writer = csv.writer(file)
         writer.writerow(("category", "id", "prompt_en", "type", "prompt_length", "class"))
         writer.writerows(rows)
+    return folder
+
+
+def write_oneig_texts(folder, end="", texts=(("000", ONEIG_TEXT),)):
+    """The file of texts of the repository's folder."""
+    (folder / "scripts" / "text").mkdir()
+    with (folder / "scripts" / "text" / f"text_content{end}.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("", "id", "prompt_en", "text_content"))
+        writer.writerows((number, key, "", text) for number, (key, text) in enumerate(texts))
+    return folder
+
+
+def write_oneig_zh(folder):
+    """The Chinese table, questions and texts of the repository's folder."""
+    write_oneig(folder, ONEIG_ZH_QUESTIONS, [])
+    with (folder / "OneIG-Bench-ZH.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("category", "id", "prompt_cn", "class"))
+        writer.writerows(ONEIG_ZH_ROWS)
+    return write_oneig_texts(folder, "_zh", (("001", "['OK']"), ("000", "['是']")))
+
+
+def write_longtext(folder, files=LONGTEXT):
+    """The folder textbench with its files of prompts."""
+    folder.mkdir()
+    for name, rows in files.items():
+        fields = {"category": "sign", "length": "short"}
+        lines = [fields | {"prompt": prompt, "text": text, "prompt_id": 2 * n} for n, (prompt, text) in enumerate(rows)]
+        (folder / name).write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    return folder
+
+
+def write_cvtg(folder, style="CVTG-Style"):
+    """The folder with both parts, of two prompts a file."""
+    for part in ("CVTG", style):
+        (folder / part).mkdir(parents=True)
+        for regions in range(2, 6):
+            rows = [{"index": 3 * number, "prompt": f"{CVTG_PROMPT} {part} {number}."} for number in range(2)]
+            (folder / part / f"{regions}.json").write_text(json.dumps({"data_list": rows}))
     return folder
 
 

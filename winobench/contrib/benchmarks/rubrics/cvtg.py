@@ -5,7 +5,7 @@ Compared with TextCrafter_Eval/unified_metrics_eval.py of NJU-PCALab/TextCrafter
 - ``word_accuracy`` is the share of all wanted words that the judge reads, in small letters with their marks. A word
   that is wanted twice need be read once.
 - ``ned`` is the mean over all wanted words of 1 - edit distance / (longer length + 1e-5) to the word that difflib finds
-  nearest among those that were read. So higher is better, and a right word has a little less than 1.
+  nearest among those that were read. So higher is better, and a right word has 1.
 - ``clip_score`` is 2.5 max(cosine, 0) of "A photo depicts " and the prompt.
 - Each is also there by the number of regions, and by that and the part (CVTG or CVTG-Style), as published.
 - The published judge is an OCR engine. Another judge reads our question, and its answers are read in all forms.
