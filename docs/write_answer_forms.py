@@ -38,11 +38,14 @@ A judge that writes may put its answer in many forms. All rubrics read them by t
    ordinals, percentages and bounds such as "at least 3" do not count. Several different numbers are unread, unless the
    first or the last is the sum of the others: "two dogs, one left and one right" is 2.
 5. A score is each number behind the word score. An answer needs one score for each question.
+6. Words in an image are the whole text, or the text in `<answer>` tags, code blocks or JSON. List marks, bold type,
+   quotation marks around a line, and a sentence such as "Here is the text:" in front do not count. "No text recognized"
+   in any form means no words. A refusal is unread, unless most of its words are wanted in the image.
 
 `unread` in the results is the share of answers that no rule reads. The command ends with a warning above 5%, and with
 exit status 2 above 50%. An unread answer is not yes, and a number that is not right. TIIF-Bench leaves such images out
-of the accuracy. The published judges of OneIG-Bench, TIIF-Bench and `mllm` are read letter by letter, as the published
-code reads them.
+of the accuracy. The published judges of OneIG-Bench, TIIF-Bench, LongText-Bench, CVTG-2K and `mllm` are read letter by
+letter, as the published code reads them.
 
 The table shows how each rubric reads the right answer in each form: *read*, *unread*, or *wrong* (counted as another
 answer).

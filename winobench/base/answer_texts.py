@@ -202,8 +202,8 @@ def lines(text: str | None) -> list[bool]:
 def copied(text: str | None) -> str:
     """The words that an answer copies from an image, a line each as there. Empty for an answer such as "no text found".
 
-    It is what stands in ``<answer>`` tags or code blocks, or the whole text. A sentence such as "Here is the text:" in
-    front of it, marks of lists, bold type and quotation marks around a line do not count.
+    It is the text in ``<answer>`` tags, code blocks or JSON, or the whole text. A sentence such as "Here is the text:"
+    in front of it, marks of lists, bold type and quotation marks around a line do not count.
     """
     whole = "".join(letter for letter in readable(spoken(text or "")) if unicodedata.category(letter) != "Cf")
     for parts in ([match[2] or match[3] for match in _TAGGED.finditer(whole)], _FENCE.findall(whole)):

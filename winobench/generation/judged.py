@@ -201,7 +201,7 @@ def summarise(images: Iterable[tuple[str, Sequence[Score]]], rubric: Rubric) -> 
 def _combined(
     wholes: Mapping[str, tuple[Sequence[str], Sequence[float]]], combine: Callable[[Mapping[str, float]], float]
 ) -> dict[str, Any]:
-    """A value from the means of several metrics. Its interval is that of the jackknife, which leaves out each text."""
+    """A value from the means of several metrics. The jackknife gives its interval. It leaves out each text."""
     texts = [*dict.fromkeys(text for of_texts, _ in wholes.values() for text in of_texts)]
     places = {text: place for place, text in enumerate(texts)}
     means, without = {}, {}

@@ -29,7 +29,8 @@ VERDICT = "verdict"
 
 Results = Mapping[str, Mapping[str, Mapping[str, Mapping[str, Any]]]]
 """Label of a model -> metric -> group -> value, low, high (95%, None for one prompt), n (numbers of the mean),
-too_few (whether they are, for the interval). Results of older versions lack the last one. is_count: it is no share."""
+too_few (whether they are, for the interval). Results of older versions lack the last one. is_count: whether the value
+counts something, so that it may be above 1. Lacking for shares."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,1 +1,4 @@
-"""DPG-Bench, OneIG-Bench, TIIF-Bench and T2I-CompBench: their sets of prompts and their rubrics. GenEval's detector."""
+"""Prompts and rubrics of DPG-Bench, OneIG-Bench, TIIF-Bench, LongText-Bench, CVTG-2K and T2I-CompBench.
+
+GenEval's detector.
+"""

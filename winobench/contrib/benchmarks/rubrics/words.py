@@ -20,7 +20,7 @@ content. If no text is recognized, please reply with 'No text recognized'."""
 """The question of LongText-Bench and OneIG-Bench."""
 
 COPY_LINES = """Copy all text in this image as it is written, one line for each line of text, and write nothing else. \
-If there is no text, write 'No text recognized'."""
+If it has no text, write 'No text recognized'."""
 """Our question where the published judge is an OCR engine, which reads none."""
 
 OCR_ENGINE = "PaddleOCR"
@@ -57,7 +57,7 @@ def read(response: Response, wanted: str, published: bool) -> tuple[str, bool]:
 
 
 def without(text: str, phrases: Sequence[str]) -> str:
-    """A text without phrases that judges write where there is no text."""
+    """A text without phrases that judges write about an image without text."""
     for phrase in phrases:
         for written in (phrase, f"\n{phrase}", f"{phrase}\n"):
             text = text.replace(written, "")
