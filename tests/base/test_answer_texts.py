@@ -138,3 +138,40 @@ def test_any_text_is_read(part):
     text = part * (20_000 // len(part))
     assert (answer_texts.number(text), answer_texts.mark(text, LETTERS)) == (None, None)
     assert answer_texts.yes_no(text) in (None, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("HELLO\n World ", "HELLO\nWorld"),
+        ("Sure! Here's the text from the image:\n```text\nHELLO\n```\nMore?", "HELLO"),
+        ("Here is the plan: win", "Here is the plan: win"),
+        ("图片中的文字是：你好", "你好"),
+        ('{"text": ["A", "B"], "language": "en"}', "A\nB"),
+        ("[14, 27] and {more}", "[14, 27] and {more}"),
+        ("- A\n* B\n5* HOTEL\n-5", "A\nB\n5* HOTEL\n-5"),
+        ('"A," she said, "B"\n“A” “', 'A," she said, "B\n“A” “'),
+        ("no readable text found.", ""),
+        ("NO TEXTING", "NO TEXTING"),
+        ("<think>A</think><answer>B</answer>", "B"),
+        ("", ""),
+        (None, ""),
+    ],
+)
+def test_words_are_copied_without_what_is_around_them(text, words):
+    assert answer_texts.copied(text) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("I’m unable to read the text in this picture.", True),
+        ("As an AI, I cannot view images.", True),
+        ("对不起，我不能帮助你。", True),
+        ("I can't believe it is butter", False),
+        ("We are sorry, but the image shop is closed", False),
+        ("", False),
+    ],
+)
+def test_refusals_name_their_task(text, refused):
+    assert answer_texts.refuses(text) == refused

@@ -116,8 +116,8 @@ _SCORE = re.compile(r"\bscore\b['\"*_`]*\s*[:=]\s*['\"*_`]*\s*(\d+(?:\.\d+)?)(?!
 # What stands around a copy of the words in an image.
 _LEAD_IN = re.compile(
     r"(?:(?:sure|certainly|of course|okay)[,.!]\s*)?"
-    r"(?:here(?:'s| is| are)\s+(?:the|all)\b[^\n:]*\b(?:text|words?|transcription)\b[^\n:]*"
-    r"|the\s+(?:\w+\s+)?(?:text|words?)\b[^\n:]*\b(?:image|picture)\b[^\n:]*"
+    r"(?:here(?:'s| is| are)\s+(?:the|all)\b[^\n:]{0,80}?\b(?:text|words?|transcription)\b[^\n:]{0,80}"
+    r"|the\s+(?:\w+\s+)?(?:text|words?)\b[^\n:]{0,80}?\b(?:image|picture)\b[^\n:]{0,80}"
     r"|(?:图片?|图像|识别)[^\n:：]{0,12}(?:文字|文本|内容)[^\n:：]{0,8})[:：]\s*",
     re.IGNORECASE,
 )
@@ -206,7 +206,8 @@ def copied(text: str | None) -> str:
     in front of it, marks of lists, bold type and quotation marks around a line do not count.
     """
     whole = "".join(letter for letter in readable(spoken(text or "")) if unicodedata.category(letter) != "Cf")
-    for parts in ([match[2] or match[3] for match in _TAGGED.finditer(whole)], _FENCE.findall(whole)):
+    tagged = [match[2] or match[3] for match in _TAGGED.finditer(whole)] if "</" in whole or "|>" in whole else []
+    for parts in (tagged, _FENCE.findall(whole)):
         whole = "\n".join(parts) if any(part.strip() for part in parts) else whole
     whole = _json_lines(whole.strip())
     straight = whole.replace("\u2019", "'")
@@ -217,7 +218,7 @@ def copied(text: str | None) -> str:
 
 def refuses(text: str | None) -> bool:
     """Whether an answer begins as a refusal does, and names its task. Words of an image may do so, too."""
-    words = copied(text).replace("\u2019", "'")
+    words = readable(spoken(text or "")).strip().replace("\u2019", "'")
     return _REFUSAL.match(words) is not None and _TASK.search(words) is not None
 
 
