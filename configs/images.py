@@ -27,8 +27,8 @@ class Settings(model_settings.Sampler, model_settings.Pipeline):
         options.text(4_096),
         "a .txt file (a prompt a line), a .csv or .tsv file (columns prompt, category, id), clevr:N,"
         " geneval:FILE, geneval2:FILE, partiprompts:FILE, drawbench:FILE, winoground_t2i:FILE,"
-        " t2i_compbench:FILE_OR_FOLDER, genai_bench:FILE_OR_FOLDER, dpg_bench:FOLDER_OR_FILE, tiif:FOLDER, or"
-        " oneig:FOLDER",
+        " t2i_compbench:FILE_OR_FOLDER, genai_bench:FILE_OR_FOLDER, dpg_bench:FOLDER_OR_FILE, tiif:FOLDER,"
+        " oneig:FOLDER, wise:FOLDER, t2i_reasonbench:FOLDER, or unigenbench:FILE",
     )
     categories: str | None = option(
         None, options.text().or_none(), "only prompts of these categories, with commas. None for all"

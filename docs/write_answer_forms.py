@@ -41,11 +41,13 @@ A judge that writes may put its answer in many forms. All rubrics read them by t
 6. Words in an image are the whole text, or the text in `<answer>` tags, code blocks or JSON. List marks, bold type,
    quotation marks around a line, and a sentence such as "Here is the text:" in front do not count. "No text recognized"
    in any form means no words. A refusal is unread, unless most of its words are wanted in the image.
+7. A mark is the number behind its name, such as `Realism: 1/2`. An answer needs each mark once, within its bounds.
+8. A list of scores is in brackets behind the word score, or in `<score>` tags. It needs a score for each question.
 
 `unread` in the results is the share of answers that no rule reads. The command ends with a warning above 5%, and with
 exit status 2 above 50%. An unread answer is not yes, and a number that is not right. TIIF-Bench leaves such images out
-of the accuracy. The published judges of OneIG-Bench, TIIF-Bench, LongText-Bench, CVTG-2K and `mllm` are read letter by
-letter, as the published code reads them.
+of the accuracy. WISE, T2I-ReasonBench and UniGenBench++ leave them out, too. The published judges of these three, of
+OneIG-Bench, TIIF-Bench, LongText-Bench, CVTG-2K and `mllm` are read letter by letter, as the published code reads them.
 
 The table shows how each rubric reads the right answer in each form: *read*, *unread*, or *wrong* (counted as another
 answer).
@@ -120,6 +122,14 @@ class Column(NamedTuple):
 _YES = Answer("Yes", "No", '"Yes"', "是")
 _TWO = Answer("2", "3", "2", "二")
 _LINES = Answer("Yes\nNo", "No\nNo", '["Yes", "No"]', "是\n否")
+_MARKS = Answer(
+    "Consistency: 2\nRealism: 2\nAesthetic Quality: 2",
+    "Consistency: 0\nRealism: 0\nAesthetic Quality: 0",
+    '{"consistency": 2, "realism": 2, "aesthetic_quality": 2}',
+    "2\n2\n2",
+)
+_VERDICT = Answer("Score: 1", "Score: 0", '{"score": 1}', "1")
+_LIST = Answer("score: [1, 1]", "score: [0, 0]", '{"score": [1, 1]}', "<score>1, 1</score>")
 _SCORE = Answer('{"score": 80, "explanation": "x"}', '{"score": 20, "explanation": "x"}', '{"score": 80}', "score: 80")
 
 
@@ -149,9 +159,22 @@ _PROMPTS = {
         {"type": "action+2d", "length": "short", "questions": ["A child?", "A cat?"], "answers": ["yes", "no"]},
     ),
     "mllm": Prompt("0", "a bee on the left of a key", "spatial", None),
+    "wise": Prompt("1", "a moon cake", "culture", {"wise": "legacy", "explanation": "round"}),
+    "wise_verified": Prompt("1", "a moon cake", "culture", {"wise": "verified", "explanation": "round"}),
+    "unigenbench": Prompt(
+        "0", "two cats", "", {"unigenbench": "en", "points": ["Style", "World Knowledge"], "descriptions": ["a", "b"]}
+    ),
 }
 _IMAGE = InputImage("image.png", "0" * 64)
-_VALUES = {"dpg_bench": "score", "oneig": "alignment", "geneval_questions": "accuracy", "tiif": "accuracy"}
+_VALUES = {
+    "wise": "wiscore",
+    "wise_verified": "wiscore",
+    "unigenbench": "accuracy",
+    "dpg_bench": "score",
+    "oneig": "alignment",
+    "geneval_questions": "accuracy",
+    "tiif": "accuracy",
+}
 
 
 class _Judge:
@@ -204,6 +227,9 @@ COLUMNS = (
     Column("`tiif`, published judge", _LINES, _by_text("tiif", "tiif", published=True)),
     Column("`mllm`", _SCORE, _by_text("mllm", "mllm", 0.8)),
     Column("`mllm`, published judge", _SCORE, _by_text("mllm", "mllm", 0.8, published=True)),
+    Column("`wise`", _MARKS, _by_text("wise", "wise")),
+    Column("`wise_verified`", _VERDICT, _by_text("wise_verified", "wise_verified")),
+    Column("`unigenbench`", _LIST, _by_text("unigenbench", "unigenbench")),
     Column("votes on yes or no", _YES, _by_votes(("Yes", "No"), 0)),
     Column("votes on numbers", _TWO, _by_votes(("one", "two", "three"), 1)),
 )

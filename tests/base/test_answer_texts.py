@@ -175,3 +175,44 @@ def test_words_are_copied_without_what_is_around_them(text, words):
 )
 def test_refusals_name_their_task(text, refused):
     assert answer_texts.refuses(text) == refused
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Realism: 1\nFit: 2", [1, 2]),
+        ("**Realism:** 1/2\n**Fit** (0-2): 2 out of 2", [1, 2]),
+        ('{"realism": "1", "fit": 2}', [1, 2]),
+        ("realism score is 1, fit = 2.0", [1, 2]),
+        ("| Realism | 1 |\n| Fit | 2 |", [1, 2]),
+        ("<think>Fit: 0</think>Realism：１\nFit：２", [1, 2]),
+        ("Realism: 1\nFit: 3", None),
+        ("Realism: 1/10\nFit: 2", None),
+        ("Realism: 1.5\nFit: 2", None),
+        ("Realism: 1\nFit: 2\nFit: 0", None),
+        ("Realism: 1\nBenefit: 2", None),
+        ("I cannot rate it.", None),
+        (None, None),
+    ],
+)
+def test_marks_behind_their_names(text, expected):
+    assert answer_texts.marks(text, ["realism", "fit"], 2) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('```json\n{"reason": ["[a]"], "score": [1, 0.5]}\n```', [[1, 0.5]]),
+        ('**Scores:** ["1", 1/2] and score = [0]', [[1, 0.5], [0]]),
+        ("<score>[1, 0]</score> <SCORE>0</SCORE>", [[1, 0], [0]]),
+        ("score: [1, x]", []),
+        ("score: [1/0]", []),
+        ("score: [1e999999999]", []),
+        ("score: []", []),
+        ('{"final_score": [1]}', []),
+        ("<think>score: [1]</think>", []),
+        (None, []),
+    ],
+)
+def test_lists_of_scores(text, expected):
+    assert answer_texts.score_lists(text) == expected

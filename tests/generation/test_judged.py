@@ -15,9 +15,19 @@ from winobench.generation.generate import generate_images
 from winobench.generation.judged import judge_images, summarise
 from winobench.metrics import wilson
 from winobench.prompts.named_sets import read_prompts
+from winobench.rubrics import named_rubrics
 from winobench.rubrics.base import Rubric, Score
 from winobench.runs import judgements
-from winobench.runs.requests import ENDINGS, ImageOptions, ImageStarts, LazyResponder, Response
+from winobench.runs.requests import (
+    ENDINGS,
+    ImageOptions,
+    ImageStarts,
+    ImageText,
+    ImageTurn,
+    LazyResponder,
+    Response,
+    Turn,
+)
 from winobench.runs.verdicts import Verdict, generation_accuracy, read_verdicts, write_verdicts
 
 
@@ -314,3 +324,95 @@ def test_wrong_arguments_are_one_sentence(run, change, code):
     given = {"run": run, "responder": Judge(), "name": "judge", "progress": False} | change
     with raises(code):
         judge_images(given.pop("run"), given.pop("responder"), **given)
+
+
+class Talker:
+    """Describes an image, or answers a question with the description. Blocks one image."""
+
+    kinds = frozenset({ImageTurn.kind, ImageText.kind})
+
+    def __init__(self, blocked=""):
+        self.asked, self.blocked = [], blocked
+
+    def fingerprint(self):
+        return {"responder": "talker"}
+
+    def ask(self, requests):
+        for number, request in enumerate(requests):
+            self.asked.append(request)
+            before = getattr(request, "before", ())
+            if request.image.path.endswith(self.blocked) and self.blocked:
+                yield number, {"error": {"kind": "blocked", "message": "no"}}
+            else:
+                yield number, {"text": f"{before[-1].text}!" if before else request.image.sha256[:4]}
+
+    def read(self, request, raw):
+        return Response(text=raw["text"])
+
+
+def _plain_rubric(**fields):
+    given = {"name": "plain", "version": 1, "description": "", "source": "", "judge": "x", "kinds": (ImageText.kind,)}
+    given |= {"is_published": lambda name: False, "wordings": {ImageText.kind: ()}, "fits": lambda prompt: True}
+    return Rubric(**(given | fields))
+
+
+@pytest.fixture
+def chain(monkeypatch):
+    """A rubric whose second question follows the first answer."""
+    rubric = _plain_rubric(
+        kinds=(ImageTurn.kind,),
+        wordings={ImageTurn.kind: ("?",)},
+        requests=lambda prompt, image, kind: [ImageText(image, "Describe it.")],
+        follow_ups=lambda prompt, image, kind, responses: [
+            ImageTurn(image, "?", before=(Turn("user", "Describe it."), Turn("assistant", responses[0].text)))
+        ],
+        scores=lambda prompt, responses, kind, published: [
+            Score("same", "all", float(responses[1].text == f"{responses[0].text}!"))
+        ],
+    )
+    monkeypatch.setitem(named_rubrics.RUBRICS, "plain", rubric)
+    return rubric
+
+
+def test_questions_that_follow_answers(run, chain):
+    """Each is asked once. An image without the first answer has no second question, and is missing."""
+    judge, last = Talker(blocked=run.records[-1].file), run.records[-1].model
+    found = judge_images(run, judge, name="judge", rubric="plain", progress=False)
+    assert (found.num_images, found.num_questions, found.missing) == (7, 14, {"blocked": 1})
+    assert found.models[last]["same"]["all"]["value"] == 1
+    assert len(judge.asked) == 8 + 7
+    again = Talker()
+    mended = judge_images(run, again, name="judge", rubric="plain", progress=False)
+    assert (mended.num_images, mended.num_questions, len(again.asked)) == (8, 16, 2)
+    with raises("kind-not-answered", "picture_turn"):
+        judge_images(run, Judge(), name="other", rubric="plain", progress=False)
+
+
+def test_scores_of_the_images_of_a_prompt_together(run, monkeypatch):
+    """Two seeds of four prompts by two models. Images about which nothing is asked are left out."""
+    shown = []
+
+    def requests(prompt, images, kind):
+        shown.append(len(images))
+        return [ImageText(image) for image in images if not prompt.id.startswith("2")]
+
+    rubric = _plain_rubric(
+        requests=requests,
+        scores=lambda prompt, responses, kind, published: [Score("number", "all", len(responses) / 4)],
+        together=True,
+    )
+    monkeypatch.setitem(named_rubrics.RUBRICS, "plain", rubric)
+    prompts = len({record.number for record in run.records})
+    found = judge_images(run, Talker(), name="judge", rubric="plain", progress=False)
+    assert shown == [2] * 2 * prompts
+    assert found.num_images + found.left_out == len(run.records)
+    assert found.num_questions == found.num_images
+    entry = found.models["one"]["number"]["all"]
+    assert (entry["value"], entry["n"]) == (0.5, found.num_images // 4)
+    lines = (run.folder / "judged" / "plain-judge" / "scores.jsonl").read_text().splitlines()
+    assert [len(json.loads(line)["files"]) for line in lines] == [2] * (found.num_images // 2)
+    monkeypatch.setitem(
+        named_rubrics.RUBRICS, "plain", dataclasses.replace(rubric, requests=lambda prompt, images, kind: [])
+    )
+    with raises("no-content", "plain", "several"):
+        judge_images(run, Talker(), name="second", rubric="plain", progress=False)

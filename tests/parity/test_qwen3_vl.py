@@ -26,6 +26,7 @@ from winobench.models.qwen3_vl import Qwen3VLForConditionalGeneration
 from winobench.models.qwen3_vl_config import Qwen3VLConfig
 from winobench.responders.vision_language import VisionLanguageModel
 from winobench.rubrics.geneval2 import spellings
+from winobench.runs.requests import ImageTurn, InputImage, Turn
 from winobench.scorers import loading, vqa_score
 from winobench.scorers.vqa_score import VQAScore
 
@@ -337,3 +338,21 @@ def test_starts_of_answers_are_as_likely_as_in_torch(loaded, network, folder):
     np.testing.assert_allclose(together[1], score, rtol=1e-4)
     with raises("cannot-answer", "''"):
         list(model.iter_start_scores(images[:1], [question], [("",)]))
+
+
+def test_a_conversation_about_an_image_is_the_chat_templates(loaded, folder):
+    model = VisionLanguageModel(loaded)
+    turns = [("user", "Describe it."), ("assistant", "A ball,\nblue."), ("user", "Is it {} red?")]
+    request = ImageTurn(InputImage("a.png", ""), turns[-1][1], before=tuple(Turn(*turn) for turn in turns[:-1]))
+    messages = [{"role": role, "content": [{"type": "text", "text": text}]} for role, text in turns]
+    messages[0]["content"].insert(0, {"type": "image"})
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    expected = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    assert model.template.replace("{}", model._asked(request)) == expected
+    assert ImageTurn.kind in model.kinds
+
+
+def test_a_width_at_the_top_of_a_file_has_no_effect(folder):
+    """As in the file of UniGenBench-EvalModel-qwen3vl-32b-v1, where the language model's is there once more."""
+    values = json.loads((folder / "config.json").read_text())
+    assert Qwen3VLConfig.from_dict({**values, "hidden_size": 5120}) == Qwen3VLConfig.from_dict(values)

@@ -17,7 +17,7 @@ from winobench.base import answer_texts
 from winobench.responders.hosted import HostedModel, choices, images
 from winobench.responders.hosted.providers import anthropic
 from winobench.runs import asking, responses
-from winobench.runs.requests import ImageOptions, ImageStarts, ImageText, InputImage
+from winobench.runs.requests import ImageOptions, ImageStarts, ImageText, ImageTurn, InputImage, Turn
 
 YES_OR_NO = 'Does this figure show "a dog"? Please answer yes or no.'
 
@@ -64,6 +64,19 @@ def test_a_picture_goes_out_with_its_question_where_each_guide_wants_it(server, 
     assert server.prompts[:2] == [[text, image] for text in texts]
     assert server.prompts[2:] == [[block, text] for text in texts]
     assert [body["temperature"] for _, _, body in server.calls] == [0.0, 0.5] * 2
+
+
+def test_a_conversation_about_a_picture_goes_out_in_turns(server, image):
+    request = ImageTurn(image, "Why?", before=(Turn("user", "What?"), Turn("assistant", "A cat.")))
+    server.answer = lambda prompt: "so"
+    for api in ("openai", "anthropic"):
+        assert [response.text for response in answers(make(server, api), [request])] == ["so"]
+    for _, _, body in server.calls:
+        first, *others = body["messages"]
+        assert [part["text"] for part in first["content"] if part["type"] == "text"] == ["What?"]
+        assert others == [{"role": "assistant", "content": "A cat."}, {"role": "user", "content": "Why?"}]
+    keys = {responses.key({}, one) for one in (request, ImageText(image, "Why?"), ImageTurn(image, "Why?"))}
+    assert len(keys) == 3
 
 
 def test_another_file_than_is_asked_about_ends_the_run(server, image):

@@ -1,5 +1,6 @@
 """Any scorer as a responder by its scores, and which requests about images a name answers."""
 
+import dataclasses
 import hashlib
 
 import numpy as np
@@ -12,7 +13,8 @@ from tests.scorers import tiny_models
 from winobench.base import registry
 from winobench.responders import loading
 from winobench.responders.matching import Matcher
-from winobench.runs.requests import ImageMatch, InputImage, Similarity
+from winobench.runs import responses
+from winobench.runs.requests import ImageMatch, ImageSimilarity, InputImage, Similarity
 from winobench.scorers import loading as scorers
 
 TEXTS = ("a red cube", "a blue ball left of the cube")
@@ -63,6 +65,38 @@ def test_scores_of_samples_are_means_and_come_part_by_part(images):
     assert Matcher(scorer, num_samples=5).fingerprint() != matcher.fingerprint()
 
 
+class Encoder(Brightness):
+    """A scorer whose vectors are an image's mean colours, of any length."""
+
+    def encode_images(self, images):
+        return np.stack([np.asarray(Image.open(path)).mean((0, 1)) - 60 for path in images])
+
+
+def test_images_are_compared_with_each_other(images):
+    """The cosines of all pairs in order, next to matches."""
+    matcher = Matcher(Encoder())
+    requests = [
+        ImageSimilarity(tuple(images[:3])),
+        ImageMatch(images[0], TEXTS),
+        ImageSimilarity((images[4], images[0])),
+    ]
+    read = {number: matcher.read(requests[number], raw) for number, raw in matcher.ask(requests)}
+    vectors = Encoder().encode_images([image.path for image in images[:3]])
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    expected = [vectors[0] @ vectors[1], vectors[0] @ vectors[2], vectors[1] @ vectors[2]]
+    assert read[0].scores == pytest.approx(expected, abs=1e-12)
+    assert read[2].scores == pytest.approx((1.0,), abs=1e-12)
+    assert len(read[1].scores) == 2
+    assert "picture_similarity" not in Matcher(Brightness()).kinds
+    with raises("empty-list", "1 images"):
+        next(matcher.ask([ImageSimilarity((images[0],))]))
+    with pytest.raises(ValueError, match="3 candidates"):
+        matcher.read(requests[0], {"scores": [1.0]})
+    moved = [dataclasses.replace(image, path="elsewhere.png") for image in images[:3]]
+    assert responses.key({}, requests[0]) == responses.key({}, ImageSimilarity(tuple(moved)))
+    assert responses.key({}, requests[0]) != responses.key({}, ImageSimilarity(tuple(images[1:4])))
+
+
 def test_what_cannot_be_asked_or_read(images):
     matcher = Matcher(Brightness())
     with raises("kind-not-answered", "requests[0]", "similarity", "picture_match"):
@@ -84,14 +118,16 @@ def test_names_tell_what_a_model_does(tmp_path, tiny_t5, tiny_pipeline):
         "pipeline": tiny_pipeline,
     }
     match = frozenset({"picture_match"})
-    writes = match | {"picture_text", "picture_options", "picture_starts"}
-    for folder in folders.values():
-        assert loading.answered_kinds(str(folder)) == match
+    writes = match | {"picture_text", "picture_turn", "picture_options", "picture_starts"}
+    encodes = match | {"picture_similarity"}
+    for name, folder in folders.items():
+        assert loading.answered_kinds(str(folder)) == (encodes if name == "clip" else match)
     assert loading.answered_kinds(str(folders["clip"]), scorers.TEXTS) == {"similarity"}
     assert loading.answered_kinds(str(tiny_t5)) == {"generation", "options"}
     assert loading.answered_kinds("openai:gpt-4o") is None
     for name, model in registry.MODELS.items():
-        assert loading.answered_kinds(name) == (writes if model.scorer == "vqa_score" else match)
+        answered = {"vqa_score": writes, "contrastive": encodes}.get(model.scorer, match)
+        assert loading.answered_kinds(name) == answered
     for name in {*registry.LANGUAGE_MODELS} - {*registry.MODELS}:
         assert not scorers._sees(registry.resolve(name))
     with raises("wrong-kind-of-model", "'clevr-tiny'"):
@@ -100,5 +136,5 @@ def test_names_tell_what_a_model_does(tmp_path, tiny_t5, tiny_pipeline):
     with raises("option-of-others", "int8", repr(str(folders["clip"]))):
         loading.load_responder(str(folders["clip"]), about_images=True, int8=True)
     clip = loading.load_responder(str(folders["clip"]), about_images=True, batch_size=4)
-    assert clip.kinds == match
+    assert clip.kinds == encodes
     assert clip.fingerprint()["scorer"] == "contrastive"

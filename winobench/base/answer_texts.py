@@ -111,6 +111,13 @@ _BOUNDS = re.compile(
 _RANGE = re.compile(r"\s*(?:or|to|[-\u2013])\s*\d|\s*\+")
 _OF_ALL = re.compile(r"\s+(?:out\s+)?of\s")
 _LISTED = re.compile(r"(?:(?<=\s)|\A)\(?\d{1,3}[.)](?=\s)|(?<![\w.])#\d+")
+# Possessive, so that a long run of blanks is read once.
+_NAMED = (
+    r"\b{name}['\"]?\s*+(?:score\b\s*+)?(?:(?:[:=|-]|is\b|was\b)\s*+)?['\"]?"
+    r"(\d++(?:\.\d++)?)(?!\w|\.\d|\s*+(?:/|out of)(?!\s*+{most}\b))"
+)
+_FRACTION = re.compile(r"(\d{1,9}(?:\.\d{0,9})?)(?:\s*/\s*(\d{1,9}))?")
+_SCORE_LIST = re.compile(r"\bscores?\b['\"]*\s*+[:=]\s*+\[([^\[\]]*)\]|<scores?>([^<]*)</scores?>", re.IGNORECASE)
 _SCORE = re.compile(r"\bscore\b['\"*_`]*\s*[:=]\s*['\"*_`]*\s*(\d+(?:\.\d+)?)(?!\w|\.\d)", re.IGNORECASE)
 
 # What stands around a copy of the words in an image.
@@ -186,6 +193,33 @@ def mark(text: str | None, marks: Sequence[str]) -> int | None:
 def scores(text: str | None) -> list[float]:
     """All numbers behind the word score in an answer, such as ``"score": 80``."""
     return [float(digits) for digits in _SCORE.findall(_plain(text))]
+
+
+def marks(text: str | None, names: Sequence[str], most: int) -> list[int] | None:
+    """The whole number from 0 to ``most`` behind each of some names, such as ``**Realism**: 1/2`` or ``"realism": 1``.
+
+    None where a name has no such number, or two different ones.
+    """
+    plain = re.sub(r"\([^()\n]*\)", "", _unmarked(_plain(text)))
+    found = []
+    for name in names:
+        pattern = _NAMED.format(name=r"[\s_-]*".join(map(re.escape, name.split())), most=most)
+        numbers = {float(digits) for digits in re.findall(pattern, plain, re.IGNORECASE)}
+        if len(numbers) != 1 or not numbers <= {*range(most + 1)}:
+            return None
+        found.append(int(numbers.pop()))
+    return found
+
+
+def score_lists(text: str | None) -> list[list[float]]:
+    """The lists of numbers behind the word score in an answer, or in tags of that name: ``"score": [1, 1/2]``."""
+    lists = []
+    for one, other in _SCORE_LIST.findall(_unmarked(_plain(text))):
+        parts = (one or other.strip().removeprefix("[").removesuffix("]")).strip(" \n,").split(",")
+        numbers = [_FRACTION.fullmatch(part.strip(" \n'\"")) for part in parts]
+        if all(number and float(number[2] or 1) for number in numbers):
+            lists.append([float(number[1]) / float(number[2] or 1) for number in numbers if number])
+    return lists
 
 
 def lines(text: str | None) -> list[bool]:

@@ -28,10 +28,15 @@ _LONGEST_LABEL = 200  # letters. The folder's name has the rubric, too
 
 @dataclasses.dataclass(frozen=True)
 class _Asked:
-    """The questions about one image, by the keys of their answers."""
+    """The questions about an image, or about several of one prompt together, with the keys of their answers."""
 
-    record: ImageRecord
+    records: tuple[ImageRecord, ...]
     keys: tuple[str, ...]
+    requests: tuple[Request, ...]
+
+    @property
+    def record(self) -> ImageRecord:
+        return self.records[0]
 
 
 def judge_images(
@@ -78,13 +83,22 @@ def judge_images(
     fingerprint = dict(judge.fingerprint())
     chosen.check_judge(name, fingerprint, kind)
     _check_folder(folder, fingerprint)
-    fitting = [record for record in run.records if chosen.fits(record.prompt)]
-    wanted: dict[str, Request] = {}
-    images = [_ask_about(run, record, chosen, kind, fingerprint, wanted) for record in fitting]
-    received = _answers(judge, folder, wanted, progress)
-    images, missing = _answered(images, endings.lasting(wanted, received.read, received.blocked))
+    groups = _groups(run, chosen)
+    asked = [_ask_about(run, records, chosen, kind, fingerprint) for records in groups]
+    asked = [image for image in asked if image.keys]
+    if not asked:
+        raise InputError(
+            f"{chosen.name} has no question about the images of {run.folder}, as it compares several of one prompt:"
+            " generate with several seeds, such as --seeds=0,1,2,3",
+            code="no-content",
+        )
+    images, missing, received = _answers(judge, folder, asked, progress)
+    if chosen.follow_ups is not None and images:
+        images = [_ask_more(run, image, chosen, kind, fingerprint, received) for image in images]
+        images, others, received = _answers(judge, folder, images, progress)
+        missing = dict(collections.Counter(missing) + collections.Counter(others))
     if not images:
-        raise _no_answers(name, len(fitting), missing, received)
+        raise _no_answers(name, sum(missing.values()), missing, received)
     is_published = kind == chosen.kinds[0] and chosen.is_published(name)
     answers = [[received.read[key] for key in image.keys] for image in images]
     scores = [
@@ -102,8 +116,8 @@ def judge_images(
         kind=kind,
         wordings=_wordings(chosen, kind, fingerprint),
         images=judgements.images_of(run),
-        num_images=len(images),
-        left_out=len(run.records) - len(fitting),
+        num_images=sum(len(image.records) for image in images),
+        left_out=len(run.records) - sum(len(image.records) for image in asked),
         num_questions=sum(len(image.keys) for image in images),
         models={model.label: _summary(model.label, images, scores, chosen) for model in run.models},
         missing=missing,
@@ -181,12 +195,9 @@ def summarise(images: Iterable[tuple[str, Sequence[Score]]], rubric: Rubric) -> 
             numbers.append(value)
     entries = {key: _entry(*rows) for key, rows in values.items()}
     for (metric, row), groups in rubric.macros.items():
-        parts = [entries[metric, group] for group in groups if (metric, group) in entries]
-        if parts:
-            means = [judgements.interval(part) for part in parts]
-            is_share = all(0 <= mean.value <= 1 for mean in means)
-            too_few = any(part["too_few"] for part in parts)
-            entries[metric, row] = _as_entry(mean_of_means(means), sum(part["n"] for part in parts), is_share, too_few)
+        parts = {group: entries[metric, group] for group in groups if (metric, group) in entries}
+        if parts and (not isinstance(groups, Mapping) or len(parts) == len(groups)):
+            entries[metric, row] = _macro(parts, groups)
     wholes = {metric: rows for (metric, group), rows in values.items() if group == ALL}
     for metric, combine in (rubric.combined or {}).items():
         if wholes:
@@ -229,6 +240,17 @@ def _entry(of_texts: Sequence[str], numbers: Sequence[float]) -> dict[str, Any]:
     return _as_entry(Interval(*(float(end[0]) for end in ends)), len(numbers), is_share, too_few)
 
 
+def _macro(parts: Mapping[str, Mapping[str, Any]], groups: Sequence[str] | Mapping[str, float]) -> dict[str, Any]:
+    """The plain mean of groups' means, or their sum with weights."""
+    means = {group: judgements.interval(part) for group, part in parts.items()}
+    is_share = all(0 <= mean.value <= 1 for mean in means.values())
+    scaled = [*means.values()]
+    if isinstance(groups, Mapping):
+        scaled = [Interval(*(len(parts) * groups[group] * end for end in mean)) for group, mean in means.items()]
+    number, too_few = sum(part["n"] for part in parts.values()), any(part["too_few"] for part in parts.values())
+    return _as_entry(mean_of_means(scaled), number, is_share, too_few)
+
+
 def _as_entry(interval: Interval, number: int, is_share: bool, too_few: bool) -> dict[str, Any]:
     """An interval for JSON: within [0, 1] for shares, and None without one."""
     low, high = (None if math.isnan(end) else min(max(end, 0.0), 1.0) if is_share else end for end in interval[1:])
@@ -246,20 +268,39 @@ def _check_folder(folder: pathlib.Path, fingerprint: Mapping[str, Any]) -> None:
         )
 
 
+def _groups(run: Images, rubric: Rubric) -> list[tuple[ImageRecord, ...]]:
+    """The images whose prompts fit, each alone, or together with the others of one prompt and model."""
+    fitting = [record for record in run.records if rubric.fits(record.prompt)]
+    if not rubric.together:
+        return [(record,) for record in fitting]
+    of_prompts: dict[tuple[str, int], list[ImageRecord]] = {}
+    for record in fitting:
+        of_prompts.setdefault((record.model, record.number), []).append(record)
+    return [tuple(records) for records in of_prompts.values()]
+
+
+def _shown(run: Images, rubric: Rubric, records: Sequence[ImageRecord]) -> InputImage | tuple[InputImage, ...]:
+    images = tuple(InputImage(str(run.path(record)), record.sha256) for record in records)
+    return images if rubric.together else images[0]
+
+
 def _ask_about(
-    run: Images,
-    record: ImageRecord,
-    rubric: Rubric,
-    kind: str,
-    fingerprint: Mapping[str, Any],
-    wanted: dict[str, Request],
+    run: Images, records: tuple[ImageRecord, ...], rubric: Rubric, kind: str, fingerprint: Mapping[str, Any]
 ) -> _Asked:
-    """Adds the questions about an image to those that are wanted."""
-    _check_image(run, record)
-    requests = [*rubric.requests(record.prompt, InputImage(str(run.path(record)), record.sha256), kind)]
-    keys = tuple(responses.key(fingerprint, request) for request in requests)
-    wanted.update(zip(keys, requests, strict=True))
-    return _Asked(record, keys)
+    for record in records:
+        _check_image(run, record)
+    requests = tuple(rubric.requests(records[0].prompt, _shown(run, rubric, records), kind))
+    return _Asked(records, tuple(responses.key(fingerprint, request) for request in requests), requests)
+
+
+def _ask_more(
+    run: Images, image: _Asked, rubric: Rubric, kind: str, fingerprint: Mapping[str, Any], received: asking.Answers
+) -> _Asked:
+    """Adds the questions that follow the answers to the first ones."""
+    first, shown = [received.read[key] for key in image.keys], _shown(run, rubric, image.records)
+    more = tuple(rubric.follow_ups(image.record.prompt, shown, kind, first)) if rubric.follow_ups else ()
+    keys = tuple(responses.key(fingerprint, request) for request in more)
+    return _Asked(image.records, image.keys + keys, image.requests + more)
 
 
 def _check_image(run: Images, record: ImageRecord) -> None:
@@ -274,14 +315,19 @@ def _check_image(run: Images, record: ImageRecord) -> None:
 def _answered(images: Sequence[_Asked], missing: Mapping[str, str]) -> tuple[list[_Asked], dict[str, int]]:
     """The images with all their answers, and the number of the others by the reason of the first missing answer."""
     reasons = [next((missing[key] for key in image.keys if key in missing), None) for image in images]
-    whole = [image for image, reason in zip(images, reasons, strict=True) if reason is None]
-    return whole, dict(collections.Counter(reason for reason in reasons if reason is not None))
+    pairs = [*zip(images, reasons, strict=True)]
+    number = collections.Counter(reason for image, reason in pairs for _ in image.records if reason is not None)
+    return [image for image, reason in pairs if reason is None], dict(number)
 
 
 def _answers(
-    responder: Responder, folder: pathlib.Path, wanted: Mapping[str, Request], progress: bool
-) -> asking.Answers:
-    """All answers, those that are recorded already and the others. Each is on disk before it is used."""
+    responder: Responder, folder: pathlib.Path, images: Sequence[_Asked], progress: bool
+) -> tuple[list[_Asked], dict[str, int], asking.Answers]:
+    """The images with all their answers, the number of the others by reason, and all answers.
+
+    Answers that are recorded already count, too. Each is on disk before it is used.
+    """
+    wanted = {key: request for image in images for key, request in zip(image.keys, image.requests, strict=True)}
     with asking.Session(folder / records.RESPONSES, progress=progress) as session:
         answers = session.ask(responder, wanted, "judging")
     lasting = endings.lasting(wanted, answers.read, answers.blocked)
@@ -291,13 +337,14 @@ def _answers(
             f" {endings.again(len(passing), 0)}",
             code="calls-failed",
         )
-    return answers
+    return *_answered(images, lasting), answers
 
 
 def _line(image: _Asked, answers: Sequence[Response], scores: Sequence[Score]) -> dict[str, Any]:
     record, unlisted = image.record, [answer.unlisted for answer in answers]
     return {
         **{name: getattr(record, name) for name in ("file", "sha256", "model", "seed", "number")},
+        **({"files": [each.file for each in image.records]} if len(image.records) > 1 else {}),
         "answers": [answer.text if answer.scores is None else list(answer.scores) for answer in answers],
         "scores": [score._asdict() for score in scores],
         # How far the shares of a hosted judge may be too low: what its server does not list.

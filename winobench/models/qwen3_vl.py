@@ -50,6 +50,7 @@ class Qwen3VLForConditionalGeneration(VisionLanguageNetwork):
         text_tokens=512,
         template=f"{_BEFORE}{{}}{_BEHIND}",
         caption="Describe this image.",
+        next_turn="<|im_end|>\n<|im_start|>user\n",
         names_image=True,
         image_token="<|image_pad|>",
         tokens=("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>"),

@@ -164,6 +164,7 @@ class Qwen3VLConfig(NetworkConfig):
     _no_effect: ClassVar = clip.IDLE_OPTIONS | {
         "bos_token_id",
         "eos_token_id",
+        "hidden_size",  # the language model's once more, which some files have
         "pad_token_id",
         "tie_word_embeddings",
         "use_cache",

@@ -33,6 +33,9 @@ class PromptForm:
     text_tokens: int  # longest question of VQAScore. Longer ones lose their beginning
     template: str = "{}"  # around a prompt for a text
     caption: str = ""  # instead of an empty prompt
+    next_turn: str | None = (
+        None  # between an answer and the next question of a conversation. None where it has no other turns
+    )
     names_image: bool = False  # texts have image_token where the image is read. Otherwise it comes before all of them
     on_square: bool = False  # VQAScore is published with images that are filled up to squares, not cropped
     on_crop: bool = False  # VQAScore is published with the middle square of images, not with squashed ones

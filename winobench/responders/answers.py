@@ -10,7 +10,7 @@ import numpy as np
 
 from winobench.base import options
 from winobench.base.errors import InputError
-from winobench.runs.requests import Raw, Request, Response, check_request
+from winobench.runs.requests import ImageSimilarity, Raw, Request, Response, check_request
 
 # The field of each kind of request that answers compare.
 _COMPARED = {"entailment": "hypotheses", "similarity": "others", "picture_match": "texts", "picture_options": "options"}
@@ -47,10 +47,17 @@ def check_failed(raw: Mapping[str, Any]) -> None:
 def read_scores(request: Request, raw: Raw) -> Response:
     """The scores of all that a request compares. Raises ValueError where the raw answer lacks them."""
     check_failed(raw)
-    count = 1 if request.kind == "picture_starts" else len(getattr(request, _COMPARED[request.kind]))
+    count = _count(request)
     if not is_numbers(raw.get("scores"), count):
         raise ValueError(f"an answer about {count} candidates must hold a score for each, but is {raw}")
     return Response(scores=tuple(map(float, raw["scores"])))
+
+
+def _count(request: Request) -> int:
+    """The number of scores in an answer."""
+    if isinstance(request, ImageSimilarity):
+        return math.comb(len(request.images), 2)
+    return 1 if request.kind == "picture_starts" else len(getattr(request, _COMPARED[request.kind]))
 
 
 def is_numbers(values: Any, count: int) -> TypeGuard[Sequence[float]]:

@@ -28,7 +28,7 @@ RESPONDERS: dict[str, Kind] = {
         "winobench.responders.vision_language:VisionLanguageModel",
         takes=_WRITES,
         ignores=frozenset({"chat_template"}),
-        answers=frozenset({"picture_match", "picture_text", "picture_options", "picture_starts"}),
+        answers=frozenset({"picture_match", "picture_text", "picture_turn", "picture_options", "picture_starts"}),
     ),
 }
 """Kind of checkpoint -> the responder's class. Scorers of other kinds answer by way of a `matching.Matcher`."""

@@ -1,4 +1,4 @@
-"""Matches images with texts by any scorer of images and texts."""
+"""Matches images with texts by any scorer of images and texts, and images with each other by one that encodes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from winobench.models import snapshots
 from winobench.responders.answers import check_kinds, finite, read_scores
-from winobench.runs.requests import ImageMatch, Raw, Response
+from winobench.runs.requests import ImageMatch, ImageSimilarity, Raw, Response
 from winobench.scorers.base import NO_TIMESTEP, SampledScorer, Scorer, for_evaluation
 
 # Raised whenever an answer that is computed here could change by more than rounding.
@@ -20,12 +20,16 @@ ANSWER_VERSION = 1
 # Requests that a scorer is given at once. One with samples may come to the last sample of all of them before it has
 # done with any, so that a kill would take all.
 _AT_ONCE, _SAMPLED_AT_ONCE = 256, 16
+_SETS_AT_ONCE = 64  # of images that are compared with each other
 
 _IterErrors = Callable[[np.ndarray], Iterator[tuple[np.ndarray, np.ndarray]]]
 
 
 class Matcher:
-    """Answers how well texts match an image with the scores of a scorer. Those of a sampled one are means."""
+    """Answers how well texts match an image with the scores of a scorer. Those of a sampled one are means.
+
+    A scorer with ``encode_images``, which gives vectors, also answers how similar images are.
+    """
 
     kinds = frozenset({ImageMatch.kind})
 
@@ -38,6 +42,8 @@ class Matcher:
         seed: int = 0,
     ):
         self.scorer = for_evaluation(scorer)
+        if getattr(self.scorer, "encode_images", None) is not None:
+            self.kinds = self.kinds | {ImageSimilarity.kind}
         chosen = self.scorer.choose_timesteps(num_samples, seed, timesteps)
         self._is_sampled = not (len(chosen) == 1 and chosen[0] == NO_TIMESTEP)
         self._count = len(chosen)
@@ -52,12 +58,30 @@ class Matcher:
         sampling = {"sampling": self._sampling} if self._is_sampled else {}
         return {"responder": "picture_matcher", "version": ANSWER_VERSION, **self.scorer.fingerprint(), **sampling}
 
-    def ask(self, requests: Sequence[ImageMatch]) -> Iterator[tuple[int, Raw]]:
+    def ask(self, requests: Sequence[ImageMatch | ImageSimilarity]) -> Iterator[tuple[int, Raw]]:
         """See `Responder`. Each image and each text is encoded once, if they fit."""
         return self.snapshot()._ask(requests)
 
-    def _ask(self, requests: Sequence[ImageMatch]) -> Iterator[tuple[int, Raw]]:
+    def _ask(self, requests: Sequence[ImageMatch | ImageSimilarity]) -> Iterator[tuple[int, Raw]]:
         check_kinds("a scorer of images", requests, self.kinds)
+        sets = [(number, request) for number, request in enumerate(requests) if isinstance(request, ImageSimilarity)]
+        for start in range(0, len(sets), _SETS_AT_ONCE):
+            yield from self._similarities(sets[start : start + _SETS_AT_ONCE])
+        matches = [(number, request) for number, request in enumerate(requests) if isinstance(request, ImageMatch)]
+        for place, raw in self._matches([request for _, request in matches]):
+            yield matches[place][0], raw
+
+    def _similarities(self, sets: Sequence[tuple[int, ImageSimilarity]]) -> Iterator[tuple[int, Raw]]:
+        encode_images: Any = getattr(self.scorer, "encode_images", None)
+        paths = [image.path for _, request in sets for image in request.images]
+        vectors = np.asarray(encode_images(paths), np.float64)
+        units = iter(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+        for number, request in sets:
+            own = np.stack([next(units) for _ in request.images])
+            rows, columns = np.triu_indices(len(own), 1)
+            yield number, finite("scores", (own @ own.T)[rows, columns].tolist())
+
+    def _matches(self, requests: Sequence[ImageMatch]) -> Iterator[tuple[int, Raw]]:
         at_once = _SAMPLED_AT_ONCE if self._is_sampled else _AT_ONCE
         options = self._options()
         open_session = getattr(self.scorer, "session", None) if self._is_sampled else None
@@ -73,7 +97,7 @@ class Matcher:
             iter_errors = functools.partial(self.scorer.iter_errors, own.images, own.texts, **options)
             yield from self._answers(part, own.requests, iter_errors)
 
-    def read(self, request: ImageMatch, raw: Raw) -> Response:
+    def read(self, request: ImageMatch | ImageSimilarity, raw: Raw) -> Response:
         return read_scores(request, raw)
 
     def _options(self) -> dict[str, Any]:

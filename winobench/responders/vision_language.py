@@ -20,7 +20,7 @@ from winobench.engine.limits import Limit
 from winobench.responders import decoding, shapes
 from winobench.responders.answers import check_failed, check_kinds, finite, read_scores
 from winobench.responders.matching import Matcher
-from winobench.runs.requests import ImageMatch, ImageOptions, ImageStarts, ImageText, Raw, Response
+from winobench.runs.requests import ImageMatch, ImageOptions, ImageStarts, ImageText, ImageTurn, Raw, Response
 from winobench.scorers import common, networks
 from winobench.scorers.samples import check_seed
 from winobench.scorers.vqa_score import VQAScore
@@ -82,6 +82,8 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
           InputError: an option is out of its range.
         """
         self._use(loaded)
+        if loaded.form.next_turn is not None:
+            self.kinds = self.kinds | {ImageTurn.kind}
         self.config = loaded.config
         self._seed = check_seed(seed)
         self.template = loaded.form.template if template is None else template
@@ -149,7 +151,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         first = requests[0]
         if first.kind == ImageMatch.kind:
             return self._matcher.ask(requests)
-        images, questions = zip(*((request.image.path, request.question) for request in requests), strict=True)
+        images, questions = zip(*((request.image.path, self._asked(request)) for request in requests), strict=True)
         if first.kind == ImageOptions.kind:
             scored = self.iter_option_scores(images, questions, [request.options for request in requests])
             return ((number, finite("scores", scores)) for number, scores in scored)
@@ -161,7 +163,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
 
     def read(self, request: _Asked, raw: Raw) -> Response:
         """See `winobench.runs.requests.Responder`."""
-        if request.kind != ImageText.kind:
+        if not isinstance(request, ImageText):
             return read_scores(request, raw)
         check_failed(raw)
         if not isinstance(raw.get("text"), str):
@@ -305,6 +307,12 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
                 pixels, (first, *question) = self._put((pixels, texts))
                 prompts = decoding.ImagePrompts(pixels, *first, *(question or [()]))
                 yield _Batch(numbers, count, chosen, prompts)
+
+    def _asked(self, request: ImageText | ImageOptions | ImageStarts) -> str:
+        """The text in the template's place: a question, with the earlier turns of its conversation before it."""
+        ends = {"user": self.template.partition("{}")[2], "assistant": self._loaded.form.next_turn}
+        before = request.before if isinstance(request, ImageTurn) else ()
+        return "".join(f"{turn.text}{ends[turn.role]}" for turn in before) + request.question
 
     def _or_caption(self, prompts: Sequence[str]) -> list[str]:
         return [prompt or self._loaded.form.caption for prompt in prompts]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from winobench.base.errors import InputError
 from winobench.prompts.prompt_files import Prompt
-from winobench.runs.requests import ImageMatch, InputImage, Request, Response
+from winobench.runs.requests import ImageMatch, Request, Response
 
 ALL = "all"
 """The group of scores that count for the benchmark as a whole."""
@@ -61,10 +61,16 @@ class Rubric:
       scores: ``scores(prompt, responses, kind, published) -> scores`` of one image, from the responses in the requests'
         order. With ``published``, the default, texts are read letter by letter as the published code reads them.
         Otherwise as `winobench.base.answer_texts` does.
-      macros: (metric, row) -> groups. The row's value is the plain mean of the groups' means.
+      follow_ups: ``follow_ups(prompt, image, kind, responses) -> requests`` that are asked after the first ones, whose
+        responses they may repeat. ``scores`` gets the responses to all, in this order. None without any.
+      together: whether ``requests`` gets all images of a prompt by one model, as a tuple, and ``scores`` are of these
+        images together. Images about which it requests nothing are left out.
+      macros: (metric, row) -> groups. The row's value is the plain mean of the groups' means. Or group -> weight: the
+        row's value is the sum of the means with these weights, and needs all of them.
       combined: metric -> its value for `ALL`, from the values of other metrics for `ALL`.
       counts: metrics whose values are counts, such as letters, and no shares.
       scorers: names of scorers whose scores ``image_match`` may be, as in a fingerprint. Any where empty.
+      joint: rubric -> metric. The mean of their values for `ALL` is the benchmark's overall value. Empty without one.
       skills: (metric, group) -> the skill of `winobench.tasks.base.SKILLS` that it measures, to compare with matching.
     """
 
@@ -77,9 +83,12 @@ class Rubric:
     kinds: tuple[str, ...]
     wordings: Mapping[str, tuple[str, ...]]
     fits: Callable[[Prompt], bool]
-    requests: Callable[[Prompt, InputImage, str], Iterable[Request]]
+    requests: Callable[[Prompt, Any, str], Iterable[Request]]
     scores: Callable[[Prompt, Sequence[Response], str, bool], Iterable[Score]]
-    macros: Mapping[tuple[str, str], tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    follow_ups: Callable[[Prompt, Any, str, Sequence[Response]], Iterable[Request]] | None = None
+    together: bool = False
+    macros: Mapping[tuple[str, str], tuple[str, ...] | Mapping[str, float]] = dataclasses.field(default_factory=dict)
+    joint: Mapping[str, str] = dataclasses.field(default_factory=dict)
     combined: Mapping[str, Callable[[Mapping[str, float]], float]] = dataclasses.field(default_factory=dict)
     counts: frozenset[str] = frozenset()
     scorers: tuple[str, ...] = ()

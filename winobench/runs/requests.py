@@ -13,7 +13,8 @@ Raw = dict[str, Any]
 """An answer as it came in, as JSON values; ``{"error": {...}}`` for a call that failed."""
 
 _TEXT_KINDS = ("generation", "options", "entailment", "similarity")
-KINDS = (*_TEXT_KINDS, "picture_text", "picture_options", "picture_starts", "picture_match")
+_IMAGE_KINDS = ("picture_text", "picture_turn", "picture_options", "picture_starts", "picture_match")
+KINDS = (*_TEXT_KINDS, *_IMAGE_KINDS, "picture_similarity")
 """Kinds of requests. A model states in ``kinds`` which of them it can do."""
 
 ENDINGS = ("finished", "cut_off", "empty", "filtered", "tool_call", "interrupted")
@@ -102,6 +103,15 @@ class ImageText:
 
 
 @dataclasses.dataclass(frozen=True)
+class ImageTurn(ImageText):
+    """`ImageText` as the next turn of a conversation that began with the image."""
+
+    before: tuple[Turn, ...] = ()  # the user's and the assistant's turns, one after the other
+
+    kind = "picture_turn"
+
+
+@dataclasses.dataclass(frozen=True)
 class ImageOptions:
     """Asks how likely each of at least two answers to a question about an image is."""
 
@@ -137,7 +147,17 @@ class ImageMatch:
     kind = "picture_match"
 
 
-Request = Generation | Options | Entailment | Similarity | ImageText | ImageOptions | ImageStarts | ImageMatch
+@dataclasses.dataclass(frozen=True)
+class ImageSimilarity:
+    """Asks how similar each two of at least two images are: the cosines of (0, 1), (0, 2), ..., (1, 2) and so on."""
+
+    images: tuple[InputImage, ...]
+
+    kind = "picture_similarity"
+
+
+ImageRequest = ImageText | ImageOptions | ImageStarts | ImageMatch | ImageSimilarity
+Request = Generation | Options | Entailment | Similarity | ImageRequest
 
 
 def check_request(request: Request) -> None:
@@ -150,13 +170,19 @@ def check_request(request: Request) -> None:
         case Similarity():
             read = [request.text, *request.others]
         case ImageText():
-            read = [request.question]
+            read = [request.question, *(turn.text for turn in getattr(request, "before", ()))]
         case ImageOptions():
             read = [request.question, *request.options]
         case ImageStarts():
             read = [request.question, *request.starts]
         case ImageMatch():
             read = list(request.texts)
+        case ImageSimilarity():
+            read = []
+            if len(request.images) < 2:
+                raise InputError(
+                    f"a request compares {len(request.images)} images: give at least two", code="empty-list"
+                )
         case _:
             raise InputError(
                 f"a request is a {type(request).__name__}: make it one of {', '.join(KINDS)}", code="wrong-type"

@@ -48,6 +48,8 @@ def key(fingerprint: Mapping[str, Any], request: Request) -> str:
     content.pop("prefix_turns", None)
     if "picture" in content:
         content["picture"] = content["picture"]["sha256"]
+    if "images" in content:
+        content["images"] = [image["sha256"] for image in content["images"]]
     if "temperature" in content:
         content["temperature"] = float(content["temperature"])  # 0 and 0.0 are written differently
     return digest({"responder": fingerprint, "request": content})

@@ -91,6 +91,7 @@ class WithoutSamples:
         self.mesh = getattr(scorer, "mesh", None)
         self.answers_questions = getattr(scorer, "answers_questions", False)
         self.match_threshold = getattr(scorer, "match_threshold", None)
+        self.encode_images = getattr(scorer, "encode_images", None)  # images -> vectors [n, width]
         self._instance = uuid.uuid4().hex
 
     def snapshot(self) -> WithoutSamples:
@@ -98,6 +99,7 @@ class WithoutSamples:
         from winobench.models import snapshots  # late: reports need this module, and no JAX
 
         found.scorer = snapshots.snapshot(self.scorer)
+        found.encode_images = getattr(found.scorer, "encode_images", None)
         return found
 
     def _ability(self, name: str) -> Callable[..., Any] | None:

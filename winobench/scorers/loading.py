@@ -84,6 +84,7 @@ SCORERS: dict[str, Kind] = {
         # The scorer refuses the last one with a better sentence.
         ("clip", "siglip", "siglip2"),
         "open_clip_config.json",
+        answers=frozenset({"picture_match", "picture_similarity"}),
     ),
     "itm_head": Kind("winobench.scorers.itm_head:ItmHead", "BLIP", ("blip",)),
     "vqa_score": Kind(

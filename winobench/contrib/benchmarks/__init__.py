@@ -1,4 +1,5 @@
-"""Prompts and rubrics of DPG-Bench, OneIG-Bench, TIIF-Bench, LongText-Bench, CVTG-2K and T2I-CompBench.
+"""Sets of prompts and rubrics of benchmarks, and GenEval's detector.
 
-GenEval's detector.
+The benchmarks are DPG-Bench, OneIG-Bench, TIIF-Bench, LongText-Bench, CVTG-2K, T2I-CompBench, WISE, T2I-ReasonBench and
+UniGenBench++.
 """

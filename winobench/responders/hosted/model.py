@@ -43,7 +43,7 @@ class HostedModel:
     log-probabilities tell how an answer starts (`winobench.runs.requests.ImageStarts`).
     """
 
-    kinds = frozenset({"generation", "picture_text", "picture_options"})
+    kinds = frozenset({"generation", "picture_text", "picture_turn", "picture_options"})
 
     def __init__(self, name: str, **options: Any):
         """Sets up the client. Nothing is sent before ``ask``. The options are `settings.Settings`."""

@@ -13,7 +13,10 @@ from winobench.contrib.benchmarks.prompts import dpg_bench as dpg_bench_files
 from winobench.contrib.benchmarks.prompts import longtext as longtext_files
 from winobench.contrib.benchmarks.prompts import oneig as oneig_files
 from winobench.contrib.benchmarks.prompts import t2i_compbench as compbench_files
+from winobench.contrib.benchmarks.prompts import t2i_reasonbench as reasonbench_files
 from winobench.contrib.benchmarks.prompts import tiif as tiif_files
+from winobench.contrib.benchmarks.prompts import unigenbench as unigenbench_files
+from winobench.contrib.benchmarks.prompts import wise as wise_files
 from winobench.prompts.prompt_files import NamedSet, Prompt, existing_file, existing_folder, make_prompt, text_lines
 
 _COMPBENCH_SUFFIX = "_val"
@@ -79,6 +82,21 @@ def _existing(name: str, source: str) -> pathlib.Path:
     return existing(name, source)
 
 
+def wise(folder: str) -> list[Prompt]:
+    """WISE's 1,000 prompts of 2025 or of WISE_Verified, from the folder of the three files."""
+    return wise_files.read(existing_folder("wise", folder))
+
+
+def t2i_reasonbench(folder: str) -> list[Prompt]:
+    """T2I-ReasonBench's 800 prompts with questions, from its repository's folder."""
+    return reasonbench_files.read(existing_folder("t2i_reasonbench", folder))
+
+
+def unigenbench(file: str) -> list[Prompt]:
+    """UniGenBench++'s 600 prompts of one language and length, from their CSV file."""
+    return unigenbench_files.read(existing_file("unigenbench", file))
+
+
 NAMED_SETS: Mapping[str, NamedSet] = {
     "t2i_compbench": NamedSet(t2i_compbench, ":FILE_OR_FOLDER", "T2I-CompBench, *_val.txt"),
     "dpg_bench": NamedSet(dpg_bench, ":FOLDER_OR_FILE", "DPG-Bench, dpg_bench.csv and prompts"),
@@ -87,5 +105,8 @@ NAMED_SETS: Mapping[str, NamedSet] = {
     "oneig_zh": NamedSet(oneig_zh, ":FOLDER", "the same in Chinese, OneIG-Bench-ZH.csv and scripts"),
     "longtext": NamedSet(longtext, ":FOLDER_OR_FILE", "LongText-Bench, text_prompts.jsonl and text_prompts_zh.jsonl"),
     "cvtg": NamedSet(cvtg, ":FOLDER", "CVTG-2K, CVTG and CVTG-Style"),
+    "wise": NamedSet(wise, ":FOLDER", "WISE, WISE_legacy/data or data_verified"),
+    "t2i_reasonbench": NamedSet(t2i_reasonbench, ":FOLDER", "T2I-ReasonBench, prompts and deepseek_evaluation_qs"),
+    "unigenbench": NamedSet(unigenbench, ":FILE", "UniGenBench++, test_prompts_en.csv and the other three"),
 }
 """Name -> set of prompts."""

@@ -9,10 +9,15 @@ from winobench.contrib.benchmarks.rubrics import (
     oneig,
     oneig_text,
     t2i_compbench,
+    t2i_reasonbench,
     tiif,
     tiif_text,
+    unigenbench,
+    wise,
 )
 
-_MODULES = (dpg_bench, tiif, tiif_text, oneig, oneig_text, longtext, cvtg, t2i_compbench)
+_TEXTS = (longtext, cvtg)
+_MODULES = (dpg_bench, tiif, tiif_text, oneig, oneig_text, *_TEXTS, wise, t2i_reasonbench, unigenbench, t2i_compbench)
+
 RUBRICS = tuple(rubric for module in _MODULES for rubric in module.RUBRICS)
 """In the order in which they are tried on prompts."""

@@ -9,7 +9,7 @@ from typing import Any
 from winobench.base.errors import InputError
 from winobench.responders.hosted import bodies, choices, images
 from winobench.responders.hosted.api import Api, body_text, count, ended, join
-from winobench.runs.requests import INTERRUPTED, Generation, ImageText, Response, Turn
+from winobench.runs.requests import INTERRUPTED, Generation, ImageText, ImageTurn, Response, Turn
 
 IMAGES = images.Limits(("JPEG", "PNG", "GIF", "WEBP"), 3_750_000, 8000)
 """https://platform.claude.com/docs/en/build-with-claude/vision (seen 2026-11-25): JPEG, PNG, GIF and WebP; 8000 x 8000
@@ -29,14 +29,17 @@ class Anthropic(Api, provider="anthropic"):
         if isinstance(request, ImageText):
             media_type, content = images.encode(request.image, IMAGES)
             # The guide says that images before texts are understood best.
+            before = request.before if isinstance(request, ImageTurn) else ()
+            first, *turns = (*before, Turn("user", request.question or choices.CAPTION))
             blocks = [
                 {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": content}},
-                {"type": "text", "text": request.question or choices.CAPTION},
+                {"type": "text", "text": first.text},
             ]
             messages = [{"role": "user", "content": blocks}]
         else:
             system, turns = _without_system(request.turns)
-            messages = [{"role": turn.role, "content": turn.text} for turn in turns]
+            messages = []
+        messages += [{"role": turn.role, "content": turn.text} for turn in turns]
         body: dict[str, Any] = {
             "model": self._model,
             "messages": messages,

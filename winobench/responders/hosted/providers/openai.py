@@ -20,7 +20,7 @@ from winobench.responders.hosted.api import (
     refuses,
     speaks_of_logprobs,
 )
-from winobench.runs.requests import Generation, ImageOptions, ImageStarts, ImageText, Response
+from winobench.runs.requests import Generation, ImageOptions, ImageStarts, ImageText, ImageTurn, Response, Turn
 
 # The most that the API reports (its reference of chat completions, "top_logprobs"). Where a server refuses it without a
 # smaller number, the others are tried.
@@ -80,13 +80,16 @@ class OpenAI(Api, provider="openai"):
         if isinstance(request, ImageText):
             media_type, content = images.encode(request.image, IMAGES)
             # In the order of the guide's examples.
+            before = request.before if isinstance(request, ImageTurn) else ()
+            first, *turns = (*before, Turn("user", request.question or choices.CAPTION))
             parts = [
-                {"type": "text", "text": request.question or choices.CAPTION},
+                {"type": "text", "text": first.text},
                 {"type": "image_url", "image_url": {"url": f"data:{media_type};base64,{content}"}},
             ]
-            messages = [{"role": "user", "content": parts}]
+            messages: list[dict[str, Any]] = [{"role": "user", "content": parts}]
         else:
-            messages = [{"role": turn.role, "content": turn.text} for turn in request.turns]
+            messages, turns = [], [*request.turns]
+        messages += [{"role": turn.role, "content": turn.text} for turn in turns]
         body: dict[str, Any] = {
             "model": self._model,
             "messages": messages,
