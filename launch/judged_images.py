@@ -63,6 +63,11 @@ def judge(
     for run in runs:
         results.append(judged.judge_images(run, responder, name=text.display_name(model), label=label, rubric=rubric))
         _print(results[-1])
+        values, parts = judged.overall(run, results[-1])
+        if values:
+            means = ", ".join(f"{metric} by {part.who}" for metric, part in parts.items())
+            numbers = ", ".join(f"{label} {100 * value:.1f}" for label, value in values.items())
+            print(f"overall, %: {numbers}, the mean of {means}")
         print(f"the answers and scores of each image: {run.folder / judgements.FOLDER}")
     judgements_of = [_document(judgement, run) for judgement, run in zip(results, runs, strict=True)]
     output.print_json({**(document or {}), "judgements": judgements_of})

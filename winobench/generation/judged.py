@@ -127,6 +127,30 @@ def judge_images(
     return judgement
 
 
+def overall(run: Images, judgement: Judgement) -> tuple[dict[str, float], dict[str, Judgement]]:
+    """Each model's overall value of a benchmark with several rubrics, and the judgement that each metric is from.
+
+    A value is the mean of the metrics of `winobench.rubrics.base.Rubric.joint`. Both are empty where one is missing. Of
+    several judgements by one rubric, the published judge's counts, then the given one, then the first by name.
+    """
+    joint = named_rubrics.RUBRICS[judgement.rubric].joint if judgement.rubric in named_rubrics.RUBRICS else {}
+    chosen: dict[str, Judgement] = {}
+    for other in sorted(
+        judgements.read_all(run) if joint else (), key=lambda one: (not one.is_published, one != judgement)
+    ):
+        if other.rubric in joint and other.version == named_rubrics.RUBRICS[other.rubric].version:
+            chosen.setdefault(joint[other.rubric], other)
+    if chosen.keys() != set(joint.values()):
+        return {}, {}
+    values = {}
+    for model in run.models:
+        entries = [other.models.get(model.label, {}).get(metric, {}).get(ALL) for metric, other in chosen.items()]
+        numbers = [entry["value"] for entry in entries if entry is not None]
+        if numbers and len(numbers) == len(chosen):
+            values[model.label] = math.fsum(numbers) / len(numbers)
+    return values, chosen
+
+
 def _summary(label: str, images: Sequence[_Asked], scores: Sequence[Sequence[Score]], rubric: Rubric) -> dict[str, Any]:
     """The results of one model's images."""
     pairs = zip(images, scores, strict=True)

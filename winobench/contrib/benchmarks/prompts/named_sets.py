@@ -57,12 +57,12 @@ def tiif(folder: str) -> list[Prompt]:
 
 
 def oneig(folder: str) -> list[Prompt]:
-    """OneIG-Bench's 695 English prompts with questions and 200 with texts, from its repository's folder."""
+    """OneIG-Bench's English prompts with questions, texts or right answers, from its repository's folder."""
     return oneig_files.read(existing_folder("oneig", folder), "en")
 
 
 def oneig_zh(folder: str) -> list[Prompt]:
-    """OneIG-Bench's 895 Chinese prompts with questions and 200 with texts, from its repository's folder."""
+    """OneIG-Bench's Chinese prompts with questions, texts or right answers, from its repository's folder."""
     return oneig_files.read(existing_folder("oneig_zh", folder), "zh")
 
 

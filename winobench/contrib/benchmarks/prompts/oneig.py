@@ -1,8 +1,8 @@
-"""OneIG-Bench's prompts that have questions on alignment, or texts to show (Chang et al. 2025, arXiv:2506.07977).
+"""OneIG-Bench's prompts: questions on alignment, texts to show, right answers (Chang et al. 2025, arXiv:2506.07977).
 
 In English, 695 of 1,120 have questions: anime, portraits and objects. In Chinese, 895 of 1,320, with multilingualism.
-Each language has 200 prompts with texts. The data set's page on the Hugging Face hub states CC BY-NC 4.0. The
-repository OneIG-Bench/OneIG-Benchmark 41b4983 has no licence.
+In each language, 114 of these have a style, 200 others texts, and 225 others right answers. The data set's page on the
+Hugging Face hub states CC BY-NC 4.0. The repository OneIG-Bench/OneIG-Benchmark 41b4983 has no licence.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ CATEGORIES = {"anime": "Anime_Stylization", "human": "Portrait", "object": "Gene
 TABLE, QUESTIONS = "OneIG-Bench.csv", pathlib.Path("scripts", "alignment", "Q_D")
 TEXT, TEXTS = "text", pathlib.Path("scripts", "text")
 _TEXT_CATEGORY = "Text_Rendering"
+_REASONING, _ANSWERS, _REASONING_CATEGORY = "reasoning", pathlib.Path("scripts", "reasoning"), "Knowledge_Reasoning"
+_ANIME = "anime"
 _LABELS = {"type": ("T, P", "NP"), "prompt_length": ("short", "middle", "long")}
 
 
@@ -44,9 +46,10 @@ _LANGUAGES = {
 
 
 def read(folder: pathlib.Path, language: str = "en") -> list[Prompt]:
-    """The prompts with questions, and those with texts where the folder has the file of texts.
+    """The prompts with questions, and those with texts and with right answers where the folder has the files of these.
 
-    The content has the table's type and length in English, the language in Chinese, and the questions or the text.
+    The content has the table's type and length in English, the language in Chinese, and the questions, the text or the
+    answer. It also has the style of an anime prompt with one, and the subject of an answer.
     """
     chosen = _LANGUAGES[language]
     entries: dict[str, tuple[pathlib.Path, Mapping[str, Any]]] = {}
@@ -58,6 +61,10 @@ def read(folder: pathlib.Path, language: str = "en") -> list[Prompt]:
     if texts.is_file():
         categories[TEXT] = _TEXT_CATEGORY
         entries[TEXT] = texts, _texts(texts)
+    answers = folder / _ANSWERS / f"gt_answer{chosen.end}.json"
+    if answers.is_file():
+        categories[_REASONING] = _REASONING_CATEGORY
+        entries[_REASONING] = answers, json_files.read_object(answers, chosen.advice)
     rows = _rows(folder / chosen.table, chosen, [*categories.values()])
     prompts = []
     for name, category in categories.items():
@@ -67,8 +74,14 @@ def read(folder: pathlib.Path, language: str = "en") -> list[Prompt]:
             raise InputError(f"{has} has the id {unpaired[0]!r} of {category}, which {lacks} lacks: {chosen.advice}")
         for key, (where, row) in rows[category].items():
             content: dict[str, Any] = {label: row[label] for label in chosen.labels} or {"language": language}
+            if name == _ANIME and row.get("class", "").strip():
+                content["style"] = row["class"].strip()
             if name == TEXT:
                 content["text"] = contents[key]
+            elif name == _REASONING:
+                content |= {"answer": contents[key], "subject": row.get("class", "").strip()}
+                if not has_text(content, "answer") or not content["subject"]:
+                    raise InputError(f"{key!r} has no answer in {path}, or no class in {where}: {chosen.advice}")
             else:
                 content["questions"] = _questions(contents[key], f"{key!r} in {path}", chosen.advice)
             fields: dict[str, Any] = {"id": f"{name}_{key}", "category": category, "content": content}
@@ -85,6 +98,16 @@ def text_language(content: Any) -> str | None:
     """The language of a prompt's content that is OneIG-Bench's, with a text. None for any other content."""
     language = _language(content)
     return language if language and isinstance(content.get("text"), str) else None
+
+
+def is_one(content: Any) -> bool:
+    """Whether a prompt's content is OneIG-Bench's."""
+    return _language(content) is not None and not content.keys().isdisjoint(("questions", "text", "answer"))
+
+
+def has_text(content: Any, name: str) -> bool:
+    """Whether a prompt's content is OneIG-Bench's, with a text of this name, such as the right ``answer``."""
+    return _language(content) is not None and isinstance(content.get(name), str) and bool(content[name].strip())
 
 
 def labels(content: Mapping[str, Any]) -> list[str]:

@@ -7,6 +7,7 @@ from winobench.contrib.benchmarks.rubrics import (
     dpg_bench,
     longtext,
     oneig,
+    oneig_dimensions,
     oneig_text,
     t2i_compbench,
     t2i_reasonbench,
@@ -16,8 +17,8 @@ from winobench.contrib.benchmarks.rubrics import (
     wise,
 )
 
-_TEXTS = (longtext, cvtg)
-_MODULES = (dpg_bench, tiif, tiif_text, oneig, oneig_text, *_TEXTS, wise, t2i_reasonbench, unigenbench, t2i_compbench)
+_ONEIG = (oneig, oneig_text, oneig_dimensions)
+_MODULES = (dpg_bench, tiif, tiif_text, *_ONEIG, longtext, cvtg, wise, t2i_reasonbench, unigenbench, t2i_compbench)
 
 RUBRICS = tuple(rubric for module in _MODULES for rubric in module.RUBRICS)
 """In the order in which they are tried on prompts."""

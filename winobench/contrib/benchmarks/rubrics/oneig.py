@@ -51,6 +51,16 @@ def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published:
     yield from unread(read, responses)
 
 
+JOINT = {
+    "oneig": ALIGNMENT,
+    "oneig_text": "text_score",
+    "oneig_text_zh": "text_score",
+    "oneig_reasoning": "reasoning",
+    "oneig_style": "style",
+    "oneig_diversity": "diversity",
+}
+"""Rubric -> metric of the five dimensions, the mean of which is the published overall value."""
+
 RUBRICS = (
     Rubric(
         name="oneig",
@@ -64,5 +74,6 @@ RUBRICS = (
         fits=lambda prompt: oneig.has_questions(prompt.content),
         requests=_requests,
         scores=_scores,
+        joint=JOINT,
     ),
 )

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from winobench.contrib.benchmarks.prompts import oneig
 from winobench.contrib.benchmarks.rubrics import words
+from winobench.contrib.benchmarks.rubrics.oneig import JOINT
 from winobench.prompts.prompt_files import Prompt
 from winobench.rubrics.base import ALL, Rubric, Score, named, unread
 from winobench.runs.requests import ImageText, InputImage, Request, Response
@@ -88,6 +89,7 @@ RUBRICS = tuple(
         scores=_scores,
         combined={TEXT: _text_score(_MOST[code])},
         counts=frozenset({DISTANCE}),
+        joint=JOINT,
     )
     for name, code, language in (("oneig_text", "en", "English"), ("oneig_text_zh", "zh", "Chinese"))
 )
