@@ -185,7 +185,7 @@ def pytest_collection_finish():
 
 # Beyond this many bytes, of which so many came since the last time, a worker drops what it has compiled before it goes
 # on to another file.
-_ENOUGH_MEMORY, _MUCH_MORE = 1400 << 20, 200 << 20
+_ENOUGH_MEMORY, _MUCH_MORE = 1250 << 20, 200 << 20
 _kept_memory = 0
 
 
