@@ -19,6 +19,7 @@ from winobench.contrib.benchmarks.rubrics import words
 from winobench.generation.judged import judge_images, summarise
 from winobench.prompts.named_sets import read_prompts
 from winobench.prompts.prompt_files import Prompt
+from winobench.rubrics import named_rubrics
 from winobench.rubrics.named_rubrics import RUBRICS
 from winobench.runs.requests import ImageMatch, ImageText, InputImage, Response
 
@@ -340,6 +341,24 @@ def test_sets_that_lack_files(tmp_path):
     for source in (f"cvtg:{folder}", *(f"{name}:{tmp_path / 'empty'}" for name in ("cvtg", "longtext", "oneig_zh"))):
         with pytest.raises(InputError):
             read_prompts(source)
+
+
+def test_each_set_of_prompts_has_its_rubric(tmp_path):
+    oneig = layouts.write_oneig_texts(layouts.write_oneig(tmp_path / "oneig"))
+    sources = {
+        "longtext": layouts.write_longtext(tmp_path / "textbench") / "text_prompts_zh.jsonl",
+        "cvtg": layouts.write_cvtg(tmp_path / "cvtg"),
+        "oneig": oneig,
+        "oneig_zh": layouts.write_oneig_zh(tmp_path / "oneig zh"),
+        "tiif": layouts.write_tiif(tmp_path / "data"),
+        "dpg_bench": layouts.write_dpg(tmp_path / "dpg"),
+    }
+    prompts = {name: read_prompts(f"{name}:{source}") for name, source in sources.items()}
+    chosen = {name: named_rubrics.choose(None, its).name for name, its in prompts.items()}
+    assert chosen == {name: name.removesuffix("_zh") for name in sources}
+    for name, rubric in RUBRICS.items():
+        fitting = {kind.removesuffix("_zh") for kind, its in prompts.items() if any(map(rubric.fits, its))}
+        assert name == "vqa_score" or len(fitting) <= 1, (name, fitting)
 
 
 class Reader:

@@ -102,7 +102,7 @@ def text_language(content: Any) -> str | None:
 
 def is_one(content: Any) -> bool:
     """Whether a prompt's content is OneIG-Bench's."""
-    return _language(content) is not None and not content.keys().isdisjoint(("questions", "text", "answer"))
+    return has_questions(content) or has_text(content, "text") or has_text(content, "answer")
 
 
 def has_text(content: Any, name: str) -> bool:

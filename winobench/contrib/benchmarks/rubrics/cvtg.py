@@ -10,7 +10,8 @@ Compared with TextCrafter_Eval/unified_metrics_eval.py of NJU-PCALab/TextCrafter
 - Each is also there by the number of regions, and by that and the part (CVTG or CVTG-Style), as published.
 - The published judge is an OCR engine. Another judge reads our question, and its answers are read in all forms.
   ``unread`` has the share of answers that are empty or refuse. They count as images without words.
-- Images that are missing count nowhere. The published aesthetic score is not here, `vqa_score` is another rubric.
+- Images that are missing count nowhere. The published aesthetic score has no rubric. VQAScore
+  has one of its own (`winobench.rubrics.vqa_score`).
 """
 
 from __future__ import annotations

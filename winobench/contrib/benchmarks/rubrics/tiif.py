@@ -11,7 +11,8 @@ Compared with A113N-W3I/TIIF-Bench 3aae750 (no licence there), eval/eval_with_vl
 - A judge that does not write answers each question by itself, with the likelier one of yes and no.
 - Each type and length has the share of right answers. All other rows are means of them, and the two rows ``overall``
   of nine such means. `ALL` is the published Mean_Accuracy. The published code rounds the shares to four digits first.
-- Questions about written words count like the others. The measures by text recognition (GNED, recall) are not here.
+- Questions about written words count like the others. GNED and recall are
+  in `winobench.contrib.benchmarks.rubrics.tiif_text`.
 """
 
 from __future__ import annotations
