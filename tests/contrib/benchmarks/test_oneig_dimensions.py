@@ -5,8 +5,14 @@ The expected numbers are by hand, as reasoning_score.py, style_score.py and dive
 
 import json
 import math
+import pathlib
+import re
+import sys
+import types
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from tests import launching
 from tests.contrib.benchmarks import question_layouts as layouts
@@ -16,6 +22,7 @@ from winobench.base.errors import InputError
 from winobench.contrib.benchmarks.rubrics import oneig_dimensions
 from winobench.generation.judged import judge_images, overall
 from winobench.prompts.named_sets import read_prompts
+from winobench.responders.matching import Matcher
 from winobench.rubrics.named_rubrics import RUBRICS
 from winobench.runs.requests import ImageMatch, ImageOptions, ImageSimilarity, ImageText, InputImage, Response
 
@@ -136,6 +143,34 @@ def test_one_image_of_each_prompt_has_no_diversity(prompts, tmp_path):
     run = fakes.draw(tmp_path / "run", prompts=prompts)
     with raises("no-content", "oneig_diversity", "--seeds"):
         judge_images(run, Judge(), name="judge", rubric="oneig_diversity", progress=False)
+
+
+def test_the_published_encoder_of_diversity_plugs_in(prompts, tmp_path, monkeypatch):
+    """The class of docs/howto/judge_images.md, with a small network in DreamSim's place: the mean colour."""
+
+    class Tensor(np.ndarray):
+        def detach(self):
+            return self
+
+        def numpy(self):
+            return np.asarray(self)
+
+    model = types.SimpleNamespace(embed=lambda pixels: pixels.mean((1, 2)).view(Tensor))
+    package = types.SimpleNamespace(
+        dreamsim=lambda pretrained, device: (model, lambda image: np.asarray(image, np.float64)[None])
+    )
+    monkeypatch.setitem(sys.modules, "dreamsim", package)
+    page = pathlib.Path(__file__).resolve().parents[3] / "docs" / "howto" / "judge_images.md"
+    (block,) = re.findall(r"```python\n(import dreamsim.*?)```", page.read_text(), re.DOTALL)
+    exec(block, found := {})
+    run = fakes.draw(tmp_path / "run", prompts=prompts, seeds=(0, 1))
+    judged = judge_images(run, Matcher(found["DreamSim"]()), name="dreamsim", rubric="oneig_diversity", progress=False)
+    first, second = (np.asarray(Image.open(run.path(run.records[place])))[0, 0].astype(float) for place in (0, 7))
+    assert [run.records[place].number for place in (0, 7)] == [0, 0]
+    cosine = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
+    line = json.loads((run.folder / "judged" / "oneig_diversity-dreamsim" / "scores.jsonl").read_text().splitlines()[0])
+    assert line["scores"][0]["value"] == pytest.approx(1 - cosine, abs=1e-12)
+    assert judged.is_published
 
 
 @pytest.mark.slow

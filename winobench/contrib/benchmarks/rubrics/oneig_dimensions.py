@@ -11,8 +11,9 @@ a mean over prompts of the mean over a prompt's images (for diversity, over its 
 - ``oneig_diversity``: one minus the cosine of each two images of a prompt, over all categories. A prompt with one image
   is left out. Published with DreamSim.
 
-None of the published encoders is here, so that all results are marked as those of another judge. The published code
-leaves out black images, which stand for missing ones. Here all images count.
+None of the published encoders comes with winobench. Packages can plug them in under the names below. The results of any
+other judge are marked as such. The published code writes each image as a JPEG before it is encoded, and leaves out
+black images, which stand for missing ones. Here images are encoded as they are, and all count.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ RUBRICS = (
         description="OneIG-Bench's style: image and the style's name, by style",
         source=_SOURCE,
         judge="CSD and OneIG-StyleEncoder",
-        is_published=lambda name: False,
+        is_published=named("csd-oneig-styleencoder"),
         kinds=(ImageMatch.kind,),
         wordings={ImageMatch.kind: ("{}",)},
         fits=lambda prompt: oneig.has_text(prompt.content, "style"),
