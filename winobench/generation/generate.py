@@ -208,6 +208,8 @@ class _Run:
         lost = []
         for seed, number in itertools.product(self.seeds, range(len(self.prompts))):
             record = written.get((generator.label, seed, number))
+            if isinstance(record, image_records.MissingImage):
+                continue
             if record is not None and image_records.is_whole(self.folder.path, record):
                 continue
             if record is not None:

@@ -1,8 +1,9 @@
-"""The folder of a run that generates images.
+"""The folder of a run of images, which winobench generates or collects from files.
 
     config.json                                 prompts, models, seeds, settings, and how far it got
     drawn/prompts.jsonl                         a line a prompt. The line's number less 1 is the image's number
-    drawn/part-<process>-<number>.jsonl         a line an image (`ImageRecord`), written once the image is there
+    drawn/part-<process>-<number>.jsonl         a line an image (`ImageRecord`), written once the image is there, or
+                                                why there is none (`MissingImage`)
     pictures/<model>/<seed>/<number>.png        the images, RGB
     pictures.html, thumbnails/                  the page (`winobench.generation.page`)
 
@@ -39,6 +40,9 @@ PROMPTS = "prompts.jsonl"
 
 _PART = re.compile(r"part-(\d+)-(\d+)\.jsonl")
 
+ABSENT, FILTERED = "absent", "filtered"
+"""Kinds of `MissingImage`: no file was there, and a filter let none through."""
+
 Place = tuple[str, int, int]
 """Model's label, seed and number of an image: what tells it from the others of its run."""
 
@@ -51,12 +55,13 @@ class ImageRecord:
     model: str  # its label, and its folder's name
     seed: int  # of the noise, which depends on (seed, number) alone
     number: int  # of its prompt, from 0
-    fingerprint: str  # of the pipeline with its LoRA, 64 hexadecimal digits
+    fingerprint: str | None  # of the pipeline with its LoRA, 64 hexadecimal digits. None where nothing is known of it
     lora: dict[str, Any] | None  # name, sha256, scale
     settings: dict[str, Any]  # num_steps, guidance_scale, sampler, image_size, dtype
     file: str  # path of the PNG file within the run's folder, with /
     sha256: str
     size: int  # in bytes
+    source: dict[str, Any] | None = None  # of an image that another program made: its file, sha256, crop
 
     @property
     def place(self) -> Place:
@@ -64,8 +69,8 @@ class ImageRecord:
         return self.model, self.seed, self.number
 
     def to_json(self) -> dict[str, Any]:
-        """The line of the record: the prompt's fields and the others next to each other."""
-        values = dict(vars(self))
+        """The line of the record: the prompt's fields and the others next to each other. No source without one."""
+        values = {name: value for name, value in vars(self).items() if name != "source" or value is not None}
         return {**values.pop("prompt").to_json(), **values}
 
     @classmethod
@@ -73,13 +78,47 @@ class ImageRecord:
         """The inverse of `to_json`."""
         prompt = Prompt.from_json(value)
         kinds: dict[str, Any] = {"model": str, "seed": int, "number": int, "fingerprint": str, "settings": dict}
-        kinds |= {"file": str, "sha256": str, "size": int, "lora": dict | None}
+        kinds |= {"file": str, "sha256": str, "size": int, "lora": dict | None, "source": dict | None}
+        if value.get("source") is not None:
+            kinds["fingerprint"] = str | None
         values = {name: value.get(name) for name in kinds}
         wrong = [name for name, kind in kinds.items() if not isinstance(values[name], kind)]
         if wrong or not re.fullmatch(r"[0-9a-f]{64}", values["sha256"]):
             raise InputError(f"{options.quote(value)} is not a record of an image: {(wrong or ['sha256'])[0]} is wrong")
         if values["file"] != image_file(values["model"], values["seed"], values["number"]):
             raise InputError(f"{options.quote(value)} is not a record of an image: its file has another place")
+        return cls(prompt, **values)
+
+
+@dataclasses.dataclass(frozen=True)
+class MissingImage:
+    """A place of a run that has no image and gets none, and why. An image that comes later replaces it."""
+
+    prompt: Prompt
+    model: str  # its label
+    seed: int
+    number: int  # of its prompt, from 0
+    fingerprint: str | None  # as in `ImageRecord`
+    kind: str  # one word: ABSENT, FILTERED
+    reason: str  # a sentence, such as a server's
+
+    @property
+    def place(self) -> Place:
+        """(model, seed, number)."""
+        return self.model, self.seed, self.number
+
+    def to_json(self) -> dict[str, Any]:
+        """The line of the record. It has no file."""
+        values = dict(vars(self))
+        return {**values.pop("prompt").to_json(), **values}
+
+    @classmethod
+    def from_json(cls, value: Any) -> MissingImage:
+        """The inverse of `to_json`."""
+        kinds = {"model": str, "seed": int, "number": int, "fingerprint": str | None, "kind": str, "reason": str}
+        prompt, values = Prompt.from_json(value), {name: value.get(name) for name in kinds}
+        if wrong := [name for name, kind in kinds.items() if not isinstance(values[name], kind)]:
+            raise InputError(f"{options.quote(value)} is not a record of a missing image: {wrong[0]} is wrong")
         return cls(prompt, **values)
 
 
@@ -122,12 +161,17 @@ class ImageStore:
             with contextlib.suppress(OSError):
                 self._path.unlink()
 
-    def add(self, images: Sequence[np.ndarray], records: Sequence[Mapping[str, Any]]) -> list[ImageRecord]:
-        """Writes images, uint8 ``[height, width, 3]`` each, then their records. All are on disk when this returns."""
+    def add(self, images: Sequence[np.ndarray | bytes], records: Sequence[Mapping[str, Any]]) -> list[ImageRecord]:
+        """Writes images, then their records. All are on disk when this returns.
+
+        Args:
+          images: uint8 ``[height, width, 3]``, or the content of an RGB PNG file, which is written as it is.
+          records: the fields of their `ImageRecord`, without file, sha256 and size.
+        """
         written = []
         with files.writing(self._folder):
             for image, fields in zip(images, records, strict=True):
-                content = png_bytes(image)
+                content = image if isinstance(image, bytes) else png_bytes(image)
                 file = image_file(fields["model"], fields["seed"], fields["number"])
                 path = self._folder / file
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,12 +179,20 @@ class ImageStore:
                     pathlib.Path(temporary).write_bytes(content)
                 sha256 = hashlib.sha256(content).hexdigest()
                 written.append(ImageRecord(**fields, file=file, sha256=sha256, size=len(content)))
-            lines = "".join(json.dumps(record.to_json(), separators=(",", ":")) + "\n" for record in written)
-            content = lines.encode("ascii")
-            while content:
-                content = content[os.write(self._part, content) :]
-            os.fsync(self._part)
+            self._write(written)
         return written
+
+    def add_missing(self, records: Sequence[MissingImage]) -> None:
+        """Writes that there are no images, and why. On disk when this returns."""
+        with files.writing(self._folder):
+            self._write(records)
+
+    def _write(self, records: Sequence[ImageRecord | MissingImage]) -> None:
+        lines = "".join(json.dumps(record.to_json(), separators=(",", ":")) + "\n" for record in records)
+        content = lines.encode("ascii")
+        while content:
+            content = content[os.write(self._part, content) :]
+        os.fsync(self._part)
 
 
 def write_prompts(folder: str | os.PathLike, prompts: Iterable[Prompt]) -> None:
@@ -150,19 +202,24 @@ def write_prompts(folder: str | os.PathLike, prompts: Iterable[Prompt]) -> None:
         files.write_text(pathlib.Path(folder) / GENERATED / PROMPTS, lines)
 
 
-def read_records(folder: str | os.PathLike) -> dict[Place, ImageRecord]:
-    """The last record of each image, whether or not the image is there. Unreadable ones give a warning."""
-    records: dict[Place, ImageRecord] = {}
+def read_records(folder: str | os.PathLike) -> dict[Place, ImageRecord | MissingImage]:
+    """The last record of each place, whether or not the image is there. Unreadable ones give a warning."""
+    records: dict[Place, ImageRecord | MissingImage] = {}
     for _, _, path in _parts(pathlib.Path(folder) / GENERATED):
         for number, line in _lines(path):
             try:
-                record = ImageRecord.from_json(json_files.parse(line))
+                value = json_files.parse(line)
+                record = (MissingImage if _says_missing(value) else ImageRecord).from_json(value)
             except InputError as error:
                 if line.endswith(b"\n"):
                     logging.warning("line %d of %s is left aside: %s", number, path, error)
                 continue
             records[record.place] = record
     return records
+
+
+def _says_missing(value: Any) -> bool:
+    return isinstance(value, Mapping) and "file" not in value and "reason" in value
 
 
 def is_whole(folder: str | os.PathLike, record: ImageRecord) -> bool:

@@ -18,7 +18,7 @@ from winobench.base import files, json_files
 from winobench.base.errors import InputError
 from winobench.prompts.prompt_files import Prompt, digest, read_json_prompts
 from winobench.runs import image_records
-from winobench.runs.image_records import GENERATED, ImageRecord, Place
+from winobench.runs.image_records import GENERATED, ImageRecord, MissingImage, Place
 
 KIND = "pictures"
 """``kind`` in the ``config.json`` of such runs."""
@@ -32,7 +32,7 @@ _ADVICE = "give its command again, which generates the missing images"
 
 @dataclasses.dataclass(frozen=True)
 class GeneratingModel:
-    """A model of a run. Fingerprint and settings are empty where it has not generated anything yet."""
+    """A model of a run. Fingerprint and settings are empty where nothing is known of them, or not yet."""
 
     label: str  # differs from the other models' labels, and is the name of its folder
     name: str  # a name of `winobench.base.registry.MODELS`, a hub id, a folder's name, and its LoRA
@@ -45,7 +45,8 @@ class GeneratingModel:
 class Images:
     """A run of images. Printing it gives counts, models and the folder.
 
-    Every model has an image of each prompt and seed, unless the run was read with ``complete=False``.
+    Every model has an image of each prompt and seed, or a record of why there is none, unless the run was read with
+    ``complete=False``.
 
     Attributes:
       folder: the run's.
@@ -54,6 +55,7 @@ class Images:
       seeds: in the order in which they were named.
       records: of all images that are there, by model, seed and number.
       config: the content of ``config.json``.
+      missing: the places that have no image and get none, with the reason, by model, seed and number.
     """
 
     folder: pathlib.Path
@@ -62,6 +64,7 @@ class Images:
     seeds: tuple[int, ...]
     records: tuple[ImageRecord, ...]
     config: Mapping[str, Any]
+    missing: tuple[MissingImage, ...] = ()
 
     def __repr__(self) -> str:
         labels = [model.label for model in self.models]
@@ -131,7 +134,8 @@ def read_images(folder: str | os.PathLike[str], *, complete: bool = True) -> Ima
 
     Args:
       folder: the run's, as ``winobench generate --config=images`` has made it.
-      complete: whether every image must be there. Otherwise those that are there make the run.
+      complete: whether every image must be there, or a record of why it is missing. Otherwise those that are there make
+        the run.
 
     Raises:
       InputError: the run does not exist, it has not finished or has lost images (of which the size is looked at), or a
@@ -153,22 +157,25 @@ def read_images(folder: str | os.PathLike[str], *, complete: bool = True) -> Ima
     seeds = tuple(identity["seeds"])
     written = image_records.read_records(folder)
     records: list[ImageRecord] = []
+    missing: list[MissingImage] = []
     lost: list[str] = []
     for model, seed, (number, prompt) in itertools.product(models, seeds, enumerate(prompts)):
         record = written.get((model.label, seed, number))
         if record is None or (record.fingerprint, record.prompt) != (model.fingerprint, prompt):
             record = None
-        if record is not None and _has_size(folder, record):
+        if isinstance(record, MissingImage):
+            missing.append(record)
+        elif record is not None and _has_size(folder, record):
             records.append(record)
         else:
             lost.append(image_records.image_file(model.label, seed, number))
     if lost and complete:
         was = "has lost" if config.get("status") == "finished" else f"({config.get('status')}) lacks"
         raise InputError(
-            f"the run {folder} {was} {len(lost):,} of its {len(lost) + len(records):,} images, such as {lost[0]}:"
-            f" {_ADVICE}"
+            f"the run {folder} {was} {len(lost):,} of its {len(lost) + len(records) + len(missing):,} images, such as"
+            f" {lost[0]}: {_ADVICE}"
         )
-    return Images(folder, models, prompts, seeds, tuple(records), config)
+    return Images(folder, models, prompts, seeds, tuple(records), config, tuple(missing))
 
 
 def config_path(folder: pathlib.Path, launcher: str) -> pathlib.Path:
