@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
@@ -10,19 +10,24 @@ from winobench.base import extensions, options
 from winobench.base.errors import InputError
 from winobench.rubrics import named_rubrics
 
-from . import configuration, judged_images, output, text
+from . import collected_images, configuration, judged_images, output, text
+
+if TYPE_CHECKING:
+    from winobench.runs.image_runs import Images
 
 _RUBRICS = "\n".join(f"  {name:<17} {rubric.description}" for name, rubric in named_rubrics.RUBRICS.items())
 
 USAGE = f"""
-Judges the images of winobench generate by the rubric of their benchmark (docs/howto/judge_images.md):
+Judges images by the rubric of their benchmark: a folder of files by any program, or a run of winobench generate
+(docs/howto/judge_images.md):
 
-  winobench generate --config=images --prompts=geneval2:FILE --model=sd21-base
+  winobench judge FOLDER --prompts=geneval2:FILE --name=gpt-image-1 --model=qwen3-vl-8b
   winobench judge RUN --model=qwen3-vl-8b --dtype=bfloat16
   winobench judge RUN RUN --model=openai:gpt-4o
   winobench judge RUN --model=qwen3-vl-8b --rubric=vqa_score
 
-A judge is a vision-language model, also a hosted one, or a scorer such as CLIP. Without --rubric, the prompts decide:
+A folder of files becomes a run first, as winobench collect makes it. A judge is a vision-language model, also a hosted
+one, or a scorer such as CLIP. Without --rubric, the prompts decide:
 
 {_RUBRICS}
 
@@ -42,7 +47,7 @@ _DETECTOR = flags.DEFINE_string("detector", None, "results.jsonl of GenEval's de
 _LAY_OUT = flags.DEFINE_string("lay_out", None, "A new folder for RUN's images as GenEval's detector reads them.")
 _OF = flags.DEFINE_string("of", None, "With --detector or --lay_out, the label of one of RUN's models.")
 _PEOPLE = flags.DEFINE_string("people", None, "The folder of GenEval's study with people; RUN is then a new folder.")
-_PROMPTS = flags.DEFINE_string("prompts", None, "With --people, GenEval's evaluation_metadata.jsonl.")
+collected_images.define_flags("Of a folder of files: geneval2:FILE, a file, metadata. GenEval's file with --people.")
 _DTYPE = flags.DEFINE_enum("dtype", "float32", options.DTYPES, "Compute dtype of a model with weights.")
 _BATCH_SIZE = flags.DEFINE_integer("batch_size", None, "Images at once on each device.", lower_bound=1)
 _MODEL_PARALLEL = flags.DEFINE_integer("model_parallel", 1, "Devices that share one copy of the judge.", lower_bound=1)
@@ -54,7 +59,8 @@ def main(words: list[str]) -> None:
     if not words:
         raise InputError("no run is named: give the folder of a run of winobench generate", code="nothing-named")
     if _DETECTOR.value or _LAY_OUT.value:
-        _refuse("with --detector or --lay_out", _MODEL, _RUBRIC, _LABEL, _PEOPLE, _PROMPTS)
+        _refuse("with --detector or --lay_out", _MODEL, _RUBRIC, _LABEL, _PEOPLE)
+        _refuse_collecting("with --detector or --lay_out")
         _detect(words)
         return
     _refuse("without --detector or --lay_out", _OF)
@@ -74,31 +80,47 @@ def main(words: list[str]) -> None:
     }
     if _PEOPLE.value:
         _refuse("with --people, which has its own rubric", _RUBRIC)
-        if not _PROMPTS.value:
+        _refuse_collecting("with --people", but="prompts")
+        if not (prompts := flags.FLAGS.prompts):
             raise InputError("no prompts are named: give --prompts=evaluation_metadata.jsonl", code="nothing-named")
-        folder = _one(words)
+        folder = collected_images.one(words)
         caches.keep_compiled()
-        judged_images.judge_people(folder, _PEOPLE.value, _PROMPTS.value, _MODEL.value, **how)
+        judged_images.judge_people(folder, _PEOPLE.value, prompts, _MODEL.value, **how)
         return
-    _refuse("without --people", _PROMPTS)
-    runs = [image_runs.read_images(word) for word in words]
+    if collected_images.given() and not image_runs.is_run(words[0]):
+        runs = [_collected(collected_images.one(words))]
+    else:
+        _refuse_collecting("for a run, which has its own images and prompts")
+        runs = [image_runs.read_images(word) for word in words]
     caches.keep_compiled()
     judged_images.judge(runs, _MODEL.value, rubric=_RUBRIC.value, **how)
+
+
+def _collected(folder: str) -> Images:
+    """The run of a folder of files. Names are checked before any file is read."""
+    from winobench.prompts import named_sets
+
+    prompts = flags.FLAGS.prompts
+    if prompts and prompts.partition(":")[0] in named_sets.NAMED_SETS:
+        judged_images.check(_MODEL.value, named_sets.read_prompts(prompts), _RUBRIC.value)
+    return collected_images.collect(folder)
 
 
 def _detect(words: list[str]) -> None:
     from winobench.runs import image_runs, verdicts
 
     detector = extensions.find(extensions.PARTS, "geneval_detector")
-    run = image_runs.read_images(_one(words))
+    run = image_runs.read_images(collected_images.one(words))
     if _LAY_OUT.value:
         print(f"{detector.lay_out(run, _LAY_OUT.value, _OF.value):,} images for GenEval's detector: {_LAY_OUT.value}")
     if _DETECTOR.value:
         judged = detector.attach(run, _DETECTOR.value, _OF.value)
         print(f"correct images, judged by the {verdicts.GENEVAL_DETECTOR}")
         accuracy = verdicts.generation_accuracy(run, judged)
+        results = verdicts.judgement_of(run, judged)
+        judged_images.print_missing(results)
         judged_images.print_models("tag", accuracy)
-        output.print_json({"judgements": [], "detector": accuracy})
+        output.print_json({"judgements": [], "detector": accuracy, "no_image": results.no_image})
 
 
 def _refuse(when: str, *given: flags.FlagHolder) -> None:
@@ -108,10 +130,10 @@ def _refuse(when: str, *given: flags.FlagHolder) -> None:
             raise InputError(f"--{flag.name} has no effect {when}: leave it out", code="no-effect")
 
 
-def _one(words: list[str]) -> str:
-    if len(words) != 1:
-        raise InputError(f"{len(words)} folders are named: name one", code="named-twice")
-    return words[0]
+def _refuse_collecting(when: str, but: str = "") -> None:
+    for name in collected_images.given():
+        if name != but:
+            raise InputError(f"--{name} has no effect {when}: leave it out", code="no-effect")
 
 
 if __name__ == "__main__":

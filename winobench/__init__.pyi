@@ -16,6 +16,7 @@ from winobench.diffusion.stable_diffusion_xl import StableDiffusionXL as StableD
 from winobench.diffusion.z_image import ZImage as ZImage
 from winobench.evaluation.evaluate import evaluate as evaluate
 from winobench.evaluation.questions import evaluate_questions as evaluate_questions
+from winobench.generation.collecting import collect_images as collect_images
 from winobench.generation.generate import generate_images as generate_images
 from winobench.generation.judged import judge_images as judge_images
 from winobench.metrics import METRICS as METRICS

@@ -23,6 +23,7 @@ OWN_COMMANDS = {
     "reproduce": "list the papers' tables, and which have their data here",
     "train": "train or fine-tune a model",
     "generate": "generate the images of a set of prompts",
+    "collect": "make a run of images that another program made",
     "judge": "have a model judge generated images by their benchmark's rubric",
     "understand": "matching against generation, skill by skill, on one page",
 }

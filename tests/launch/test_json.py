@@ -26,6 +26,7 @@ TESTED = {
     "compare",
     "report",
     "judge",
+    "collect",
     "generate",
     "understand",
     "reproduce",

@@ -56,12 +56,23 @@ class Prompt:
 
 
 @dataclasses.dataclass(frozen=True)
+class Layout:
+    """Where a program puts the images of prompts. See `winobench.generation.image_layouts`."""
+
+    name: str  # in words, as in "GenEval's layout"
+    pattern: str  # of the paths, without the file's ending. ``{part}`` or ``{category}/`` ahead: a folder for each part
+    id: str = ""  # makes the prompt's id from fields of the pattern, if ``{id}`` is not one
+    black_is_missing: bool = False  # an all black image says that the model gave none
+
+
+@dataclasses.dataclass(frozen=True)
 class NamedSet:
     """A set of prompts that has a name."""
 
     read: Callable[[str], list[Prompt]]  # what follows the colon (empty for nothing) -> the prompts
     wanted: str  # behind the colon, for messages and the help
     description: str  # one line
+    layouts: tuple[Layout, ...] = ()  # in which its published code reads images
 
 
 def digest(prompts: Sequence[Prompt]) -> str:

@@ -30,7 +30,9 @@ def test_the_study_is_a_run(study, tmp_path):
     assert run.folder == tmp_path / "out"
     assert len(run.records) == len(people) == 3 * 2 * 4
     record = run.record("if-xl", 3, 1)
-    assert run.path(record) == tmp_path / "source" / "images" / "if-xl" / "00094" / "samples" / "00003.png"
+    source = tmp_path / "source" / record.source["file"]
+    assert source == tmp_path / "source" / "images" / "if-xl" / "00094" / "samples" / "00003.png"
+    assert run.path(record).read_bytes() == source.read_bytes()
     assert image_records.is_whole(run.folder, record)
     assert run.image(record).ndim == 3
     # The qualities that `layouts.write_geneval` gives.

@@ -82,7 +82,7 @@ def attach(run: Images, path: str | os.PathLike[str], model: str | None = None) 
 
 
 def _by_place(run: Images, model: str | None) -> dict[tuple[str, str], ImageRecord]:
-    """The images of a model by the names of folder and file in the published layout."""
+    """The images of a model by the names of folder and file in the published layout, of five digits each."""
     if model is None and len(run.models) != 1:
         named = ", ".join(known.label for known in run.models)
         raise InputError(f"{run.folder} has images of several models: name one of {named}", code="nothing-named")
@@ -103,7 +103,8 @@ def _record_of(where: str, row: Any, records: Mapping[tuple[str, str], ImageReco
     if not whole or not isinstance(row.get("correct"), bool):
         raise InputError(f"{where} lacks {', '.join(texts)} or correct: {_ADVICE}", code="missing-field")
     parts = row["filename"].replace("\\", "/").split("/")
-    key = (parts[-3], parts[-1].removesuffix(".png")) if len(parts) > 2 and parts[-2] == "samples" else None
+    names = (parts[-3], parts[-1].removesuffix(".png")) if len(parts) > 2 and parts[-2] == "samples" else ()
+    key = tuple(name.lstrip("0").rjust(5, "0") for name in names)  # other programs write fewer zeros
     record = records.get(key)
     if record is None:
         raise InputError(

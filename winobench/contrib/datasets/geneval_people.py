@@ -18,38 +18,38 @@ import numpy as np
 from winobench.base import files, json_files
 from winobench.base.errors import InputError
 from winobench.contrib.datasets import meta_geneval
-from winobench.data import images as image_files
 from winobench.generation import judged
+from winobench.generation.collected_runs import write_run
+from winobench.generation.collecting import settle
+from winobench.generation.image_layouts import FoundImage
 from winobench.metrics import agreement, intervals
 from winobench.prompts.prompt_files import Prompt
 from winobench.runs import judgements
 from winobench.runs.image_records import ImageRecord, Place
-from winobench.runs.image_runs import GeneratingModel, Images
+from winobench.runs.image_runs import Images
 from winobench.runs.requests import Responder
 
 RUBRIC, AGREEMENT = "geneval_questions", "agreement.json"
 """The rubric that gives verdicts, and the file of results in the judge's folder."""
 
-_FINGERPRINT = "0" * 64  # the images come from elsewhere
-
 
 def read_study(
     source: str | os.PathLike[str], prompts: list[Prompt], folder: str | os.PathLike[str]
 ) -> tuple[Images, dict[Place, bool]]:
-    """The published images as a run, whose results go into a folder, and what people say of each.
+    """The published images as a collected run in a folder, and what people say of each.
 
     Args:
       source: the folder with annotations_*.csv and ``images``, as ``winobench prepare --tasks=meta_geneval`` takes it.
       prompts: GenEval's, from ``geneval:FILE``.
-      folder: for the judge's answers.
+      folder: the run's, as `winobench.collect_images` makes it.
 
     Raises:
       InputError: a file is missing or damaged, or a caption is not the prompt of its number.
     """
     by_id = {prompt.id: prompt for prompt in prompts}
-    numbers: dict[str, int] = {}
-    records, people = [], {}
-    for item in meta_geneval.read(pathlib.Path(files.user_path(source))):
+    source = pathlib.Path(files.user_path(source))
+    images, shares = [], {}
+    for item in meta_geneval.read(source):
         name, _, identity = item.id.partition("/")
         prompt = by_id.get(identity)
         if prompt is None or prompt.text != item.texts[0]:
@@ -58,18 +58,16 @@ def read_study(
                 f" {prompt and prompt.text!r}: name GenEval's evaluation_metadata.jsonl",
                 code="contradicting-rows",
             )
-        number = numbers.setdefault(identity, len(numbers))
         for seed, (image, share) in enumerate(zip(item.images, item.ratings, strict=True)):
-            path = pathlib.Path(os.path.abspath(image.path))
-            sha256 = image_files.file_sha256(path)
-            size = path.stat().st_size
-            record = ImageRecord(prompt, name, seed, number, _FINGERPRINT, None, {}, str(path), sha256, size)
-            records.append(record)
-            people[record.place] = share > 0.5
-    models = tuple(GeneratingModel(name, name, _FINGERPRINT, None, {}) for name in meta_geneval.SETS)
-    chosen = tuple(by_id[identity] for identity in numbers)
-    seeds = tuple(range(meta_geneval.NUM_IMAGES))
-    return Images(pathlib.Path(files.user_path(folder)), models, chosen, seeds, tuple(records), {}), people
+            path = pathlib.Path(image.path)
+            file = path.relative_to(source).as_posix()
+            images.append(FoundImage(path, file, file, id=identity, seed=seed, model=name))
+            shares[file] = share
+    images.sort(key=lambda image: [*meta_geneval.SETS].index(image.model))
+    chosen = [by_id[identity] for identity in dict.fromkeys(image.id for image in images)]
+    config = {"folder": str(source), "people": meta_geneval.__name__, "allow_missing": True}
+    run = write_run(settle(source, images, chosen), folder, config, progress=False)
+    return run, {record.place: shares[record.source["file"]] > 0.5 for record in run.records}
 
 
 def judge_study(

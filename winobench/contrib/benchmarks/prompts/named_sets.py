@@ -17,7 +17,15 @@ from winobench.contrib.benchmarks.prompts import t2i_reasonbench as reasonbench_
 from winobench.contrib.benchmarks.prompts import tiif as tiif_files
 from winobench.contrib.benchmarks.prompts import unigenbench as unigenbench_files
 from winobench.contrib.benchmarks.prompts import wise as wise_files
-from winobench.prompts.prompt_files import NamedSet, Prompt, existing_file, existing_folder, make_prompt, text_lines
+from winobench.prompts.prompt_files import (
+    Layout,
+    NamedSet,
+    Prompt,
+    existing_file,
+    existing_folder,
+    make_prompt,
+    text_lines,
+)
 
 _COMPBENCH_SUFFIX = "_val"
 
@@ -97,14 +105,25 @@ def unigenbench(file: str) -> list[Prompt]:
     return unigenbench_files.read(existing_file("unigenbench", file))
 
 
+# As the published code reads them: compute_dpg_bench.py, BLIP_vqa.py, eval_with_vlm.py, CVTG-2K's eval.py and
+# alignment_score.py, at the commits that the readers of the prompts name.
+_DPG_BENCH = (Layout("DPG-Bench's", "{id}"),)
+_COMPBENCH = tuple(
+    Layout("T2I-CompBench's", f"{folder}{{prompt}}_{{seed}}")
+    for folder in ("", "samples/", "{category}/", "{category}/samples/")
+)
+_TIIF = (Layout("TIIF-Bench's", "{part}/{model}/{length}_description/{index}", "{part}-{index}-{length}"),)
+_CVTG = (Layout("CVTG-2K's", "{part}/{regions}/{index}", "{part}_{regions}_{index}"),)
+_ONEIG = (Layout("OneIG-Bench's", "{part}/{model}/{key}", "{part}_{key}", black_is_missing=True),)
+
 NAMED_SETS: Mapping[str, NamedSet] = {
-    "t2i_compbench": NamedSet(t2i_compbench, ":FILE_OR_FOLDER", "T2I-CompBench, *_val.txt"),
-    "dpg_bench": NamedSet(dpg_bench, ":FOLDER_OR_FILE", "DPG-Bench, dpg_bench.csv and prompts"),
-    "tiif": NamedSet(tiif, ":FOLDER", "TIIF-Bench, test_prompts or testmini_prompts"),
-    "oneig": NamedSet(oneig, ":FOLDER", "OneIG-Bench's prompts with questions, OneIG-Bench.csv and scripts"),
-    "oneig_zh": NamedSet(oneig_zh, ":FOLDER", "the same in Chinese, OneIG-Bench-ZH.csv and scripts"),
+    "t2i_compbench": NamedSet(t2i_compbench, ":FILE_OR_FOLDER", "T2I-CompBench, *_val.txt", _COMPBENCH),
+    "dpg_bench": NamedSet(dpg_bench, ":FOLDER_OR_FILE", "DPG-Bench, dpg_bench.csv and prompts", _DPG_BENCH),
+    "tiif": NamedSet(tiif, ":FOLDER", "TIIF-Bench, test_prompts or testmini_prompts", _TIIF),
+    "oneig": NamedSet(oneig, ":FOLDER", "OneIG-Bench's prompts with questions, OneIG-Bench.csv and scripts", _ONEIG),
+    "oneig_zh": NamedSet(oneig_zh, ":FOLDER", "the same in Chinese, OneIG-Bench-ZH.csv and scripts", _ONEIG),
     "longtext": NamedSet(longtext, ":FOLDER_OR_FILE", "LongText-Bench, text_prompts.jsonl and text_prompts_zh.jsonl"),
-    "cvtg": NamedSet(cvtg, ":FOLDER", "CVTG-2K, CVTG and CVTG-Style"),
+    "cvtg": NamedSet(cvtg, ":FOLDER", "CVTG-2K, CVTG and CVTG-Style", _CVTG),
     "wise": NamedSet(wise, ":FOLDER", "WISE, WISE_legacy/data or data_verified"),
     "t2i_reasonbench": NamedSet(t2i_reasonbench, ":FOLDER", "T2I-ReasonBench, prompts and deepseek_evaluation_qs"),
     "unigenbench": NamedSet(unigenbench, ":FILE", "UniGenBench++, test_prompts_en.csv and the other three"),
