@@ -36,7 +36,7 @@ GROUPS = {
     "Parts of a task": ("Task", "Example", "Association", "TargetPair", "TextTask", "TextQuestion", "Protocol"),
     "Results": ("read_run", "Run", "compare", "Comparison", "InputError"),
     "Generate images": ("generate_images", "read_images", "Images", "read_prompts", "Prompt", "SAMPLERS"),
-    "Judge images": ("judge_images", "Judgement"),
+    "Judge images": ("collect_images", "judge_images", "Judgement"),
     "Pipelines": (
         *("load_pipeline", "Pipeline", "StableDiffusion", "StableDiffusionXL", "StableDiffusion3"),
         *("Flux", "Flux2Klein", "ZImage", "TorchPipeline", "Schedule", "NoiseSchedule"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
@@ -44,7 +44,7 @@ def collect(folder: str) -> Images:
     """The run of a folder of images, which the flags describe."""
     from winobench.generation import collecting, page
 
-    values = {name: flags.FLAGS[name].value for name in (*_TEXTS, *_SWITCHES)}
+    values: dict[str, Any] = {name: flags.FLAGS[name].value for name in (*_TEXTS, *_SWITCHES)}
     run = collecting.collect_images(folder, flags.FLAGS.prompts, **values)
     print(f"{len(run.records):,} images are in {run.folder}, by {', '.join(model.name for model in run.models)}")
     if run.missing:

@@ -188,6 +188,7 @@ class Judged(TypedDict):
     is_published: Required[bool]
     num_images: Required[Count]
     missing: Required[dict[str, Count]]  # images without an answer, by the reason
+    no_image: Required[dict[str, dict[str, Count]]]  # label of a model -> kind -> missing images
     models: Required[dict[str, Any]]  # label -> metric -> group -> value, low, high, n
 
 
@@ -197,6 +198,25 @@ class Judgements(TypedDict):
     judgements: Required[list[Judged]]
     people: NotRequired[dict[str, Any]]  # with --people: group -> agreement
     detector: NotRequired[dict[str, Any]]  # with --detector: model -> tag -> accuracy
+    no_image: NotRequired[dict[str, dict[str, Count]]]  # with --detector: model -> kind -> missing images
+
+
+class MissingImageRow(TypedDict):
+    """A place without an image."""
+
+    model: Required[str]
+    seed: Required[int]
+    id: Required[str]  # of the prompt
+    kind: Required[str]  # absent, filtered, black
+
+
+class CollectedImages(TypedDict):
+    """``winobench collect``."""
+
+    folder: Required[str]
+    images: Required[Count]
+    missing: Required[list[MissingImageRow]]
+    verified: NotRequired[dict[str, Any]]  # model -> tag -> accuracy, where the verifier knows the prompts
 
 
 class GeneratedImages(TypedDict):
@@ -287,6 +307,7 @@ DOCUMENTS = {
     "differences": Differences,
     "report": ReportPage,
     "judgements": Judgements,
+    "collected_images": CollectedImages,
     "generated_images": GeneratedImages,
     "understanding": Understanding,
     "paper_tables": PaperTables,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pathlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 from winobench.base import options
 from winobench.base.errors import InputError
-from winobench.runs import verdicts
 
 from . import configuration, judged_images, output
 
@@ -94,23 +93,16 @@ def main(config: Settings) -> None:
     if not _PROCESSES.value or parallel.is_main_process():
         written = page.write_page(run)
         print(_summary(run, written))
-        document = {"folder": str(run.folder), "page": str(written), "images": len(run.records), **_verify(run)}
+        document = {
+            "folder": str(run.folder),
+            "page": str(written),
+            "images": len(run.records),
+            **judged_images.verify(run),
+        }
         if _JUDGE.value:
             judged_images.judge([run], _JUDGE.value, document=document, dtype=config.dtype)
         else:
             output.print_json(document)
-
-
-def _verify(run: Images) -> dict[str, Any]:
-    """Prints how often images show what their prompts ask for, if the verifier knows the prompts, and returns it."""
-    from winobench.generation import verification
-
-    if not verification.can_verify(run):
-        return {}
-    accuracy = verdicts.generation_accuracy(run, verification.verify(run))
-    judged_images.print_models("generated as asked, %", accuracy)
-    print(f"what the verifier found in each image: {verdicts.folder_of(run.folder, verdicts.VERIFIER)}")
-    return {"verified": accuracy}
 
 
 def _summary(run: Images, page: pathlib.Path) -> str:

@@ -102,7 +102,7 @@ def _collected(folder: str) -> Images:
 
     prompts = flags.FLAGS.prompts
     if prompts and prompts.partition(":")[0] in named_sets.NAMED_SETS:
-        judged_images.check(_MODEL.value, named_sets.read_prompts(prompts), _RUBRIC.value)
+        judged_images.check(_MODEL.value or "", named_sets.read_prompts(prompts), _RUBRIC.value)
     return collected_images.collect(folder)
 
 

@@ -12,7 +12,7 @@ from winobench.base import extensions
 from winobench.base.errors import InputError
 from winobench.base.files import digest
 from winobench.base.version import __version__
-from winobench.runs import endings, judgements
+from winobench.runs import endings, judgements, verdicts
 from winobench.runs.labels import shortened
 from winobench.runs.requests import LazyResponder
 from winobench.runs.run_tables import few_mark
@@ -157,6 +157,26 @@ def print_models(heading: str, of_models: Mapping[str, Mapping[str, Mapping[str,
     rich.console.Console().print(table)
 
 
+def verify(run: Images) -> dict[str, Any]:
+    """Prints how often images show what their prompts ask for, if the verifier knows the prompts, and returns it."""
+    from winobench.generation import verification
+
+    if not verification.can_verify(run):
+        return {}
+    found = verification.verify(run)
+    accuracy = verdicts.generation_accuracy(run, found)
+    print_missing(verdicts.judgement_of(run, found))
+    print_models("generated as asked, %", accuracy)
+    print(f"what the verifier found in each image: {verdicts.folder_of(run.folder, verdicts.VERIFIER)}")
+    return {"verified": accuracy}
+
+
+def print_missing(judgement: Judgement) -> None:
+    """Prints how many images each model lacks."""
+    for sentence in judgements.missing_in_words(judgement).values():
+        print(f"  no image: {sentence}")
+
+
 def _cell(entry: Mapping[str, Any] | None) -> str:
     if entry is None:
         return "-"
@@ -176,6 +196,7 @@ def _print(judgement: Judgement) -> None:
     if judgement.missing:
         advice = endings.missing(judgement.missing)
         print(f"  missing: {judgement.num_missing:,} images lack an answer, {advice}")
+    print_missing(judgement)
     rows = {
         label: {
             f"{metric}, {group}{' (count)' if entry.get('is_count') else ''}": entry

@@ -18,6 +18,8 @@ from winobench.prompts.named_sets import read_prompts
 from winobench.rubrics import named_rubrics
 from winobench.rubrics.base import Rubric, Score
 from winobench.runs import judgements
+from winobench.runs.image_records import ImageStore, MissingImage
+from winobench.runs.image_runs import read_images
 from winobench.runs.requests import (
     ENDINGS,
     ImageOptions,
@@ -416,3 +418,64 @@ def test_scores_of_the_images_of_a_prompt_together(run, monkeypatch):
     )
     with raises("no-content", "plain", "several"):
         judge_images(run, Talker(), name="second", rubric="plain", progress=False)
+
+
+def lacks(run, *records, kind="filtered"):
+    """The run without some images, which a filter let not through."""
+    named = {model.label: model.fingerprint for model in run.models}
+    with ImageStore(run.folder) as store:
+        store.add_missing(
+            [
+                MissingImage(record.prompt, record.model, record.seed, record.number, named[record.model], kind, "no")
+                for record in records
+            ]
+        )
+    return read_images(run.folder)
+
+
+def test_missing_images_are_left_out_and_their_share_is_there(run):
+    whole = judge_images(run, Judge(), name="judge", progress=False)
+    assert (whole.no_image, "no_image" in whole.models["one"]) == ({}, False)
+    first = next(record for record in run.records if record.model == "one")
+    found = judge_images(run := lacks(run, first), judge := Judge(), name="judge", progress=False)
+    assert (judge.asked, found.num_images, found.no_image) == ([], 7, {"one": {"filtered": 1}})
+    expected = {"value": 0.25, "low": None, "high": None, "n": 4, "too_few": False}
+    assert found.models["one"]["no_image"] == {"all": expected}
+    assert found.models["two"] == whole.models["two"]
+    values = [line["scores"][0]["value"] for line in _lines(run) if line["model"] == "one"]
+    assert found.models["one"]["soft_tifa_am"]["all"]["value"] == pytest.approx(np.mean(values))
+    assert len(values) == 3
+    assert judgements.read_all(run) == [found]
+    assert judgements.missing_in_words(found) == {"one": "one lacks 1 of 4 images (25.0%: 1 filtered)"}
+
+    # Other images are missing: the results are not of these images.
+    with pytest.warns(UserWarning, match="other images"):
+        assert judgements.read_all(lacks(run, first, kind="absent")) == []
+
+
+def _lines(run):
+    (path,) = run.folder.glob("judged/*/scores.jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_rubric_may_count_missing_images_as_0(run, monkeypatch):
+    rubric = named_rubrics.RUBRICS["geneval2"]
+    zero = dataclasses.replace(rubric, missing=lambda prompt: [Score("soft_tifa_am", "all", 0.0)])
+    monkeypatch.setattr(named_rubrics, "RUBRICS", {"geneval2": zero})
+    whole = judge_images(run, Judge(), name="judge", progress=False)
+    values = [line["scores"][0]["value"] for line in _lines(run) if line["model"] == "one"]
+    run = lacks(run, next(record for record in run.records if record.model == "one"))
+    found = judge_images(run, Judge(), name="judge", progress=False).models["one"]
+    assert found["soft_tifa_am"]["all"]["n"] == whole.models["one"]["soft_tifa_am"]["all"]["n"] == 4
+    assert found["soft_tifa_am"]["all"]["value"] == pytest.approx(sum(values[1:]) / 4)
+    with raises("no-images", "geneval2", "all are missing"):
+        judge_images(lacks(run, *run.records), Judge(), name="judge", progress=False)
+
+
+def test_verdicts_show_missing_images(run):
+    first = next(record for record in run.records if record.model == "two")
+    run = lacks(run, first, kind="absent")
+    made = write_verdicts(run, [Verdict(record.file, record.sha256, True) for record in run.records])
+    assert made.no_image == {"two": {"absent": 1}}
+    assert made.models["two"]["no_image"]["all"]["value"] == 0.25
+    assert judgements.read_all(run) == [made]

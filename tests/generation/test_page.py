@@ -12,6 +12,7 @@ from tests.report.test_page import Page
 from winobench import report
 from winobench.base.errors import InputError
 from winobench.generation import page
+from winobench.generation.collecting import collect_images
 from winobench.generation.generate import generate_images
 
 
@@ -74,6 +75,17 @@ def test_a_run_that_has_not_finished_says_what_is_missing(tmp_path):
     run.path(run.records[1]).unlink()
     text = page.page_text(winobench.read_images(tmp_path, complete=False))
     assert "5 images: 3 prompts, 2 seeds. Missing: 1" in text
-    assert text.count('<span class="lost">missing</span>') == 1
+    assert text.count('<span class="lost" title="">missing</span>') == 1
     with raises("not-a-run", "pictures.html"):
         report.write_report([tmp_path])
+
+
+def test_images_of_other_programs_and_reasons_of_missing_ones(tmp_path):
+    (tmp_path / "in").mkdir()
+    PIL.Image.new("RGB", (300, 300)).save(tmp_path / "in" / "one.png")
+    run = collect_images(tmp_path / "in", fakes.PROMPTS, tmp_path / "run", allow_missing=True, progress=False)
+    elements = Page(page.write_page(run))
+    assert elements.images == [f"thumbnails/{run.records[0].sha256[:32]}.jpg"]
+    assert "1 images: 3 prompts, 1 seed. Missing for good: 2." in elements.source
+    assert "the run has copies" in elements.source
+    assert elements.source.count('title="absent: no file was there"') == 2

@@ -17,6 +17,8 @@ from winobench.prompts import grammar
 from winobench.prompts.named_sets import read_prompts
 from winobench.rubrics.named_rubrics import RUBRICS
 from winobench.runs import judgements
+from winobench.runs.image_records import ImageStore, MissingImage
+from winobench.runs.image_runs import read_images
 from winobench.runs.reading import read_run
 from winobench.runs.verdicts import Verdict, write_verdicts
 from winobench.tasks.base import SKILLS, Example
@@ -102,11 +104,23 @@ def test_a_model_that_matches_and_is_judged_is_a_point_for_each_skill(tmp_path):
         assert float(row["matching_value"]) == pytest.approx(2 * matched["value"] - 1)
         assert float(row["matching_low"]) == pytest.approx(2 * matched["low"] - 1)
     assert (tmp_path / "report" / "understanding.png").is_file()
+    assert {row["no_image"] for row in rows} == {""}
     # Of an earlier version of the rubric.
     judgements.write(drawn.folder / "judged" / "geneval2-a-judge", dataclasses.replace(found, version=0), [])
     with pytest.warns(UserWarning, match="version 0 and left out, since the rubric now has version 2"):
         page = report.write_report(folders, tmp_path / "again", images=[drawn.folder])
     assert "Matching and generation, skill by skill" not in page.read_text()
+    # A missing image is shown next to the numbers of its model.
+    first = drawn.records[0]
+    with ImageStore(drawn.folder) as store:
+        store.add_missing([MissingImage(first.prompt, *first.place, first.fingerprint, "filtered", "no")])
+    again = read_images(drawn.folder)
+    judged.judge_images(again, fakes.ImageJudge(), name="a judge", progress=False)
+    page = report.write_report(folders, tmp_path / "lacking", images=[drawn.folder])
+    said = f"{first.model} lacks 1 of {len(prompts)} images"
+    assert said in page.read_text()
+    rows = csv_rows(tmp_path / "lacking" / "understanding.csv")
+    assert [row["no_image"].startswith(said) for row in rows] == [row["run"] == first.model for row in rows]
 
 
 @pytest.mark.parametrize("rubric", RUBRICS.values(), ids=RUBRICS)

@@ -18,6 +18,7 @@ from winobench.base.texts import text_hash
 from winobench.generation.judged import judge_images
 from winobench.report import analysis
 from winobench.runs import image_runs, reading
+from winobench.runs.image_records import ImageStore, MissingImage
 from winobench.runs.verdicts import read_verdicts, write_verdicts
 from winobench.viewer import documents
 from winobench.viewer.errors import Errors
@@ -208,6 +209,21 @@ def test_scores_of_a_judge(viewed, tmp_path):
     assert found["wordings"] == ['Does this figure show "{}"? Please answer yes or no.']
     expected = made.models["one"]["vqa_score"]["all"]
     assert {"model": "one", "metric": "vqa_score", "group": "all", **expected} in found["rows"]
+
+
+def test_missing_images(viewed, tmp_path):
+    folder = shutil.copytree(viewed[5], tmp_path / "drawn")
+    run = image_runs.read_images(folder)
+    first = run.records[0]
+    place = {"model": first.model, "seed": first.seed, "number": first.number}
+    with ImageStore(folder) as store:
+        store.add_missing([MissingImage(first.prompt, *first.place, first.fingerprint, "filtered", "no cubes here")])
+    found = documents.images_document(folder, "drawn")
+    assert found["missing"] == [{**place, "prompt": first.prompt.text, "kind": "filtered", "reason": "no cubes here"}]
+    assert first.file not in {image["file"] for image in found["images"]}
+    total = sum(record.model == first.model for record in run.records)
+    (said,) = found["rubrics"][0]["no_image"]
+    assert said.startswith(f"{first.model} lacks 1 of {total} images")
 
 
 def test_verdicts_on_images_that_were_generated_again(viewed, tmp_path):

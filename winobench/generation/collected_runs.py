@@ -209,7 +209,9 @@ def _copy(
         for start in range(0, len(left), _AT_ONCE):
             batch = left[start : start + _AT_ONCE]
             converted = threads.map(lambda pair: _converted(pair[1], collection.grid, hashes), batch)
-            contents, lines, black = [], [], []
+            contents: list[bytes] = []
+            lines: list[dict[str, Any]] = []
+            black: list[MissingImage] = []
             for ((label, seed, number), image), parts in zip(batch, converted, strict=True):
                 for tile, (content, corners) in enumerate(parts):
                     if collection.black_is_missing and _is_black(content):
@@ -217,8 +219,13 @@ def _copy(
                         continue
                     source: dict[str, Any] = {"file": image.file, "sha256": hashes[image.file]}
                     source |= {"crop": corners} if tiles > 1 else {}
-                    fields = {"model": label, "seed": seed + tile, "number": number, "source": source}
-                    known = {"prompt": collection.prompts[number], "fingerprint": None, "lora": None, "settings": {}}
+                    fields: dict[str, Any] = {"model": label, "seed": seed + tile, "number": number, "source": source}
+                    known: dict[str, Any] = {
+                        "prompt": collection.prompts[number],
+                        "fingerprint": None,
+                        "lora": None,
+                        "settings": {},
+                    }
                     contents.append(content)
                     lines.append(fields | known)
             if black and not config["allow_missing"]:

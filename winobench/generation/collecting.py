@@ -188,7 +188,7 @@ def settle(
     for (label, same), of_text in groups.items():
         share = math.ceil(len(of_text) / len(same))
         for order, image in enumerate(sorted(of_text, key=lambda image: -1 if image.seed is None else image.seed)):
-            seed = order % share if seeds is None or len(same) > 1 else image.seed
+            seed = order % share if seeds is None or len(same) > 1 else image.seed or 0
             places[label, tiles * seed, same[order // share]] = image
     every = sorted({seed + tile for _, seed, _ in places for tile in range(tiles)})
     of_labels = {label: name for name, label in labels.items()}

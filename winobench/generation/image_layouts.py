@@ -15,6 +15,7 @@ import pathlib
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from winobench.base import files, json_files, options
 from winobench.base.errors import InputError
@@ -69,17 +70,17 @@ def image_files(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, str]]:
             path = pathlib.Path(parent, name)
             is_image = name.lower().endswith(ENDINGS) and not name.startswith(".")
             if path.is_symlink() and (is_image or name in folders):
-                check_inside(path, root)
+                check_inside(path, root, os.path.relpath(path, folder))
             if is_image and name not in folders:
                 file = path.relative_to(folder).as_posix()
                 yield path, files.check_utf8(file, "the name of the image", "rename it")
 
 
-def check_inside(path: pathlib.Path, root: str) -> None:
-    """Refuses a path that leads out of a folder, which has no links in its own path."""
+def check_inside(path: pathlib.Path, root: str, name: str) -> None:
+    """Refuses a path that leads out of a folder, which has no links in its own path. ``name``: of the path."""
     if not os.path.realpath(path).startswith(os.path.join(root, "")):
         raise InputError(
-            f"{options.quote(str(path))} leads out of {root}: copy its images there, or name a folder that holds all",
+            f"{options.quote(name)} leads out of {root}: copy its images there, or name a folder that holds all",
             code="outside-the-folder",
         )
 
@@ -106,9 +107,9 @@ def read(found: Sequence[tuple[pathlib.Path, str]], layout: Layout) -> list[Foun
         if match := pattern.fullmatch(unicodedata.normalize("NFC", file)):
             fields = match.groupdict()
             own = layout.id.format(**fields) if layout.id else fields.get("id")
-            numbers = {"seed": 0} | {name: int(fields[name]) for name in ("number", "seed") if name in fields}
-            texts = {name: fields[name] for name in ("prompt", "model", "category") if name in fields}
-            images.append(FoundImage(path, file, options.quote(file), own, **numbers, **texts))
+            known: dict[str, Any] = {name: fields[name] for name in ("prompt", "model", "category") if name in fields}
+            known |= {"seed": 0} | {name: int(fields[name]) for name in ("number", "seed") if name in fields}
+            images.append(FoundImage(path, file, options.quote(file), own, **known))
     return images
 
 

@@ -35,7 +35,7 @@ def read(path: pathlib.Path, folder: pathlib.Path) -> list[FoundImage]:
         if not (file := _text(row, _PATH, where)):
             raise InputError(f"{where} has no {_PATH}: {_ADVICE}", code="missing-field")
         place = folder / files.user_path(file)
-        check_inside(place, root)
+        check_inside(place, root, file)
         if not os.path.isfile(place):
             raise InputError(
                 f"{where} names {options.quote(file)}, which {folder} lacks: correct it", code="no-such-file"
@@ -84,6 +84,7 @@ def _rows(path: pathlib.Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for number, cells in table_rows(path, [_PATHS], delimiter="," if ending == ".csv" else "\t"):
             yield f"line {number} of {path}", cells
         return
+    rows: list[tuple[str, Any]]
     if ending == ".jsonl":
         rows = [(f"line {number} of {path}", row) for number, row in json_files.read_lines(path, _ADVICE)]
     elif ending == ".json":

@@ -71,8 +71,8 @@ def _of_graph(text: str) -> set[str]:
     except InputError:
         return set()
     nodes = graph if isinstance(graph, dict) else {}
-    inputs = {key: node.get("inputs") for key, node in nodes.items() if isinstance(node, dict)}
-    inputs = {key: value for key, value in inputs.items() if isinstance(value, dict)}
+    values = {key: node.get("inputs") for key, node in nodes.items() if isinstance(node, dict)}
+    inputs = {key: value for key, value in values.items() if isinstance(value, dict)}
     starts = [value[name] for value in inputs.values() for name in ("positive", "guider") if name in value]
     return {text for link in starts for text in _texts(inputs, link)}
 

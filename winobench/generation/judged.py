@@ -18,7 +18,7 @@ from winobench.models import snapshots
 from winobench.rubrics import named_rubrics
 from winobench.rubrics.base import ALL, Rubric, Score
 from winobench.runs import asking, endings, image_records, judgements, records, responses
-from winobench.runs.image_records import ImageRecord
+from winobench.runs.image_records import ImageRecord, MissingImage
 from winobench.runs.image_runs import Images
 from winobench.runs.judgements import Judgement
 from winobench.runs.requests import ImageMatch, InputImage, LazyResponder, Request, Responder, Response, check_responder
@@ -60,6 +60,7 @@ def judge_images(
 
     Returns:
       The results, which are in the run's folder, too. Images for which an answer is missing for good count nowhere.
+      Missing images count as the rubric says, and ``no_image`` has their numbers.
 
     Raises:
       InputError: the rubric is unknown or fits no prompt, the judge answers no kind of question that it needs, an image
@@ -84,6 +85,8 @@ def judge_images(
     chosen.check_judge(name, fingerprint, kind)
     _check_folder(folder, fingerprint)
     groups = _groups(run, chosen)
+    if not groups and run.missing:
+        raise InputError(f"{run.folder} has no image that {chosen.name} judges: all are missing", code="no-images")
     asked = [_ask_about(run, records, chosen, kind, fingerprint) for records in groups]
     asked = [image for image in asked if image.keys]
     if not asked:
@@ -105,6 +108,7 @@ def judge_images(
         [*chosen.scores(image.record.prompt, responses, kind, is_published)]
         for image, responses in zip(images, answers, strict=True)
     ]
+    models = {model.label: _summary(run, model.label, images, scores, chosen) for model in run.models}
     judgement = Judgement(
         rubric=chosen.name,
         version=chosen.version,
@@ -119,8 +123,9 @@ def judge_images(
         num_images=sum(len(image.records) for image in images),
         left_out=len(run.records) - sum(len(image.records) for image in asked),
         num_questions=sum(len(image.keys) for image in images),
-        models={model.label: _summary(model.label, images, scores, chosen) for model in run.models},
+        models=models,
         missing=missing,
+        no_image=judgements.count_missing(run, models, chosen.fits),
         files=files,
     )
     judgements.write(folder, judgement, map(_line, images, answers, scores))
@@ -151,10 +156,14 @@ def overall(run: Images, judgement: Judgement) -> tuple[dict[str, float], dict[s
     return values, chosen
 
 
-def _summary(label: str, images: Sequence[_Asked], scores: Sequence[Sequence[Score]], rubric: Rubric) -> dict[str, Any]:
-    """The results of one model's images."""
-    pairs = zip(images, scores, strict=True)
-    return summarise([(image.record.prompt.text, its) for image, its in pairs if image.record.model == label], rubric)
+def _summary(
+    run: Images, label: str, images: Sequence[_Asked], scores: Sequence[Sequence[Score]], rubric: Rubric
+) -> dict[str, Any]:
+    """The results of one model's images, with the scores that the rubric gives to missing ones."""
+    pairs: list[tuple[ImageRecord | MissingImage, Sequence[Score]]]
+    pairs = [(image.record, its) for image, its in zip(images, scores, strict=True)]
+    pairs += [(image, [*rubric.missing(image.prompt)]) for image in run.missing if rubric.fits(image.prompt)]
+    return summarise([(image.prompt.text, its) for image, its in pairs if image.model == label], rubric)
 
 
 def _finished(run: Images, judge: LazyResponder, rubric: Rubric, folder: pathlib.Path) -> Judgement | None:
@@ -330,8 +339,8 @@ def _ask_more(
 def _check_image(run: Images, record: ImageRecord) -> None:
     if not image_records.is_whole(run.folder, record):
         raise InputError(
-            f"{run.path(record)} is not the image that was generated (its SHA-256 is another): give the command of"
-            " winobench generate again",
+            f"{run.path(record)} is not the image that was recorded (its SHA-256 is another): give the command"
+            " again that made the run",
             code="damaged-file",
         )
 

@@ -18,7 +18,7 @@ from winobench.base import files
 from winobench.base.errors import InputError
 from winobench.base.version import __version__
 from winobench.runs.image_records import THUMBNAILS, ImageRecord
-from winobench.runs.image_runs import Images
+from winobench.runs.image_runs import GeneratingModel, Images
 
 PAGE = "pictures.html"
 """Name in the run's folder."""
@@ -39,8 +39,8 @@ def page_text(run: Images, thumbnails: dict[str, str] | None = None) -> str:
     """The page."""
     counts = collections.Counter(prompt.category for prompt in run.prompts)
     numbers = {name: str(number) for number, name in enumerate(counts, 1)}
-    largest = max((model.settings.get("image_size", 0) for model in run.models), default=0)
-    lost = len(run.models) * len(run.seeds) * len(run.prompts) - len(run.records)
+    largest = max(map(_image_size, run.models), default=0)
+    lost = len(run.models) * len(run.seeds) * len(run.prompts) - len(run.records) - len(run.missing)
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("winobench.generation"),
         autoescape=True,
@@ -60,6 +60,8 @@ def page_text(run: Images, thumbnails: dict[str, str] | None = None) -> str:
         num_seeds=_counted(len(run.seeds), "seed"),
         several_seeds=len(run.seeds) > 1,
         lost=f"{lost:,}" if lost else "",
+        missing=f"{len(run.missing):,}" if run.missing else "",
+        collected=any(record.source is not None for record in run.records),
         categories=list(counts.items()) if len(counts) > 1 else [],
         side=SMALL if largest <= SMALL else LARGE,
         prompts=_prompts(run, numbers, thumbnails or {}),
@@ -70,16 +72,23 @@ def page_text(run: Images, thumbnails: dict[str, str] | None = None) -> str:
 
 def _prompts(run: Images, numbers: dict[str, str], thumbnails: dict[str, str]) -> Iterator[dict[str, Any]]:
     """Each prompt as the page shows it."""
+    reasons = {image.place: f"{image.kind}: {image.reason}" for image in run.missing}
     for number, prompt in enumerate(run.prompts):
         rows = []
         for seed in run.seeds:
             records = [run.by_place.get((model.label, seed, number)) for model in run.models]
             drawn = [
-                (model.name, None if record is None else record.file)
+                (model, None if record is None else record.file)
                 for model, record in zip(run.models, records, strict=True)
             ]
             images = [
-                {"model": name, "file": file, "thumbnail": thumbnails.get(file or "", file)} for name, file in drawn
+                {
+                    "model": model.name,
+                    "file": file,
+                    "thumbnail": thumbnails.get(file or "", file),
+                    "reason": reasons.get((model.label, seed, number), ""),
+                }
+                for model, file in drawn
             ]
             rows.append({"seed": seed, "images": images})
         yield {
@@ -95,7 +104,7 @@ def _prompts(run: Images, numbers: dict[str, str], thumbnails: dict[str, str]) -
 def _write_thumbnails(run: Images) -> dict[str, str]:
     """Makes missing thumbnails, and deletes thumbnails of other images."""
     folder = run.folder / THUMBNAILS
-    sizes = {model.label: model.settings.get("image_size", 0) for model in run.models}
+    sizes = {model.label: _image_size(model) for model in run.models}
     # The name is the content's: an image that was generated again gets another one.
     wanted = {
         record.file: (record, f"{record.sha256[:32]}.jpg") for record in run.records if sizes[record.model] > LARGE
@@ -113,6 +122,11 @@ def _write_thumbnails(run: Images) -> dict[str, str]:
     with concurrent.futures.ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as threads:
         list(threads.map(lambda arguments: _write_thumbnail(*arguments), missing))
     return {file: f"{THUMBNAILS}/{name}" for file, (_, name) in wanted.items()}
+
+
+def _image_size(model: GeneratingModel) -> int:
+    """Pixels of a side of a model's images. Of an unknown model, they may be large."""
+    return model.settings.get("image_size", 0 if model.fingerprint else LARGE + 1)
 
 
 def _write_thumbnail(run: Images, record: ImageRecord, path: pathlib.Path) -> None:

@@ -70,6 +70,8 @@ class Rubric:
       combined: metric -> its value for `ALL`, from the values of other metrics for `ALL`.
       counts: metrics whose values are counts, such as letters, and no shares.
       scorers: names of scorers whose scores ``image_match`` may be, as in a fingerprint. Any where empty.
+      missing: prompt -> scores of a missing image, such as 0 where the published code counts it. Without any, which is
+        the default, it counts nowhere.
       joint: rubric -> metric. The mean of their values for `ALL` is the benchmark's overall value. Empty without one.
       skills: (metric, group) -> the skill of `winobench.tasks.base.SKILLS` that it measures, to compare with matching.
     """
@@ -92,6 +94,7 @@ class Rubric:
     combined: Mapping[str, Callable[[Mapping[str, float]], float]] = dataclasses.field(default_factory=dict)
     counts: frozenset[str] = frozenset()
     scorers: tuple[str, ...] = ()
+    missing: Callable[[Prompt], Iterable[Score]] = lambda prompt: ()
     skills: Mapping[tuple[str, str], str] = dataclasses.field(default_factory=dict)
 
     def check_judge(self, name: str, fingerprint: Mapping[str, Any], kind: str) -> None:

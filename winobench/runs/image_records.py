@@ -2,8 +2,8 @@
 
     config.json                                 prompts, models, seeds, settings, and how far it got
     drawn/prompts.jsonl                         a line a prompt. The line's number less 1 is the image's number
-    drawn/part-<process>-<number>.jsonl         a line an image (`ImageRecord`), written once the image is there, or
-                                                why there is none (`MissingImage`)
+    drawn/part-<process>-<number>.jsonl         a line an image (`ImageRecord`), written once the image is there,
+                                                or a `MissingImage` with the reason
     pictures/<model>/<seed>/<number>.png        the images, RGB
     pictures.html, thumbnails/                  the page (`winobench.generation.page`)
 
@@ -55,7 +55,7 @@ class ImageRecord:
     model: str  # its label, and its folder's name
     seed: int  # of the noise, which depends on (seed, number) alone
     number: int  # of its prompt, from 0
-    fingerprint: str | None  # of the pipeline with its LoRA, 64 hexadecimal digits. None where nothing is known of it
+    fingerprint: str | None  # of the pipeline with its LoRA, 64 hexadecimal digits. None for an unknown one
     lora: dict[str, Any] | None  # name, sha256, scale
     settings: dict[str, Any]  # num_steps, guidance_scale, sampler, image_size, dtype
     file: str  # path of the PNG file within the run's folder, with /
@@ -183,7 +183,7 @@ class ImageStore:
         return written
 
     def add_missing(self, records: Sequence[MissingImage]) -> None:
-        """Writes that there are no images, and why. On disk when this returns."""
+        """Writes records of missing images. They are on disk when this returns."""
         with files.writing(self._folder):
             self._write(records)
 
@@ -209,7 +209,7 @@ def read_records(folder: str | os.PathLike) -> dict[Place, ImageRecord | Missing
         for number, line in _lines(path):
             try:
                 value = json_files.parse(line)
-                record = (MissingImage if _says_missing(value) else ImageRecord).from_json(value)
+                record = MissingImage.from_json(value) if _says_missing(value) else ImageRecord.from_json(value)
             except InputError as error:
                 if line.endswith(b"\n"):
                     logging.warning("line %d of %s is left aside: %s", number, path, error)

@@ -27,7 +27,7 @@ LAYOUT = 1
 """``layout`` in the ``config.json``. Raised when a folder's layout or records change."""
 
 _LABEL = re.compile(r"[\w+-][\w.+-]*")
-_ADVICE = "give its command again, which generates the missing images"
+_ADVICE = "give its command again, which makes the missing images"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,6 +178,14 @@ def read_images(folder: str | os.PathLike[str], *, complete: bool = True) -> Ima
     return Images(folder, models, prompts, seeds, tuple(records), config, tuple(missing))
 
 
+def is_run(folder: str | os.PathLike[str]) -> bool:
+    """Whether a folder is a run of winobench of any kind."""
+    try:
+        return "identity" in json_files.read_object(os.path.join(files.user_path(folder), "config.json"))
+    except InputError:
+        return False
+
+
 def config_path(folder: pathlib.Path, launcher: str) -> pathlib.Path:
     """The ``config.json`` of a run. Raises InputError for a folder without one."""
     advice, what = f"name the folder of a run of {launcher}", "is not a run of winobench: it has no config.json"
@@ -186,7 +194,8 @@ def config_path(folder: pathlib.Path, launcher: str) -> pathlib.Path:
             raise InputError(f"{folder} is a file: {advice}", code="is-a-file")
         raise InputError(f"the folder {folder} does not exist: {advice}", code="no-such-folder")
     if not (path := folder / "config.json").is_file():
-        raise InputError(f"{folder} {what}. Name one of {launcher}", code="not-a-run")
+        images = ", or make one of a folder of images with winobench collect" if "generate" in launcher else ""
+        raise InputError(f"{folder} {what}. Name one of {launcher}{images}", code="not-a-run")
     return path
 
 

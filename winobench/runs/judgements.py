@@ -7,6 +7,7 @@ judged/<rubric>-<judge>/results.json     `Judgement`, once all images are judged
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import json
 import math
@@ -21,11 +22,15 @@ from winobench.base.errors import InputError
 from winobench.metrics import Interval
 
 if TYPE_CHECKING:
+    from winobench.prompts.prompt_files import Prompt
     from winobench.runs.image_runs import Images
 
 FOLDER, RESULTS, SCORES = "judged", "results.json", "scores.jsonl"
 VERDICT = "verdict"
 """Stands for the kind of requests in a `Judgement` of right or wrong (`winobench.runs.verdicts`)."""
+
+NO_IMAGE = "no_image"
+"""The metric of missing images: their share of a model's images, of the prompts that the rubric fits."""
 
 Results = Mapping[str, Mapping[str, Mapping[str, Mapping[str, Any]]]]
 """Label of a model -> metric -> group -> value, low, high (95%, None for one prompt), n (numbers of the mean),
@@ -52,6 +57,9 @@ class Judgement:
     num_questions: int
     models: Results
     missing: Mapping[str, int] = dataclasses.field(default_factory=dict)  # images without an answer, by the reason
+    no_image: Mapping[str, Mapping[str, int]] = dataclasses.field(
+        default_factory=dict
+    )  # model's label -> kind -> images
     files: str | None = None  # of the judge, and its options (`winobench.runs.requests.LazyResponder`), if it has files
 
     @property
@@ -72,8 +80,35 @@ class Judgement:
 
 
 def images_of(run: Images) -> str:
-    """SHA-256 of the digests of all images of a run, in their order."""
-    return files.digest([record.sha256 for record in run.records])
+    """SHA-256 of the digests of all images of a run, in their order, and of the places of missing ones."""
+    return files.digest([record.sha256 for record in run.records] + [[*it.place, it.kind] for it in run.missing])
+
+
+def count_missing(
+    run: Images, models: dict[str, dict[str, Any]], fits: Callable[[Prompt], bool] = lambda prompt: True
+) -> dict[str, dict[str, int]]:
+    """Adds the metric `NO_IMAGE` to models that lack images. Returns label -> kind -> number of missing images."""
+    counts: dict[str, dict[str, int]] = {}
+    for label, results in models.items():
+        kinds = collections.Counter(it.kind for it in run.missing if it.model == label and fits(it.prompt))
+        if kinds:
+            there = sum(record.model == label and fits(record.prompt) for record in run.records)
+            entry = {"value": kinds.total() / (kinds.total() + there), "low": None, "high": None}
+            results[NO_IMAGE] = {"all": {**entry, "n": kinds.total() + there, "too_few": False}}
+            counts[label] = dict(kinds)
+    return counts
+
+
+def missing_in_words(judgement: Judgement) -> dict[str, str]:
+    """Label -> a sentence on the missing images of a model, for models that lack some."""
+    sentences = {}
+    for label, kinds in judgement.no_image.items():
+        entry = judgement.models[label][NO_IMAGE]["all"]
+        said = ", ".join(f"{number:,} {kind}" for kind, number in kinds.items())
+        sentences[label] = (
+            f"{label} lacks {sum(kinds.values()):,} of {entry['n']:,} images ({entry['value']:.1%}: {said})"
+        )
+    return sentences
 
 
 def interval(entry: Mapping[str, Any]) -> Interval:
@@ -98,9 +133,10 @@ def read(folder: str | os.PathLike) -> Judgement:
     advice = "give the same winobench judge command again"
     value = json_files.read_object(path, advice)
     names = {field.name for field in dataclasses.fields(Judgement)}
-    # Earlier versions had no results where an answer was missing, and did not keep the state of files.
-    value = {"missing": {}, "files": None} | value
+    # Earlier versions had no results where an answer or image was missing, and did not keep the state of files.
+    value = {"missing": {}, "files": None, "no_image": {}} | value
     whole = value.keys() == names and isinstance(value["wordings"], list) and _are_counts(value["missing"])
+    whole = whole and _are(value["no_image"], _are_counts)
     if not whole or not _are_results(value["models"]):
         raise InputError(f"{path} holds {options.quote(value)}, not results of a judge: {advice}", code="damaged-file")
     return Judgement(**{**value, "wordings": tuple(value["wordings"])})

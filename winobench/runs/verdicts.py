@@ -76,7 +76,9 @@ def judgement_of(run: Images, verdicts: Mapping[str, Verdict]) -> Judgement:
     judge = judge_of(verdicts) or VERIFIER
     rubric, source = _RUBRICS.get(judge, ("verdicts", ""))
     count = sum(verdict_on(record, verdicts) is not None for record in run.records)
-    accuracy = generation_accuracy(run, verdicts)
+    models: dict[str, dict[str, Any]]
+    models = {label: {"accuracy": groups} for label, groups in generation_accuracy(run, verdicts).items()}
+    no_image = judgements.count_missing(run, models)
     return Judgement(
         rubric=rubric,
         version=1,
@@ -91,7 +93,8 @@ def judgement_of(run: Images, verdicts: Mapping[str, Verdict]) -> Judgement:
         num_images=count,
         left_out=len(run.records) - count,
         num_questions=count,
-        models={label: {"accuracy": groups} for label, groups in accuracy.items()},
+        models=models,
+        no_image=no_image,
     )
 
 

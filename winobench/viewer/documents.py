@@ -25,7 +25,7 @@ from winobench.report.sections.shared import ReportData
 from winobench.runs import image_records
 from winobench.runs.examples import TERM_COLUMNS, terms_of
 from winobench.runs.image_runs import read_images
-from winobench.runs.judgements import VERDICT, read_all, rows_of
+from winobench.runs.judgements import VERDICT, missing_in_words, read_all, rows_of
 from winobench.runs.labels import task_label
 from winobench.runs.private_paths import without_paths
 from winobench.runs.reading import read_run, read_runs, read_without_tables
@@ -128,12 +128,20 @@ def images_document(path: str | os.PathLike, slug: str) -> dict[str, Any]:
         "models": [dataclasses.asdict(model) for model in run.models],
         "seeds": list(run.seeds),
         "images": images,
+        "missing": [
+            {
+                "prompt": it.prompt.text,
+                **{name: getattr(it, name) for name in ("model", "seed", "number", "kind", "reason")},
+            }
+            for it in run.missing
+        ],
         "rubrics": [
             {
                 "rubric": judgement.rubric,
                 "judge": judgement.who,
                 "wordings": list(judgement.wordings),
                 "missing": judgement.num_missing,
+                "no_image": [*missing_in_words(judgement).values()],
                 "rows": list(rows_of(judgement)),
             }
             for judgement in by_judges

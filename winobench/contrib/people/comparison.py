@@ -197,6 +197,7 @@ class Comparison:
             "first": str(self.first),
             "second": str(self.second),
             "pairs": len(self.pairs),
+            "no_image": {"first": self._lacking(self.first), "second": self._lacking(self.second)},
             "raters": {rater: self.summary(labels) for rater, labels in outcomes.items()},
             "all": self.summary(voted),
             "categories": self.by_category(voted),
@@ -215,6 +216,10 @@ class Comparison:
         found = preference.summarize([outcomes[pair.key] for pair in pairs], prompts)
         share = None if found.share is None else found.share._asdict()
         return {**dataclasses.asdict(found), "share": share}
+
+    def _lacking(self, side: Side) -> int:
+        """The number of images that a side lacks for good. Each would make a pair."""
+        return sum(image.model == side.model for image in read_images(side.run).missing)
 
     def by_category(self, outcomes: Mapping[str, int]) -> dict[str, dict[str, Any]]:
         """The same for the pairs of each category of prompts."""

@@ -26,7 +26,7 @@ from winobench.runs.image_runs import Images
 from winobench.runs.judgements import Judgement
 from winobench.runs.run import Run
 from winobench.runs.run_tables import few_mark
-from winobench.runs.verdicts import generation_accuracy, judge_of, read_verdicts
+from winobench.runs.verdicts import generation_accuracy, judge_of, judgement_of, read_verdicts
 from winobench.tasks import TASKS
 from winobench.tasks.base import SKILLS
 
@@ -109,12 +109,14 @@ def _models(report_data: ReportData) -> Iterator[tuple[int, Run, Images, str]]:
 def _verified_points(report_data: ReportData) -> Iterator[_Point]:
     for run_number, run, images, label in sorted(_models(report_data), key=lambda model: model[0]):
         verdicts = read_verdicts(images.folder)
+        lacking = _lacking(judgement_of(images, verdicts), label)
         matched = run.tasks[_TASK].results if _TASK in run.tasks else {}
         for skill, generation in generation_accuracy(images, verdicts)[label].items():
             if (matching := matched.get(f"{skill}/accuracy")) is not None:
                 entry = {name: matching[name] for name in NUMBER_COLUMNS}
                 judge = judge_of(verdicts) or ""
-                yield _Point(run_number, skill, entry, generation, "", judge, {"generation_judge": judge})
+                columns = {"generation_judge": judge, "no_image": lacking}
+                yield _Point(run_number, skill, entry, generation, "", judge, columns)
 
 
 def _judged_points(report_data: ReportData) -> Iterator[_Point]:
@@ -153,7 +155,13 @@ def _points_of(run_number: int, run: Run, label: str, judged: Judgement) -> Iter
             matching = metrics.mean_of_means([*matched.values()])._asdict()
             rubric, judge, mark = judged.rubric, judged.who, max(map(few_mark, entries))
             columns = {"tasks": " ".join(matched), "rubric": rubric, "judge": judge}
+            columns["no_image"] = _lacking(judged, label)
             yield _Point(run_number, skill, matching, generation, rubric, judge, columns, mark)
+
+
+def _lacking(judged: Judgement, label: str) -> str:
+    """A sentence on the images that a model lacks, empty if it has all."""
+    return judgements.missing_in_words(judged).get(label, "")
 
 
 def _matched(run: Run, skill: str) -> Iterator[tuple[str, Interval]]:
@@ -202,7 +210,7 @@ def _section(
     for point in points:
         label = report_data.runs[point.run].label
         judge = [Cell(point.rubric, point.judge)] if len(columns) == 4 else []
-        numbers = [_cell(point.matching), _cell(point.generation, point.few_mark)]
+        numbers = [_cell(point.matching), _cell(point.generation, point.few_mark, point.columns["no_image"])]
         rows.append(TableRow([Cell(label, readable(point.skill)), *judge, *numbers]))
         record = {"run": label, "skill": point.skill, **point.columns}
         for beginning, entry in zip(names, (point.matching, point.generation), strict=True):
@@ -242,6 +250,7 @@ def _correlation(points: list[_Point]) -> str:
     return f"Pearson's correlation is {number(correlation.value)} [{low}, {high}]"
 
 
-def _cell(entry: Mapping[str, Any], mark: str = "") -> Cell:
+def _cell(entry: Mapping[str, Any], mark: str = "", note: str = "") -> Cell:
     ends = "" if np.isnan(entry["low"]) else f"{percent(entry['low'])} to {percent(entry['high'])}{mark}"
-    return Cell(percent(entry["value"]), f"{ends}, n {entry['n']:,}" if "n" in entry else ends)
+    ends += f", n {entry['n']:,}" if "n" in entry else ""
+    return Cell(percent(entry["value"]), "; ".join(filter(None, (ends, note))))

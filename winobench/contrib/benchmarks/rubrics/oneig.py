@@ -9,7 +9,7 @@ Compared with OneIG-Bench/OneIG-Benchmark 41b4983, scripts/alignment/alignment_s
 - Dependencies are looked up in the original answers. A question that was made wrong makes no other one wrong.
 - Groups are the categories and, in English, the lengths and types that fine_grained_analysis.py takes.
 - The Chinese set has the same question around questions in Chinese, and multilingualism as a fourth category.
-- The published code leaves out images that are all black. Here all images count.
+- The published code leaves out images that are all black. `winobench.collect_images` records them as missing.
 """
 
 from __future__ import annotations

@@ -138,6 +138,9 @@ def _add(table: rich.table.Table, name: str, found: Mapping[str, Any]) -> None:
 
 def _notes(compared: Comparison, results: Mapping[str, Any]) -> list[str]:
     notes = [f"{len(compared.pairs):,} pairs. Shares of decided ones, 95% intervals. The test counts a prompt once"]
+    if any(results.get("no_image", {}).values()):
+        lacking = " and ".join(f"{number:,} of the {side}" for side, number in results["no_image"].items())
+        notes.append(f"Missing images, which are in no pair: {lacking}")
     agreement = results.get("agreement")
     if agreement is not None:
         kappa = "not defined" if agreement["value"] is None else f"{agreement['value']:.3f}"

@@ -50,6 +50,7 @@ function Gallery({ drawn, slug, parameters }) {
       ${has.verdict && pick('verdict', 'Verdict', VERDICTS)}
     </form>
     <p class="count" role="status">${count(images.length)} images of ${count(shown.length)} prompts.</p>
+    ${drawn.missing?.length > 0 && html`<details><summary>Missing images: ${count(drawn.missing.length)}</summary><ul>${drawn.missing.map(({ model, seed, number, kind, reason, prompt }) => html`<li key=${`${model} ${seed} ${number}`}>${model}, seed ${seed}, “${prompt}”: ${kind} (${reason})</li>`)}</ul></details>`}
     <div class="gallery">${shown.slice(page * SIZE, (page + 1) * SIZE).map(prompt => html`<section class="prompt" key=${prompt.number}>
       <div><h2>${prompt.text}</h2>
       <p class="about"><span>number ${prompt.number}</span>${prompt.category && html`<a href=${link(['images', slug], { category: prompt.category })}>${words(prompt.category)}</a>`}</p></div>
@@ -130,8 +131,8 @@ function foundText(one) {
 }
 
 // What an automatic judge says by a benchmark's rubric, with the texts that it has read.
-function Rubric({ rubric, judge, wordings, missing, rows }) {
-  return html`<h2>${words(rubric)}, judged by ${judge}</h2>${wordings.map(wording => html`<p class="about">The judge reads: “${wording}”</p>`)}${wordings.some(wording => wording.includes('{')) && html`<p class="about">Braces stand for the prompt, a part of it, or a question about it.</p>`}${missing > 0 && html`<p class="about">${missing} ${missing === 1 ? 'image lacks' : 'images lack'} an answer and count nowhere.</p>`}<${Table} caption=${`Scores by ${rubric} and ${judge}, in percent with 95% intervals`} name=${`rubric-${rubric}`} rows=${rows} rowKey=${({ model, metric, group }) => `${model} ${metric} ${group}`} columns=${[
+function Rubric({ rubric, judge, wordings, missing, no_image: noImage, rows }) {
+  return html`<h2>${words(rubric)}, judged by ${judge}</h2>${wordings.map(wording => html`<p class="about">The judge reads: “${wording}”</p>`)}${wordings.some(wording => wording.includes('{')) && html`<p class="about">Braces stand for the prompt, a part of it, or a question about it.</p>`}${missing > 0 && html`<p class="about">${missing} ${missing === 1 ? 'image lacks' : 'images lack'} an answer and count nowhere.</p>`}${(noImage ?? []).map(sentence => html`<p class="about">Missing images: ${sentence}.</p>`)}<${Table} caption=${`Scores by ${rubric} and ${judge}, in percent with 95% intervals`} name=${`rubric-${rubric}`} rows=${rows} rowKey=${({ model, metric, group }) => `${model} ${metric} ${group}`} columns=${[
     ...['model', 'metric', 'group'].map(key => ({ key, label: key, value: row => words(row[key]) })),
     ...['value', 'low', 'high'].map(key => ({ key, label: key, isNumber: true, value: row => (row[key] === null ? null : row.is_count ? row[key] : 100 * row[key]), cell: row => (row[key] === null ? '' : numberText(row[key], !row.is_count) + (key === 'high' ? fewMark(row) : '')) })),
     { key: 'n', label: 'numbers', isNumber: true },
