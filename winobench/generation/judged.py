@@ -147,6 +147,7 @@ def overall(run: Images, judgement: Judgement) -> tuple[dict[str, float], dict[s
             chosen.setdefault(joint[other.rubric], other)
     if chosen.keys() != set(joint.values()):
         return {}, {}
+    chosen = {metric: chosen[metric] for metric in joint.values()}
     values = {}
     for model in run.models:
         entries = [other.models.get(model.label, {}).get(metric, {}).get(ALL) for metric, other in chosen.items()]

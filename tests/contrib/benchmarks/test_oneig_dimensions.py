@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from launch import judged_images
 from tests import launching
 from tests.contrib.benchmarks import question_layouts as layouts
 from tests.expectations import names, raises
@@ -117,7 +118,7 @@ class Judge:
         return Response(text=raw.get("text"), scores=tuple(raw["scores"]) if "scores" in raw else None)
 
 
-def test_the_overall_value_needs_five_dimensions(prompts, tmp_path):
+def test_the_overall_value_needs_five_dimensions(prompts, tmp_path, monkeypatch, capsys):
     run = fakes.draw(tmp_path / "run", "one", "two", prompts=prompts, seeds=(0, 1))
     judged = {}
     for name in ("oneig", "oneig_text", "oneig_reasoning", "oneig_style", "oneig_diversity"):
@@ -135,6 +136,13 @@ def test_the_overall_value_needs_five_dimensions(prompts, tmp_path):
             **{end: judged["oneig_diversity"].models[model]["diversity"]["all"][end] for end in ("low", "high")},
         }
     assert values["one"] != values["two"]
+    monkeypatch.setattr(judged_images, "_later", lambda model, how: Judge())
+    monkeypatch.setattr(judged_images, "check", lambda *names: None)
+    judged_images.judge([run], "judge", rubric="oneig_style")
+    said = (
+        f"overall, %: one {100 * values['one']:.1f}, two {100 * values['two']:.1f}, the mean of alignment by judge (pub"
+    )
+    assert said in capsys.readouterr().out
     published = judge_images(run, Judge(), name="qwen2.5-vl-7b", rubric="oneig", progress=False)
     assert overall(run, judged["oneig"])[1]["alignment"] == published
 
