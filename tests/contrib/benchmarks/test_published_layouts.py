@@ -2,7 +2,8 @@
 
 The readers here do what the published code does, in its order: djghosh13/geneval af4902f evaluate_images.py,
 TencentQQGYLab/ELLA 3c228f1 compute_dpg_bench.py, Karine-Huang/T2I-CompBench 1b70949 BLIP_vqa.py,
-OneIG-Bench/OneIG-Benchmark 41b4983 alignment_score.py, A113N-W3I/TIIF-Bench 3aae750 eval_with_vlm.py.
+OneIG-Bench/OneIG-Benchmark 41b4983 alignment_score.py, A113N-W3I/TIIF-Bench 3aae750 eval_with_vlm.py,
+KaiyueSun98/T2I-ReasonBench efc1d20 eval_idiom.py, PKU-YuanGroup/WISE eb51174, CodeGoat24/UniGenBench 49d0bce.
 """
 
 import glob
@@ -179,3 +180,25 @@ def test_tiif(tmp_path, monkeypatch):
     run = collect(tmp_path, "tiif", prompts, monkeypatch)
     assert by_file(run) == expected
     assert [model.name for model in run.models] == ["some model"]
+
+
+def test_t2i_reasonbench(tmp_path, monkeypatch):
+    """eval_*.py take the number at the beginning of a name in the folder of the group."""
+    groups, expected = ("idiom_interpretation", "entity_reasoning"), {}
+    prompts = [Prompt(f"{group}-{n:04d}", f"{group} {n}", group) for group in groups for n in (1, 2, 10)]
+    for group in groups:
+        for n, ending in ((1, ".png"), (2, ".jpg"), (10, ".png")):
+            image(tmp_path / "in" / group / f"{n:04d}{ending}", (n, 0, 0))
+        for name in sorted(os.listdir(tmp_path / "in" / group)):
+            expected[f"{group}/{name}", ()] = f"{group} {int(name[:4])}"
+    assert by_file(collect(tmp_path, "t2i_reasonbench", prompts, monkeypatch)) == expected
+
+
+@pytest.mark.parametrize(("name", "end"), [("wise", ""), ("unigenbench", "_0"), ("unigenbench", "_3")])
+def test_sets_with_one_folder(name, end, tmp_path, monkeypatch):
+    """gpt_eval.py reads <prompt_id>.png, and eval_common.py <index>_<n>.png."""
+    prompts = [Prompt(str(number), f"text {number}") for number in (1, 2, 10, 100)]
+    for prompt in prompts:
+        image(tmp_path / "in" / f"{prompt.id}{end}.png", (int(prompt.id), 0, 0))
+    run = collect(tmp_path, name, prompts, monkeypatch)
+    assert by_file(run) == {(f"{prompt.id}{end}.png", ()): prompt.text for prompt in prompts}

@@ -105,8 +105,8 @@ def unigenbench(file: str) -> list[Prompt]:
     return unigenbench_files.read(existing_file("unigenbench", file))
 
 
-# As the published code reads them: compute_dpg_bench.py, BLIP_vqa.py, eval_with_vlm.py, CVTG-2K's eval.py and
-# alignment_score.py, at the commits that the readers of the prompts name.
+# As the published code reads them: compute_dpg_bench.py, BLIP_vqa.py, eval_with_vlm.py, CVTG-2K's eval.py,
+# alignment_score.py and eval_idiom.py, at the commits that the readers of the prompts name.
 _DPG_BENCH = (Layout("DPG-Bench's", "{id}"),)
 _COMPBENCH = tuple(
     Layout("T2I-CompBench's", f"{folder}{{prompt}}_{{seed}}")
@@ -115,6 +115,7 @@ _COMPBENCH = tuple(
 _TIIF = (Layout("TIIF-Bench's", "{part}/{model}/{length}_description/{index}", "{part}-{index}-{length}"),)
 _CVTG = (Layout("CVTG-2K's", "{part}/{regions}/{index}", "{part}_{regions}_{index}"),)
 _ONEIG = (Layout("OneIG-Bench's", "{part}/{model}/{key}", "{part}_{key}", black_is_missing=True),)
+_REASONBENCH = (Layout("T2I-ReasonBench's", "{part}/{key}", "{part}-{key}"),)
 
 NAMED_SETS: Mapping[str, NamedSet] = {
     "t2i_compbench": NamedSet(t2i_compbench, ":FILE_OR_FOLDER", "T2I-CompBench, *_val.txt", _COMPBENCH),
@@ -125,7 +126,9 @@ NAMED_SETS: Mapping[str, NamedSet] = {
     "longtext": NamedSet(longtext, ":FOLDER_OR_FILE", "LongText-Bench, text_prompts.jsonl and text_prompts_zh.jsonl"),
     "cvtg": NamedSet(cvtg, ":FOLDER", "CVTG-2K, CVTG and CVTG-Style", _CVTG),
     "wise": NamedSet(wise, ":FOLDER", "WISE, WISE_legacy/data or data_verified"),
-    "t2i_reasonbench": NamedSet(t2i_reasonbench, ":FOLDER", "T2I-ReasonBench, prompts and deepseek_evaluation_qs"),
+    "t2i_reasonbench": NamedSet(
+        t2i_reasonbench, ":FOLDER", "T2I-ReasonBench, prompts and deepseek_evaluation_qs", _REASONBENCH
+    ),
     "unigenbench": NamedSet(unigenbench, ":FILE", "UniGenBench++, test_prompts_en.csv and the other three"),
 }
 """Name -> set of prompts."""

@@ -12,8 +12,8 @@ a mean over prompts of the mean over a prompt's images (for diversity, over its 
   is left out. Published with DreamSim.
 
 None of the published encoders comes with winobench. Packages can plug them in under the names below. The results of any
-other judge are marked as such. The published code writes each image as a JPEG before it is encoded, and leaves out
-black images, which stand for missing ones. Here images are encoded as they are, and all count.
+other judge are marked as such. The published code writes each image as a JPEG before it is encoded. Here images are
+encoded as they are. Black images stand for missing ones there, and are left out, as in runs of `winobench collect`.
 """
 
 from __future__ import annotations
