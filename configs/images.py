@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from winobench.base import options
+from winobench.base import options, registry
+from winobench.base.errors import InputError
 from winobench.base.options import option
 from winobench.runs import model_settings
 
@@ -25,7 +26,7 @@ class Settings(model_settings.Sampler, model_settings.Pipeline):
     prompts: str = option(
         "clevr:70",
         options.text(4_096),
-        "a .txt file (a prompt a line), a .csv or .tsv file (columns prompt, category, id), clevr:N,"
+        "a .txt file (a prompt a line), a .csv or .tsv file (columns prompt, category, id, shown), clevr:N,"
         " geneval:FILE, geneval2:FILE, partiprompts:FILE, drawbench:FILE, winoground_t2i:FILE,"
         " t2i_compbench:FILE_OR_FOLDER, genai_bench:FILE_OR_FOLDER, dpg_bench:FOLDER_OR_FILE, tiif:FOLDER,"
         " oneig:FOLDER, wise:FOLDER, t2i_reasonbench:FOLDER, or unigenbench:FILE",
@@ -33,18 +34,27 @@ class Settings(model_settings.Sampler, model_settings.Pipeline):
     categories: str | None = option(
         None, options.text().or_none(), "only prompts of these categories, with commas. None for all"
     )
+    shown: str | None = option(
+        None,
+        options.PATH.or_none(),
+        "a .csv or .tsv file with columns prompt and shown: the rewritten text that models get for each prompt. Judges"
+        " read the prompt",
+    )
     limit: int | None = option(None, options.LIMIT, "prompts, from the beginning of the set. None for all")
     model: str = option(
         "clevr-tiny",
         options.text(),
-        "a diffusion model of winobench eval --list_models, a folder, a hub id, or a .safetensors file. Several with"
-        " commas",
+        "a diffusion model of winobench eval --list_models, a folder, a hub id, a .safetensors file, or openai:MODEL."
+        " Several with commas",
     )
     lora: str | None = option(
         None,
         options.text().or_none(),
         "LoRA for the model: a file, a folder, or a hub id. With commas one for each model, or several for one,"
         " of which none is the model as it is",
+    )
+    negative_prompt: str | None = option(
+        None, options.text().or_none(), "the text from which guidance leads away. None for the empty text"
     )
     pipeline_options: str | None = option(
         None,
@@ -56,12 +66,17 @@ class Settings(model_settings.Sampler, model_settings.Pipeline):
         options.BACKEND,
         "native: families in Flax. torch: diffusers' own code under JAX, experimental. auto: the first that can",
     )
+    api: model_settings.ImageApi = options.group(model_settings.ImageApi)
     seeds: tuple = option(
         (0,),
         options.items(options.SEED, 1, 1_000),
         "of the noise, with commas: an image of each prompt for each. The noise of an image depends on seed and"
         " number alone",
     )
+
+
+# Fields that have an effect on hosted models. Others are for diffusion models.
+_OF_ALL = ("prompts", "shown", "categories", "limit", "model", "image_size", "seeds")
 
 
 SETTINGS = Settings
@@ -74,3 +89,18 @@ FORMS = {
 }
 
 get_config = forms_of("images", Settings, FORMS)
+
+
+def check(settings: Settings) -> None:
+    """Refuses options of diffusion models where all models are hosted ones, and options of hosted ones without any."""
+    models, usual = options.comma_separated(settings.model) or [settings.model], options.values(Settings())
+    of_api = {bool(registry.api_of(model)) for model in models}
+    for name, value in options.values(settings).items():
+        suits = {True} if name.startswith("api.") else {True, False} if name in _OF_ALL else {False}
+        is_given = value not in (usual[name], *(form[name] for form in FORMS.values() if name in form))
+        if is_given and not suits & of_api:
+            kind = "hosted" if suits == {True} else "diffusion"
+            raise InputError(
+                f"--{name} is for {kind} models, so that it has no effect on {models[0]!r}: leave it out",
+                code="option-of-others",
+            )

@@ -222,9 +222,12 @@ class CollectedImages(TypedDict):
 class GeneratedImages(TypedDict):
     """``winobench generate``."""
 
-    folder: Required[str]
-    page: Required[str]
-    images: Required[Count]
+    folder: NotRequired[str]  # without --dry_run
+    page: NotRequired[str]  # the same
+    images: NotRequired[Count]  # the same
+    missing: NotRequired[dict[str, dict[str, Count]]]  # model -> kind -> images that are missing for good
+    spent: NotRequired[dict[str, Any]]  # hosted model -> images, tokens, cost in dollars, seconds of calls
+    planned: NotRequired[dict[str, Any]]  # with --dry_run: model -> images, missing ones, tokens, cost, seconds
     verified: NotRequired[dict[str, Any]]  # model -> tag -> accuracy, where the verifier knows the prompts
     judgements: NotRequired[list[Judged]]  # with --judge
 

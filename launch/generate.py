@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import pathlib
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
 from winobench.base import options
 from winobench.base.errors import InputError
 
-from . import configuration, judged_images, output
+from . import configuration, judged_images, output, text
 
 if TYPE_CHECKING:
     from configs.images import Settings
+    from winobench.generation.generate import Generator
     from winobench.runs.image_runs import Images
 
 DEFAULT_CONFIG = "images"
+_DIRECTIONS = {"input": "read", "output": "written"}
 
 USAGE = """
 Generates images of a set of prompts with one or several text-to-image models (docs/howto/generate_images.md):
@@ -24,6 +30,7 @@ Generates images of a set of prompts with one or several text-to-image models (d
   winobench generate                                              the embedded model, prompts about its scenes
   winobench generate --prompts=prompts.txt --model=sd21-base,sdxl --dtype=bfloat16
   winobench generate --prompts=geneval:evaluation_metadata.jsonl --seeds=0,1,2,3
+  winobench generate --prompts=prompts.txt --model=openai:gpt-image-2 --dry_run    what a hosted model would cost
   winobench generate --config=images:paper --prompts=drawbench:FILE --model=sd21-base \\
       --lora=none,FOLDER                                             a model and its LoRA (DiffusionITM, Appendix B)
 
@@ -37,6 +44,12 @@ _NAME = flags.DEFINE_string(
     "name", None, "What the viewer calls the run. The same command with another name resumes the same run."
 )
 _OVERWRITE = flags.DEFINE_bool("overwrite", False, "Delete another run's records in --workdir instead of refusing it.")
+_DRY_RUN = flags.DEFINE_bool(
+    "dry_run", False, "Print how many images are missing, and what hosted models take for them. Nothing is generated."
+)
+_ASK_AGAIN = flags.DEFINE_bool(
+    "ask_again", False, "Also request the images that a hosted model has refused to make, such as by its filter."
+)
 _JUDGE = flags.DEFINE_string(
     "judge", None, "A model that judges the images by their benchmark's rubric once they are there (winobench judge)."
 )
@@ -54,7 +67,8 @@ def main(config: Settings) -> None:
 
     # Cheap checks come first: the source's name, then its content, then the models.
     sets.check_source(config.prompts)
-    prompts = sets.read_prompts(config.prompts, limit=config.limit, categories=_words(config.categories))
+    which: dict[str, Any] = {"limit": config.limit, "categories": _words(config.categories), "shown": config.shown}
+    prompts = sets.read_prompts(config.prompts, **which)
 
     if _JUDGE.value:
         judged_images.check(_JUDGE.value, prompts)
@@ -67,28 +81,40 @@ def main(config: Settings) -> None:
     caches.keep_compiled()
     progress.say_what_compiles()
     parallel.one_device_per_core()
-    settings = generate.Settings(config.num_steps, config.guidance_scale, config.sampler, config.image_size)
+    settings = generate.Settings(
+        **{each.name: getattr(config, each.name) for each in dataclasses.fields(generate.Settings)}
+    )
     names = ("dtype", "variant", "revision", "allow_pickle", "lora_scale", "embeddings", "encoders", "backend")
     generators = loading.make_generators(
         _words(config.model),
         [None if lora == "none" else lora for lora in _words(config.lora or "none")],
         settings=settings,
         pipeline_options=options.settings().or_none().check("--pipeline_options", config.pipeline_options),
+        hosted=text.api_options(config.api, config.model),
         **{name: getattr(config, name) for name in names},
     )
+    of_both: dict[str, Any] = {
+        "seeds": config.seeds,
+        "settings": settings,
+        "name": configuration.chosen_name(DEFAULT_CONFIG),
+        "ask_again": _ASK_AGAIN.value,
+    }
+    if _DRY_RUN.value:
+        planned = generate.estimate(generators, prompts, _WORKDIR.value, **of_both)
+        print(*map(_planned_line, planned, planned.values()), sep="\n")
+        output.print_json({"planned": planned})
+        return
     if _PROCESSES.value:
         parallel.join_processes(_PROCESSES.value, fault_tolerant=True)
     run = generate.generate_images(
         generators,
         prompts,
         _WORKDIR.value,
-        seeds=config.seeds,
-        settings=settings,
         label=_NAME.value or None,
         batch_size=config.batch_size,
         overwrite=_OVERWRITE.value,
-        name=configuration.chosen_name(DEFAULT_CONFIG),
         config=configuration.plain(config),
+        **of_both,
     )
     if not _PROCESSES.value or parallel.is_main_process():
         written = page.write_page(run)
@@ -98,11 +124,69 @@ def main(config: Settings) -> None:
             "page": str(written),
             "images": len(run.records),
             **judged_images.verify(run),
+            **_hosted(run, generators),
         }
         if _JUDGE.value:
             judged_images.judge([run], _JUDGE.value, document=document, dtype=config.dtype)
         else:
             output.print_json(document)
+        _end(run)
+
+
+def _hosted(run: Images, generators: Sequence[Generator]) -> dict[str, Any]:
+    """Prints what hosted models took, and returns it, with the number of images that they have refused."""
+    from winobench.generation import by_api
+
+    models = {each.label: each.hosted for each in generators if each.hosted is not None}
+    spent = {}
+    for label, model in models.items():
+        spent[label] = by_api.spent(model, [record for record in run.records if record.model == label])
+        print(f"{label}: {_taken(spent[label])}")
+    return {"spent": spent, "missing": {label: _missing(run, label) for label in models}} if models else {}
+
+
+def _missing(run: Images, label: str) -> dict[str, int]:
+    """Kind -> a model's images that are missing for good."""
+    return collections.Counter(each.kind for each in run.missing if each.model == label)
+
+
+def _end(run: Images) -> None:
+    """Says in the last lines how many images a model lacks for good. Fails where that is most of them."""
+    for model in run.models:
+        kinds, total = _missing(run, model.label), len(run.prompts) * len(run.seeds)
+        number = sum(kinds.values())
+        if not number:
+            continue
+        words = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
+        first = next(each.reason for each in run.missing if each.model == model.label)
+        sentence = (
+            f"{model.name}: {number:,} of {total:,} images ({number / total:.1%}) are missing ({words}, first:"
+            f" {first}): --ask_again requests them again"
+        )
+        if number > total / 2:
+            raise InputError(sentence, code="incomplete-answers")
+        print(f"warning: {sentence}", file=sys.stderr)
+
+
+def _planned_line(label: str, planned: Mapping[str, Any]) -> str:
+    """Missing images of a model, and their estimated tokens, price and time."""
+    of_api = {name: planned[name] for name in ("tokens", "cost", "seconds") if name in planned}
+    line = f"{label}: {planned['missing']:,} of {planned['images']:,} images are missing"
+    if not of_api:
+        return f"{line}. winobench plan estimates their time"
+    return f"{line}, a request each: {_taken({**of_api, 'images': planned['missing']})}"
+
+
+def _taken(spent: Mapping[str, Any]) -> str:
+    """Images, tokens, dollars and minutes in words."""
+    tokens, cost, images = spent["tokens"] or {}, spent["cost"], spent["images"]
+    parts = [f"{images:,} images"]
+    parts += [f"{tokens[name]:,} tokens {word}" for name, word in _DIRECTIONS.items() if tokens.get(name) is not None]
+    each = f", ${cost / images:.4f} an image" if cost and images else ""
+    parts.append("price unknown (--api.price or --api.image_price)" if cost is None else f"${cost:,.2f}{each}")
+    if spent["seconds"] is not None:
+        parts.append(f"{spent['seconds'] / 60:,.1f} minutes")
+    return "; ".join(parts)
 
 
 def _summary(run: Images, page: pathlib.Path) -> str:

@@ -307,11 +307,11 @@ def given_api_options(model: str) -> dict[str, Any] | None:
     return api_options(configuration.load("wscplus", [("model", model), *given.items()]).api, model)
 
 
-def api_options(api: model_settings.Api, models: str) -> dict[str, Any]:
+def api_options(api: model_settings.Connection, models: str) -> dict[str, Any]:
     """The options of hosted models, as their class has them."""
     given = dataclasses.asdict(api)
     text, price = given.pop("extra_body"), given.pop("price")
-    if given["max_tokens_field"] == "auto":
+    if given.get("max_tokens_field") == "auto":
         del given["max_tokens_field"]
     if text is not None:
         given["extra_body"] = json_files.parse(text)

@@ -28,7 +28,7 @@ class FakePipeline:
         self.fingerprint = hashlib.sha256(name.encode()).hexdigest()
         self.name, self.size, self.fails_after = name, size, fails_after
         self.schedule = types.SimpleNamespace(is_continuous=False, scheduler_class="DDIMScheduler")
-        self.drawn = []
+        self.drawn, self.texts, self.more = [], [], {}
 
     def check_image_size(self, image_size=None):
         return image_size or self.size
@@ -36,7 +36,12 @@ class FakePipeline:
     def generation_identity(self, guidance_scale, sampler, image_size):
         return {}
 
-    def generate(self, texts, *, num_steps, guidance_scale, sampler, seed, numbers, batch_size, image_size):
+    def check_negative_prompt(self, negative_prompt, guidance_scale):
+        if guidance_scale <= 1:
+            raise InputError("there is no guidance: leave it out", code="no-effect")
+
+    def generate(self, texts, *, num_steps, guidance_scale, sampler, seed, numbers, batch_size, image_size, **more):
+        self.texts, self.more = [*self.texts, *texts], more
         images = np.zeros((len(texts), self.check_image_size(image_size), self.check_image_size(image_size), 3))
         for row, (text, one, number) in enumerate(zip(texts, seed, numbers, strict=True)):
             if self.fails_after is not None and len(self.drawn) >= self.fails_after:

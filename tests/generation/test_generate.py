@@ -17,8 +17,9 @@ from tests.expectations import raises
 from tests.generation import fakes
 from winobench.base.errors import InputError
 from winobench.checkpoints import sources
-from winobench.generation import loading
+from winobench.generation import loading, page
 from winobench.generation.generate import Generator, Settings, generate_images
+from winobench.prompts.prompt_files import Prompt
 from winobench.runs import provenance
 
 SEEDS = (3, 1)
@@ -117,6 +118,42 @@ def test_a_finished_run_loads_nothing_where_nothing_has_changed(tmp_path, monkey
     if event not in ("uncommitted changes", "files that nobody knows"):  # what was made again is whole
         again()
         assert not loaded
+
+
+def test_models_are_given_rewritten_prompts_and_judges_read_the_others(tmp_path):
+    prompts = [*fakes.PROMPTS[:1], Prompt("4", "a cat", shown="a <b>striped</b> cat")]
+    pipeline = fakes.FakePipeline()
+    run = draw(tmp_path / "run", pipeline, prompts=prompts, seeds=(0,))
+    assert pipeline.texts == ["a red cube", "a <b>striped</b> cat"]
+    assert [(record.prompt.text, record.prompt.shown) for record in run.records] == [
+        ("a red cube", None),
+        ("a cat", "a <b>striped</b> cat"),
+    ]
+    lines = (tmp_path / "run" / "drawn" / "prompts.jsonl").read_text().splitlines()
+    assert ["shown" in json.loads(line) for line in lines] == [False, True]
+    text = page.page_text(run)
+    assert text.count("Given to the models:") == 1
+    assert "Given to the models: a &lt;b&gt;striped&lt;/b&gt; cat" in text
+    with raises("another-run", "prompts.sha256"):
+        draw(tmp_path / "run", prompts=[prompts[0], Prompt("4", "a cat")], seeds=(0,))
+
+
+def test_a_negative_prompt_is_part_of_the_run_only_where_there_is_one(tmp_path):
+    pipeline, away = fakes.FakePipeline(), Settings(negative_prompt="blurry")
+    plain = draw(tmp_path / "plain", pipeline)
+    assert pipeline.more == {}
+    # As runs had them before there were negative prompts.
+    assert plain.config["identity"]["settings"].keys() == {"num_steps", "guidance_scale", "sampler", "image_size"}
+    assert "negative_prompt" not in plain.models[0].settings
+    run = draw(tmp_path / "run", pipeline, settings=away)
+    assert pipeline.more == {"negative_prompt": "blurry"}
+    assert run.config["identity"]["settings"]["negative_prompt"] == "blurry"
+    assert run.records[0].settings["negative_prompt"] == "blurry"
+    with raises("another-run", "negative_prompt"):
+        draw(tmp_path / "plain", pipeline, settings=away)
+    with raises("no-effect", "guidance"):
+        draw(tmp_path / "none", settings=Settings(guidance_scale=1.0, negative_prompt="blurry"))
+    assert not (tmp_path / "none").exists()
 
 
 def test_the_files_of_a_model_are_known(tiny_pipeline, tmp_path, monkeypatch):

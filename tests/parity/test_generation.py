@@ -45,6 +45,22 @@ def test_image_to_image(tiny_pipeline):
     compare(families.load_pipeline(tiny_pipeline), theirs, 4, theirs_alone={}, sampler="dpm_solver")
 
 
+def test_a_negative_prompt(tiny_pipeline):
+    """Within 1/255 of diffusers' images, which are far from those without one."""
+    theirs, ours = (
+        diffusers.StableDiffusionPipeline.from_pretrained(tiny_pipeline),
+        families.load_pipeline(tiny_pipeline),
+    )
+    theirs.scheduler = diffusers.DPMSolverMultistepScheduler.from_config(theirs.scheduler.config)
+    noise, both, negative = random((2, 4, 8, 8), 1), {"guidance_scale": 5.0}, "a dog, blurry"
+    options = {"num_inference_steps": 4, "negative_prompt": [negative] * 2, "output_type": "np", "latents": noise}
+    with torch.inference_mode():
+        expected = theirs(TEXTS, **both, **options).images
+    options = {"num_steps": 4, "latents": channels_last(noise), "batch_size": 2, "sampler": "dpm_solver", **both}
+    assert np.abs(ours.generate(TEXTS, negative_prompt=negative, **options) / 255 - expected).max() < 1.01 / 255
+    assert np.abs(ours.generate(TEXTS, **options) / 255 - expected).max() > 2 / 255
+
+
 def test_image_to_image_of_a_flow(whole):
     case, size = whole("sd3"), {"height": TINY_IMAGE_SIZE, "width": TINY_IMAGE_SIZE}
     compare(case.ours, diffusers.StableDiffusion3Img2ImgPipeline(**case.theirs.components), 16, theirs_alone=size)

@@ -13,7 +13,7 @@ from diffusers.pipelines.flux2.pipeline_flux2_klein import compute_empirical_mu
 
 from tests import tiny_flux2, tiny_z_image
 from tests.conftest import TINY_IMAGE_SIZE as SIZE
-from tests.expectations import names
+from tests.expectations import names, raises
 from tests.parity.harness import relative_error
 from tests.parity.whole_pipelines import KINDS, TEXTS, one_device, to_nchw
 from tests.tiny_flux2 import CHANNELS, OUT_LAYERS
@@ -120,6 +120,43 @@ def test_generation_at_another_size(kind, size, whole):
         if kind == "sdxl":
             sizes = dict.fromkeys(("original_size", "target_size"), (SIZE, SIZE))
             assert np.abs(result - theirs(**sizes)).max() > 5 / 255
+
+
+def _negative(theirs, kind, text):
+    """Keywords of diffusers' call. FLUX.2's has no name for the text, but takes what its encoder makes of it."""
+    if kind != "klein-base":
+        return {"negative_prompt": [text] * 2}
+    states, _ = theirs.encode_prompt([text] * 2, text_encoder_out_layers=OUT_LAYERS)
+    return {"negative_prompt_embeds": states}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sdxl", "sd3", "z_image", "klein-base"])
+@pytest.mark.usefixtures("single_device")
+def test_a_negative_prompt(kind, whole):
+    """All values within 1 of 255. Without one, the images are far from these."""
+    case, texts, text = whole(kind), ["a red cube", "a photo of the suitcase on the left"], "a blue ball, blurry"
+    noise = np.random.default_rng(5).standard_normal((2, *case.ours.latent_shape(SIZE)), np.float32)
+    options = {"num_inference_steps": 3, "guidance_scale": 5.0, "output_type": "np", "height": SIZE, "width": SIZE}
+    with torch.inference_mode():
+        options |= case.kind.start(to_nchw(noise)) | _negative(case.theirs, kind, text)
+        expected = case.theirs(prompt=list(texts), **options).images
+
+    def difference(**negative):
+        found = case.ours.generate(texts, num_steps=3, guidance_scale=5.0, latents=noise, image_size=SIZE, **negative)
+        return np.abs(found / 255 - expected).max()
+
+    assert difference(negative_prompt=text) < 1.01 / 255
+    assert difference() > 2 / 255
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "scale"), [("flux", 3.5), ("schnell", 3.5), ("klein", 4.0), ("z_image", 0.0), ("sd3", 1.0)]
+)
+def test_a_negative_prompt_without_guidance(kind, scale, whole):
+    with raises("no-effect", "negative_prompt", "'blurry'", f"{scale:g}"):
+        whole(kind).ours.generate(["a red cube"], guidance_scale=scale, negative_prompt="blurry", image_size=SIZE)
 
 
 WRONG_SETTINGS = {

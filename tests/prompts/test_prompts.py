@@ -7,6 +7,7 @@ import os
 import numpy as np
 import pytest
 
+from tests.expectations import raises
 from winobench.base.errors import InputError
 from winobench.clevr import captions
 from winobench.clevr import scenes as clevr_scenes
@@ -79,6 +80,47 @@ def test_what_is_no_file_is_said(tmp_path):
 def test_a_prompt_in_place_of_its_file_is_said(prompt):
     with pytest.raises(InputError, match=r"is a prompt itself.*--prompts=FILE\.txt"):
         read_prompts(prompt)
+
+
+def test_rewritten_prompts_of_a_table(tmp_path):
+    source = write(tmp_path / "p.csv", "prompt,shown,id\na cube,a shiny red cube,1\na ball,,2\na cat,a cat,3\n")
+    prompts = read_prompts(source)
+    assert prompts == [Prompt("1", "a cube", shown="a shiny red cube"), Prompt("2", "a ball"), Prompt("3", "a cat")]
+    assert [prompt.given for prompt in prompts] == ["a shiny red cube", "a ball", "a cat"]
+    assert [Prompt.from_json(json.loads(json.dumps(prompt.to_json()))) for prompt in prompts] == prompts
+    assert "shown" not in prompts[1].to_json()
+    with pytest.raises(InputError, match="shown"):
+        Prompt.from_json(prompts[0].to_json() | {"shown": 3})
+
+
+def test_rewritten_prompts_of_a_published_set(tmp_path):
+    rows = [{"tag": "two", "include": [], "prompt": text} for text in ("a cube", "Zwei Würfel", "a cat")]
+    source = "geneval:" + write(tmp_path / "g.jsonl", "\n".join(map(json.dumps, rows)))
+    table = write(
+        tmp_path / "t.tsv", "prompt\tshown\nZwei Würfel\ttwo cubes\na cube\ta red cube\na dog\tx\na cube\ta red cube\n"
+    )
+    prompts = read_prompts(source, shown=table, limit=2)
+    assert [(prompt.text, prompt.shown) for prompt in prompts] == [
+        ("a cube", "a red cube"),
+        ("Zwei Würfel", "two cubes"),
+    ]
+    assert prompts[0].content == {"tag": "two", "include": []}
+    # A prompt without a text would be generated as it is, and nobody would notice.
+    with raises("no-text", "t.tsv", "'a cat'"):
+        read_prompts(source, shown=table)
+    with pytest.raises(InputError, match=r"line 3 of .* has another text for 'a cube'"):
+        read_prompts(source, shown=write(tmp_path / "u.csv", "prompt,shown\na cube,x\na cube,y\n"))
+    with raises("bad-file-name", "u.jsonl"):
+        read_prompts(source, shown="u.jsonl")
+    with pytest.raises(InputError, match="no column 'shown'"):
+        read_prompts(source, shown=write(tmp_path / "v.csv", "prompt,text\na cube,x\n"))
+
+
+def test_digests_of_prompts_stay():
+    """As of version 0.2.0: runs of then resume."""
+    prompts = [Prompt("1", "a red cube", "c", {"a": 1}), Prompt("2", "b")]
+    assert digest(prompts) == "e06977953a0bbbb4ddc8f6127fe46e709a834fde50c8e76883e4e871d3240e8f"
+    assert digest([prompts[0], Prompt("2", "b", shown="c")]) != digest(prompts)
 
 
 def test_geneval(tmp_path):

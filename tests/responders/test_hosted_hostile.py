@@ -114,7 +114,7 @@ def make(api, address, **options):
 
 @pytest.mark.parametrize("behaviour", LARGE)
 def test_too_large_an_answer_is_one_failed_call(api, behaviour, monkeypatch):
-    monkeypatch.setattr(hosted.api, "LARGEST_ANSWER", 2**20)
+    monkeypatch.setattr(hosted.api.Api, "largest_answer", 2**20)
     with serving(LARGE[behaviour]) as (address, calls):
         model = make(api, address)
         ((index, raw),) = model.ask(questions(1))

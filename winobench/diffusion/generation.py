@@ -44,6 +44,7 @@ class Run(NamedTuple):
     image_size: int
     mesh: Mesh
     decoding: bool  # whether images are made of the latents
+    negative_prompt: str | None = None
 
 
 class ImageGeneration:
@@ -66,6 +67,7 @@ class ImageGeneration:
         batch_size: int = 8,
         image_size: int | None = None,
         mesh: Mesh | None = None,
+        negative_prompt: str | None = None,
     ) -> np.ndarray:
         """Generates an image for each text, with the family's guidance.
 
@@ -92,13 +94,14 @@ class ImageGeneration:
           image_size: height and width in pixels. The image's or else the model's own when None.
           mesh: the devices, from `winobench.parallel.make_mesh`, which must divide ``batch_size``. When None, so many
             of this process's devices as can share it evenly: the images are the same up to rounding.
+          negative_prompt: the text from which guidance leads away, instead of the empty one.
 
         Returns:
           uint8 ``[n, image_size, image_size, 3]``. Or latents, float32 ``[n, h, w, c]``, scaled as in training.
 
         Raises:
-          InputError: an argument is not as described, no step is left, a batch does not fit into memory, or a network
-            gives NaN or infinite numbers.
+          InputError: an argument is not as described, no step is left, a batch does not fit into memory, a network
+            gives NaN or infinite numbers, or there is a negative prompt without guidance.
         """
         pipeline = cast(AnyPipeline, self).snapshot()  # all parts of an image are of one moment
         texts = checked_texts(texts)
@@ -106,6 +109,7 @@ class ImageGeneration:
         options.whole(1, pipeline.schedule.num_train_timesteps).check("num_steps", num_steps)
         pipeline.check_sampler(sampler, pipeline.schedule)
         guidance_scale = options.GUIDANCE.check("guidance_scale", guidance_scale)
+        pipeline.check_negative_prompt(negative_prompt, guidance_scale)
         keys = _keys(seed, numbers, total)
         batch_size = options.BATCH_SIZE.check("batch_size", batch_size)
         size = pipeline.check_image_size(_size_of(image) if image_size is None else image_size)
@@ -119,7 +123,11 @@ class ImageGeneration:
                 f"strength is {options.quote(strength)}, but no image is named to begin with: name one",
                 code="missing-images",
             )
-        run = Run(num_steps, guidance_scale, sampler, image, strength, batch_size, size, mesh, not return_latents)
+        run = Run(
+            *(num_steps, guidance_scale, sampler, image, strength, batch_size, size, mesh),
+            decoding=not return_latents,
+            negative_prompt=negative_prompt,
+        )
         drawn, decoded = pipeline._run(run, texts, noise, keys[1])
         seeds = np.resize(seed, total)
         names = [f"{options.quote(text)} (seed {seed})" for text, seed in zip(texts, seeds, strict=True)]
@@ -134,6 +142,18 @@ class ImageGeneration:
     def check_sampler(name: str | None, schedule: Schedule) -> None:
         """Raises InputError unless this pipeline generates with this sampler."""
         samplers.find_sampler(name, schedule)
+
+    def check_negative_prompt(self, negative_prompt: str | None, guidance_scale: float) -> None:
+        """Raises InputError unless this pipeline can lead images away from a text with this guidance."""
+        if negative_prompt is None:
+            return
+        checked_texts([negative_prompt])
+        if cast(AnyPipeline, self).guided(guidance_scale)[1] == 1:
+            raise InputError(
+                f"negative_prompt is {options.quote(negative_prompt)}, but a {type(self).__name__} with guidance_scale"
+                f" {guidance_scale:g} has no guidance by texts: leave it out, or raise the scale",
+                code="no-effect",
+            )
 
     def _run(
         self, run: Run, texts: Sequence[str], noise: jax.Array, keys: jax.Array
@@ -153,7 +173,8 @@ class ImageGeneration:
         conditioned, guidance_scale = pipeline.guided(run.guidance_scale)
         encoding = {"image_size": size, "batch_size": run.batch_size}
         states = conditioned.encode_texts(texts, **encoding)
-        empty = pipeline.unconditional().encode_texts([""], **encoding) if guidance_scale != 1 else None
+        negative = [run.negative_prompt or ""]
+        empty = pipeline.unconditional().encode_texts(negative, **encoding) if guidance_scale != 1 else None
         rows = Rows(noise, states, clean, jax.random.key_data(keys) if sampler.is_random else None)
         whole = jax.tree.map(lambda leaf: parallel.put(leaf, parallel.replicated(run.mesh)), (plan, empty))
         shared = Shared(self._copied("denoiser", params, run.mesh), *whole, guidance_scale)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import gc
 import itertools
 import os
@@ -23,6 +24,7 @@ from winobench.base import progress as progress_bars
 from winobench.base.errors import InputError
 from winobench.base.texts import checked_list
 from winobench.diffusion import samplers
+from winobench.generation import by_api
 from winobench.models import snapshots
 from winobench.prompts.prompt_files import Prompt, digest
 from winobench.runs import image_records, image_runs, lifecycle, provenance
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from winobench.diffusion.pipeline import Pipeline
+    from winobench.responders.hosted import HostedImages
 
 _MOST_LABELS = 3  # of a default folder's name
 
@@ -44,6 +47,11 @@ class Settings:
     guidance_scale: float = 7.5  # 1 or less for none
     sampler: str | None = None
     image_size: int | None = None
+    negative_prompt: str | None = None
+
+    def described(self) -> dict[str, Any]:
+        """As JSON values, as runs before there were negative prompts have them."""
+        return {name: value for name, value in vars(self).items() if name != "negative_prompt" or value is not None}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,14 +60,17 @@ class Generator:
 
     label: str  # a folder's name, which differs from the run's other labels
     name: str
-    load: Callable[[], Pipeline]  # makes its pipeline with its LoRA, once, when the models before it are done
+    load: Callable[[], Any]  # makes its pipeline with its LoRA, once, when the models before it are done
     dtype: str = "float32"
     lora: Mapping[str, Any] | None = None  # name, sha256, scale
     more: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # such as ``revision``, as JSON values
     files: Callable[[], str | None] = lambda: None  # `Source.state` of all that ``load`` reads; None where unknown
+    hosted: HostedImages | None = None  # a model behind an API, which is there without ``load``
 
     def identity(self) -> dict[str, Any]:
         """Its part of a run's identity. Its fingerprint comes once it is loaded."""
+        if self.hosted is not None:
+            return {"name": self.name, "lora": None, "api": self.hosted.fingerprint()}
         lora = None if self.lora is None else dict(self.lora)
         return {"name": self.name, "dtype": self.dtype, "lora": lora, **self.more}
 
@@ -77,6 +88,7 @@ def generate_images(
     name: str = "images",
     config: Mapping[str, Any] | None = None,
     label: str | None = None,
+    ask_again: bool = False,
 ) -> image_runs.Images:
     """Generates the missing images of a run: one for each model, seed and prompt.
 
@@ -94,12 +106,14 @@ def generate_images(
       name: begins the default folder's name.
       config: recorded as it is.
       label: what the viewer calls the run, its models by default. Another label resumes the same run.
+      ask_again: also request images that a hosted model has refused to make. They stay missing otherwise.
 
     Returns: the finished run, in each process.
 
     Raises:
       InputError: an argument is not as described, a model does not fit its settings or has changed, the folder is
-        another run's or cannot be written, or another process failed or was lost.
+        another run's or cannot be written, or another process failed or was lost. A hosted model refuses every call, or
+        calls have failed that may pass another time.
     """
     for argument, values, kind in (("generators", generators, Generator), ("prompts", prompts, Prompt)):
         for value in checked_list(argument, values):
@@ -112,15 +126,9 @@ def generate_images(
     for what, words in (("seeds", [str(seed) for seed in seeds]), ("labels", [each.label for each in generators])):
         if len(set(words)) < len(words):
             raise InputError(f"the {what} {', '.join(words)} name one twice: name each once")
-    identity = {
-        "prompts": {"sha256": digest(prompts), "count": len(prompts)},
-        "seeds": list(seeds),
-        "settings": dataclasses.asdict(settings),
-        "models": {generator.label: generator.identity() for generator in generators},
-    }
+    identity = _identity(generators, prompts, seeds, settings)
     shows = progress and parallel.is_main_process()
-    name = "-".join([name, *(generator.label for generator in generators[:_MOST_LABELS])])
-    with contextlib.closing(lifecycle.folder_for(workdir, name, identity, image_records.GENERATED)) as folder:
+    with contextlib.closing(_folder(generators, workdir, name, identity)) as folder:
         description = {"kind": image_runs.KIND, "layout": image_runs.LAYOUT} | lifecycle.described(
             identity,
             kind=image_runs.KIND,
@@ -129,7 +137,8 @@ def generate_images(
             versions={**provenance.software(), "device": provenance.devices()},
             name=options.text().or_none().check("label", label),
         )
-        if parallel.broadcast_from_host0(lambda: not overwrite and _is_finished(folder, description, generators)):
+        can_rest = not overwrite and not ask_again
+        if parallel.broadcast_from_host0(lambda: can_rest and _is_finished(folder, description, generators)):
             if shows:
                 progress_bars.say(f"finished before: all images are in {folder.path}")
             return image_runs.read_images(folder.path)
@@ -139,11 +148,30 @@ def generate_images(
             if shows:
                 progress_bars.say(f"images in {folder.path}")
             parallel.broadcast_from_host0(lambda: image_records.write_prompts(folder.path, prompts))
-            run = _Run(folder, description, prompts, seeds, settings, batch_size, progress)
+            run = _Run(folder, description, prompts, seeds, settings, batch_size, progress, ask_again)
             for generator in generators:
                 run.generate(generator)
                 gc.collect()  # circles hold a pipeline, and the next one needs its memory
     return image_runs.read_images(folder.path)
+
+
+def _identity(
+    generators: Sequence[Generator], prompts: Sequence[Prompt], seeds: Sequence[int], settings: Settings
+) -> dict[str, Any]:
+    steps = settings.described() if any(generator.hosted is None for generator in generators) else {}
+    return {
+        "prompts": {"sha256": digest(prompts), "count": len(prompts)},
+        "seeds": list(seeds),
+        "settings": steps,
+        "models": {generator.label: generator.identity() for generator in generators},
+    }
+
+
+def _folder(
+    generators: Sequence[Generator], workdir: str | os.PathLike[str] | None, name: str, identity: Mapping[str, Any]
+) -> run_folders.RunFolder:
+    name = "-".join([name, *(generator.label for generator in generators[:_MOST_LABELS])])
+    return lifecycle.folder_for(workdir, name, identity, image_records.GENERATED)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,27 +183,54 @@ class _Run:
     settings: Settings
     batch_size: int
     progress: bool
+    ask_again: bool
 
     def generate(self, generator: Generator) -> None:
         """Generates the missing images of one model. Each process makes its part."""
         files = generator.files()  # before they are read, so that no later change is missed
-        pipeline = snapshots.snapshot(generator.load())
-        drawn = self._settle(generator, pipeline, files)
+        if generator.hosted is not None:
+            make = functools.partial(by_api.generate_missing, generator.hosted, self.prompts)
+            drawn = self._settle(generator, by_api.described(generator.hosted), files)
+        else:
+            pipeline = snapshots.snapshot(generator.load())
+            make = functools.partial(self._generate_missing, pipeline)
+            drawn = self._settle(generator, self._described(generator, pipeline), files)
         ranges = parallel.broadcast_from_host0(lambda: self._missing(generator))
         missing = [(seed, number) for seed, first, end in ranges for number in range(first, end)]
         mine = missing[parallel.process_slice(len(missing), parallel.process_number(), parallel.num_processes())]
         fields = {"model": generator.label, "fingerprint": drawn["fingerprint"], "settings": drawn["settings"]}
         fields["lora"] = None if generator.lora is None else dict(generator.lora)
-        parallel.all_gather_object(lambda: self._generate_missing(generator, pipeline, mine, fields))
+        parallel.all_gather_object(lambda: self._make(make, generator, mine, fields))
+
+    def _make(
+        self,
+        make: Callable[..., None],
+        generator: Generator,
+        places: Sequence[tuple[int, int]],
+        fields: Mapping[str, Any],
+    ) -> None:
+        """Makes the images of these seeds and numbers, and shows how many there are."""
+        if not places:
+            return
+        shows = self.progress and parallel.is_main_process()
+        label = f"generating with {generator.name}"
+        with (
+            progress_bars.counting(len(places), label=label, unit="images", enabled=shows) as advance,
+            image_records.ImageStore(self.folder.path, parallel.process_number()) as store,
+        ):
+            make(places, fields, store, advance)
 
     @property
     def _at_once(self) -> int:
         """Images that the devices of this process generate at once."""
         return self.batch_size * len(jax.local_devices())
 
-    def _settle(self, generator: Generator, pipeline: Pipeline, files: str | None) -> dict[str, Any]:
-        """Records the fingerprint and settings of a loaded model. Refuses another model than before."""
+    def _described(self, generator: Generator, pipeline: Pipeline) -> dict[str, Any]:
+        """The fingerprint and settings of a loaded pipeline."""
         size = pipeline.check_image_size(self.settings.image_size)
+        negative = self._negative_prompt()
+        if negative:
+            pipeline.check_negative_prompt(guidance_scale=self.settings.guidance_scale, **negative)
         own = pipeline.generation_identity(self.settings.guidance_scale, self.settings.sampler, size)
         chosen = samplers.find_sampler(self.settings.sampler, pipeline.schedule)
         sampler = next(known for known, kind in samplers.SAMPLERS.items() if kind is chosen)
@@ -184,8 +239,11 @@ class _Run:
         if shows and self.settings.sampler is None and not samplers.has_own(pipeline.schedule):
             named = pipeline.schedule.scheduler_class
             progress_bars.say(f"{generator.name} names {named}, which is not offered: {sampler} is used instead")
-        settings = {**dataclasses.asdict(self.settings), **resolved, **own}
-        drawn = {"fingerprint": pipeline.fingerprint, "settings": settings}
+        settings = {**self.settings.described(), **resolved, **own}
+        return {"fingerprint": pipeline.fingerprint, "settings": settings}
+
+    def _settle(self, generator: Generator, drawn: dict[str, Any], files: str | None) -> dict[str, Any]:
+        """Records the fingerprint and settings of a model. Refuses another model than before."""
         first, *others = parallel.all_gather_object(lambda: drawn)
         if any(other != first for other in others):
             raise InputError(f"the processes have loaded different models {generator.name!r}: start all alike")
@@ -208,11 +266,9 @@ class _Run:
         lost = []
         for seed, number in itertools.product(self.seeds, range(len(self.prompts))):
             record = written.get((generator.label, seed, number))
-            if isinstance(record, image_records.MissingImage):
+            if not _is_missing(self.folder, record, self.ask_again):
                 continue
-            if record is not None and image_records.is_whole(self.folder.path, record):
-                continue
-            if record is not None:
+            if isinstance(record, image_records.ImageRecord):
                 lost.append(record.file)
             if ranges and ranges[-1][0] == seed and ranges[-1][2] == number:
                 ranges[-1][2] += 1
@@ -224,20 +280,16 @@ class _Run:
         return ranges
 
     def _generate_missing(
-        self, generator: Generator, pipeline: Pipeline, places: Sequence[tuple[int, int]], fields: Mapping[str, Any]
+        self,
+        pipeline: Pipeline,
+        places: Sequence[tuple[int, int]],
+        fields: Mapping[str, Any],
+        store: image_records.ImageStore,
+        advance: Callable[[int], Any],
     ) -> None:
         """Generates the images of these seeds and numbers. While some are generated, those before them are written."""
-        if not places:
-            return
         at_once = self._at_once
-        shows = self.progress and parallel.is_main_process()
-        with (
-            progress_bars.counting(
-                len(places), label=f"generating with {generator.name}", unit="images", enabled=shows
-            ) as advance,
-            image_records.ImageStore(self.folder.path, parallel.process_number()) as store,
-            concurrent.futures.ThreadPoolExecutor(1) as writer,
-        ):
+        with concurrent.futures.ThreadPoolExecutor(1) as writer:
             writing: concurrent.futures.Future[Any] | None = None
             for start in range(0, len(places), at_once):
                 batch = places[start : start + at_once]
@@ -253,7 +305,7 @@ class _Run:
 
     def _generate(self, pipeline: Pipeline, places: Sequence[tuple[int, int]]) -> np.ndarray:
         return pipeline.generate(
-            [self.prompts[number].text for _, number in places],
+            [self.prompts[number].given for _, number in places],
             num_steps=self.settings.num_steps,
             guidance_scale=self.settings.guidance_scale,
             sampler=self.settings.sampler,
@@ -261,7 +313,49 @@ class _Run:
             numbers=[number for _, number in places],
             batch_size=self._at_once,
             image_size=self.settings.image_size,
+            **self._negative_prompt(),
         )
+
+    def _negative_prompt(self) -> dict[str, str]:
+        """The keyword of `ImageGeneration.generate`, where there is one."""
+        text = self.settings.negative_prompt
+        return {} if text is None else {"negative_prompt": text}
+
+
+def _is_missing(
+    folder: run_folders.RunFolder,
+    record: image_records.ImageRecord | image_records.MissingImage | None,
+    ask_again: bool,
+) -> bool:
+    if isinstance(record, image_records.MissingImage):
+        return ask_again
+    return record is None or not image_records.is_whole(folder.path, record)
+
+
+def estimate(
+    generators: Sequence[Generator],
+    prompts: Sequence[Prompt],
+    workdir: str | os.PathLike[str] | None = None,
+    *,
+    seeds: Sequence[int] = (0,),
+    settings: Settings = Settings(),
+    name: str = "images",
+    ask_again: bool = False,
+) -> dict[str, dict[str, Any]]:
+    """Label -> number of missing images, with tokens, price and seconds of a hosted model, as far as is known."""
+    identity = _identity(generators, prompts, seeds, settings)
+    planned = {}
+    with contextlib.closing(_folder(generators, workdir, name, identity)) as folder:
+        folder.check(identity)
+        written = image_records.read_records(folder.path)
+        for generator in generators:
+            places = [(generator.label, *place) for place in itertools.product(seeds, range(len(prompts)))]
+            missing = {place for place in places if _is_missing(folder, written.get(place), ask_again)}
+            planned[generator.label] = {"images": len(places), "missing": len(missing)}
+            if generator.hosted is not None:
+                made = [written[place] for place in places if place in written and place not in missing]
+                planned[generator.label] |= by_api.estimate(generator.hosted, made, len(missing))
+    return planned
 
 
 def _is_finished(

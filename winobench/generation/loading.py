@@ -33,18 +33,24 @@ def make_generators(
     pipeline_options: Mapping[str, Any] | None = None,
     encoders: str = "resident",
     backend: str = "auto",
+    hosted: Mapping[str, Any] | None = None,
 ) -> list[Generator]:
-    """The pipelines that generate images.
+    """The pipelines and hosted models that generate images.
 
     LoRAs are as many as models, or one for all of them, or several for one model. ``dtype`` is the denoiser's: texts
     are encoded and images decoded in float32, as in scoring. Encoders that are ``staged`` and not ``resident`` are
-    copied to the devices for each batch: the same images with less memory.
+    copied to the devices for each batch: the same images with less memory. ``hosted`` are options of hosted models
+    (`winobench.responders.hosted.HostedImages`). Such models are refused when it is None.
     """
     settings = settings or Settings()
     lora_scale = options.SCALE.check("lora_scale", lora_scale)
     if lora_scale != 1 and not any(loras):
         raise InputError(f"lora_scale is {lora_scale!r}, but no LoRA is named: name one (lora), or leave it out")
     generated_by = pairs(models, loras)
+    if hosted is None and (remote := next(filter(registry.api_of, models), None)):
+        raise InputError(
+            f"{remote!r} is behind an API, without weights here: name a diffusion model", code="wrong-kind-of-model"
+        )
     refs = {
         model: _check(model, settings, dtype, variant, revision, dict(pipeline_options or {}), backend)
         for model in dict.fromkeys(models)
@@ -61,7 +67,10 @@ def make_generators(
     }
     lora_labels = dict(zip(named, registry.model_labels(named, registry.lora_label), strict=True))
     names = list(dict.fromkeys(models))
-    labels = dict(zip(names, registry.model_labels(names), strict=True))
+    titles = [registry.model_label(refs[name].title) for name in names]
+    labels = dict(
+        zip(names, registry.model_labels(names, dict(zip(names, titles, strict=True)).__getitem__), strict=True)
+    )
     words = [
         extensions.find(extensions.PARTS, "textual_inversions").read_word(path, allow_pickle=allow_pickle)
         for path in embeddings or ()
@@ -69,6 +78,9 @@ def make_generators(
     more = {"variant": variant, "revision": revision, "pipeline_options": pipeline_options, "embeddings": embeddings}
     generators = []
     for model, lora in generated_by:
+        if refs[model].kind == registry.HOSTED:
+            generators.append(_hosted(refs[model], labels[model], settings, hosted or {}))
+            continue
         load = functools.partial(
             load_pipeline,
             refs[model],
@@ -91,6 +103,17 @@ def make_generators(
         files = functools.partial(_files, refs[model], [backend, allow_pickle, [word.digest() for word in words]])
         generators.append(Generator(label, name, load, dtype, of_lora, named_more, files))
     return generators
+
+
+def _hosted(ref: registry.ModelRef, label: str, settings: Settings, given: Mapping[str, Any]) -> Generator:
+    """A model behind an API, whose client is set up at once."""
+    from winobench.responders.hosted import HostedImages
+
+    given, side = {name: value for name, value in given.items() if value is not None}, settings.image_size
+    if side is not None and given.setdefault("size", f"{side}x{side}") != f"{side}x{side}":
+        raise InputError(f"image_size is {side}, but size is {given['size']!r}: give one of them", code="bad-value")
+    model = HostedImages(ref.name, **given)
+    return Generator(label, ref.title, lambda: model, files=lambda: digest(model.fingerprint()), hosted=model)
 
 
 def _files(ref: registry.ModelRef, how: Any) -> str | None:
@@ -140,6 +163,12 @@ def pairs(models: Sequence[str], loras: Sequence[str | None]) -> list[tuple[str,
     for pair in chosen:
         if chosen.count(pair) > 1:
             raise InputError(f"the model {pair[0]!r} is named twice{' with this LoRA' * bool(pair[1])}: name it once")
+        if pair[1] is not None and registry.api_of(pair[0]):
+            raise InputError(
+                f"lora is for diffusion models, so that it has no effect on {pair[0]!r}: leave it out, or write none"
+                " for this model",
+                code="option-of-others",
+            )
     return chosen
 
 
@@ -154,6 +183,11 @@ def _check(
 ) -> registry.ModelRef:
     """Refuses a model that does not generate images, or not with these options, without reading its weights."""
     ref = scorers.resolve(model, revision=revision)
+    if ref.kind == registry.HOSTED:
+        scorers.taken(
+            ref, scorers.SCORERS[ref.kind], {"variant": variant, scorers.DIFFUSION: {"pipeline_options": more or None}}
+        )
+        return ref
     if ref.kind != "diffusion_itm":
         raise InputError(f"{model!r} judges images, but generates none: name a diffusion model")
     diffusion = {"image_size": settings.image_size, "pipeline_options": more, "backend": backend}

@@ -93,6 +93,7 @@ def _prompts(run: Images, numbers: dict[str, str], thumbnails: dict[str, str]) -
             rows.append({"seed": seed, "images": images})
         yield {
             "text": prompt.text,
+            "shown": prompt.shown or "",
             "about": " · ".join(filter(None, [prompt.category, f"number {number}"])),
             "id": prompt.id,
             "category_number": numbers[prompt.category],
@@ -125,8 +126,8 @@ def _write_thumbnails(run: Images) -> dict[str, str]:
 
 
 def _image_size(model: GeneratingModel) -> int:
-    """Pixels of a side of a model's images. Of an unknown model, they may be large."""
-    return model.settings.get("image_size", 0 if model.fingerprint else LARGE + 1)
+    """Pixels of a side of a model's images. Where it is not known, they may be large."""
+    return model.settings.get("image_size", LARGE + 1)
 
 
 def _write_thumbnail(run: Images, record: ImageRecord, path: pathlib.Path) -> None:

@@ -5,6 +5,7 @@ Published files are read as they are: a text that is in one twice gives two imag
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import re
@@ -130,7 +131,9 @@ NAMED_SETS: Mapping[str, NamedSet] = {**_OWN, **{name: named for name, named in 
 """Name -> set. Sets of other packages are last."""
 
 
-def read_prompts(source: str, *, limit: int | None = None, categories: Sequence[str] = ()) -> list[Prompt]:
+def read_prompts(
+    source: str, *, limit: int | None = None, categories: Sequence[str] = (), shown: str | None = None
+) -> list[Prompt]:
     """The prompts of a source.
 
     Empty lines are skipped, and blanks at both ends are taken away.
@@ -139,6 +142,8 @@ def read_prompts(source: str, *, limit: int | None = None, categories: Sequence[
       source: a ``.txt``, ``.csv`` or ``.tsv`` file, or a named set such as ``geneval:evaluation_metadata.jsonl``.
       limit: take so many at most, from the beginning; None for all.
       categories: only these categories. All if missing.
+      shown: a ``.csv`` or ``.tsv`` file with the columns prompt and shown: the text that models are given for each
+        prompt, instead of its own.
 
     Raises:
       InputError: the source does not exist, it holds no prompt, or something in it cannot be one. Names file and line.
@@ -156,7 +161,25 @@ def read_prompts(source: str, *, limit: int | None = None, categories: Sequence[
             named = ", ".join(map(repr, filter(None, known))) or "none"
             raise InputError(f"{source} has no prompt of the category {category!r}: its categories are {named}")
     chosen = [prompt for prompt in prompts if not categories or prompt.category in categories]
-    return chosen[:limit]
+    return chosen[:limit] if shown is None else _with_shown(chosen[:limit], pathlib.Path(files.user_path(shown)))
+
+
+def _with_shown(prompts: Sequence[Prompt], path: pathlib.Path) -> list[Prompt]:
+    """Prompts with the texts that a table has for them. Each must have one."""
+    if (delimiter := _DELIMITERS.get(path.suffix.lower())) is None:
+        raise InputError(f"{path} is not a table of rewritten prompts: name a .csv or .tsv file", code="bad-file-name")
+    texts: dict[str, str] = {}
+    for line, row in table_rows(path, [_TEXT_COLUMNS, ("shown",)], delimiter=delimiter):
+        prompt = make_prompt(f"line {line} of {path}", row["prompt"], id=str(line), shown=row["shown"])
+        if texts.setdefault(prompt.text, prompt.given) != prompt.given:
+            raise InputError(f"line {line} of {path} has another text for {options.quote(prompt.text)}: take one away")
+    rewritten = []
+    for prompt in prompts:
+        if prompt.text not in texts:
+            raise InputError(f"{path} has no row of the prompt {options.quote(prompt.text)}: add one", code="no-text")
+        given = texts[prompt.text]
+        rewritten.append(dataclasses.replace(prompt, shown=given if given != prompt.text else None))
+    return rewritten
 
 
 def check_source(source: str) -> None:
@@ -203,5 +226,5 @@ def _read_rows(path: pathlib.Path, delimiter: str | None) -> Iterator[tuple[int,
     if delimiter:
         rows = table_rows(path, [_TEXT_COLUMNS], delimiter=delimiter)
     for number, row in rows:
-        identity, category = row.get("id", str(number)), row.get("category", "")
-        yield number, make_prompt(f"line {number} of {path}", row["prompt"], id=identity, category=category)
+        rest = {name: row[name] for name in ("category", "shown") if name in row}
+        yield number, make_prompt(f"line {number} of {path}", row["prompt"], id=row.get("id", str(number)), **rest)

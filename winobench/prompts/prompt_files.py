@@ -27,19 +27,27 @@ class Prompt:
 
     Attributes:
       id: tells it from the others of its set.
-      text: what the models are given.
+      text: what judges read, and the models, unless they are given another text.
       category: of its set, such as ``counting``. Empty where it has none.
       content: what the image must show, or what else its set says of it, as JSON values; None where nothing is known.
+      shown: the text that the models are given instead, where somebody has rewritten the prompt.
     """
 
     id: str
     text: str
     category: str = ""
     content: Any = None
+    shown: str | None = None
+
+    @property
+    def given(self) -> str:
+        """What the models are given."""
+        return self.text if self.shown is None else self.shown
 
     def to_json(self) -> dict[str, Any]:
-        """The fields as a JSON object."""
-        return dataclasses.asdict(self)
+        """The fields as a JSON object. A prompt that nobody has rewritten has no ``shown``."""
+        fields = dataclasses.asdict(self)
+        return fields if self.shown is not None else {name: fields[name] for name in fields if name != "shown"}
 
     @classmethod
     def from_json(cls, value: Any) -> Prompt:
@@ -52,6 +60,8 @@ class Prompt:
         fields: dict[str, Any] = {name: value.get(name) for name in names} if isinstance(value, Mapping) else {}
         if not all(isinstance(fields.get(name), str) for name in ("id", "text", "category")) or "content" not in value:
             raise InputError(f"{options.quote(value)} is not a prompt with id, text, category and content")
+        if not isinstance(fields["shown"], str | None):
+            raise InputError(f"{options.quote(value)} is not a prompt: shown is not a text")
         return cls(**fields)
 
 
@@ -142,11 +152,12 @@ def table_rows(
         raise InputError(f"{path} is empty: a table of prompts begins with the names of its columns, such as prompt")
 
 
-def make_prompt(where: str, text: str, *, id: str, category: str = "", content: Any = None) -> Prompt:
+def make_prompt(where: str, text: str, *, id: str, category: str = "", content: Any = None, shown: str = "") -> Prompt:
     """A prompt of checked parts, without blanks at the ends. Line breaks and tabs inside become blanks."""
-    text, id, category = (_BLANKS.sub(" ", part).strip() for part in (text, id, category))
+    text, id, category, shown = (_BLANKS.sub(" ", part).strip() for part in (text, id, category, shown))
     for name, part, longest in (
         ("prompt", text, LONGEST_CAPTION),
+        ("shown", shown or text, LONGEST_CAPTION),
         ("id", id, _LONGEST_NAME),
         ("category", category, _LONGEST_NAME),
     ):
@@ -156,8 +167,8 @@ def make_prompt(where: str, text: str, *, id: str, category: str = "", content: 
             raise InputError(f"{where} has the control character {match[0]!r} in its {name}: take it away")
         if len(part) > longest:
             raise InputError(f"{where} has a {name} of {len(part):,} characters, but {longest:,} are the most")
-    check_texts([text])
-    return Prompt(id, text, category, content)
+    check_texts([text, shown])
+    return Prompt(id, text, category, content, shown if shown not in ("", text) else None)
 
 
 def _header(cells: Sequence[str], columns: Iterable[Sequence[str]], path: str | os.PathLike[str]) -> list[str]:

@@ -72,8 +72,8 @@ def read_fields(text: str | None) -> dict[str, Any] | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Api:
-    """The options of a hosted model, for ``--api.NAME``."""
+class Connection:
+    """The options of all hosted models, for ``--api.NAME``."""
 
     base_url: str | None = option(
         None,
@@ -87,17 +87,28 @@ class Api:
         "seconds after which a call, to its last byte, is given up and tried again",
     )
     attempts: int = option(8, options.whole(1, 1_000), "how often a call is tried")
-    send_temperature: bool = option(True, options.flag(), "false for models that refuse the field")
-    max_tokens_field: str = option(
-        "auto",
-        options.choice("auto", "max_tokens", "max_completion_tokens"),
-        "max_tokens, max_completion_tokens, or auto for the one that the server takes",
-    )
     extra_body: str | None = option(
         None,
         options.text().or_none(),
         'further fields of every call as JSON, such as \'{"reasoning_effort": "low"}\'',
         read=read_fields,
+    )
+    price: tuple | None = option(
+        None,
+        options.items(options.number(0, 1e6), 2, 2).or_none(),
+        "dollars per million tokens read and written, such as 0.15,0.60. None for the known prices",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Api(Connection):
+    """The options of a hosted model that answers questions."""
+
+    send_temperature: bool = option(True, options.flag(), "false for models that refuse the field")
+    max_tokens_field: str = option(
+        "auto",
+        options.choice("auto", "max_tokens", "max_completion_tokens"),
+        "max_tokens, max_completion_tokens, or auto for the one that the server takes",
     )
     logprobs: bool | None = option(
         None,
@@ -109,11 +120,34 @@ class Api:
         options.whole(1, 1_000).or_none(),
         "options about images: answers that vote where there are no log-probabilities. None for 5",
     )
-    price: tuple | None = option(
-        None,
-        options.items(options.number(0, 1e6), 2, 2).or_none(),
-        "dollars per million tokens read and written, such as 0.15,0.60. None for the known prices",
+
+
+_WORD = options.text(100).or_none()
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageFields:
+    """Fields of a request for an image. Those that are not None are sent."""
+
+    size: str | None = option(None, _WORD, "the field size, such as 1536x1024. image_size gives a square")
+    quality: str | None = option(None, _WORD, "the field quality, such as low")
+    output_format: str | None = option(None, _WORD, "the field output_format, such as webp. Images are kept as PNG")
+    background: str | None = option(None, _WORD, "the field background, such as opaque. Transparent parts become white")
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageCall(ImageFields):
+    """How images are requested and paid for."""
+
+    send_seed: bool = option(False, options.flag(), "true for servers that take a seed: the image's own is sent")
+    image_price: float | None = option(
+        None, options.number(0, 1e6).or_none(), "dollars for an image, of models that are not billed by tokens"
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageApi(ImageCall, Connection):
+    """The options of a hosted model that makes images."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -331,6 +331,14 @@ class TorchPipeline(TorchParts):
                 code="unsupported-option",
             )
 
+    def check_negative_prompt(self, negative_prompt: str | None, guidance_scale: float) -> None:
+        """See `ImageGeneration`. Encoders of diffusers' code get negative texts in too many ways."""
+        if negative_prompt is not None:
+            raise InputError(
+                f"negative_prompt is not available for {self.diffusers_class}, which runs by torch: leave it out",
+                code="unsupported-option",
+            )
+
     def generation_identity(self, guidance_scale: float, sampler: str | None, image_size: int) -> dict[str, Any]:
         """See `Pipeline`. Has the scheduler and its options instead of a sampler."""
         from winobench.torch_pipelines import generation

@@ -114,6 +114,7 @@ def images_document(path: str | os.PathLike, slug: str) -> dict[str, Any]:
                 "seed": record.seed,
                 "number": record.number,
                 "prompt": record.prompt.text,
+                "shown": record.prompt.shown,
                 "category": record.prompt.category,
                 "verdict": None
                 if verdict is None

@@ -29,9 +29,6 @@ _RETRIED = (408, 409, 429)
 _OF_REQUEST = (400, 413, 415, 422, 451)
 _NO_CREDIT = {"insufficient_quota", "billing_hard_limit_reached", "billing_error"}
 _SECONDS_TO_CONNECT = 20.0
-LARGEST_ANSWER = 4 * 2**20
-"""Bytes of a server's answer: a million tokens. A larger one is a failed call, which is not tried again: it may have
-been billed."""
 
 # Servers' words for a model that takes no images. Complaints about one image sound different.
 _TAKES_NO_IMAGES = re.compile(
@@ -59,9 +56,11 @@ ROOM = 4096
 """Tokens that a model which thinks may write on top of a request's limit, which is for the answer alone."""
 APIS: dict[str, type[Api]] = {}
 """Provider, as models' names begin with it -> its class. The only list of providers: classes enter themselves."""
+IMAGE_APIS: dict[str, type[Api]] = {}
+"""The same for models that make images."""
 
-INCOMPLETE = "incomplete"
-"""The kind of failure of a call that brought an answer which is not whole."""
+INCOMPLETE, UNUSABLE = "incomplete", "unusable"
+"""Kinds of failures of a call: its answer is not whole, or is of no use and may have been billed."""
 
 # Servers' words for a limit of tokens that is above their own.
 _TOO_LONG = re.compile(r"max_(?:completion_)?tokens|context|too (?:large|long|many)", re.IGNORECASE)
@@ -85,13 +84,17 @@ class Failure:
 class Api(abc.ABC):
     """A provider and its protocol: how a request is written, sent and read.
 
-    A subclass registers itself: ``class Mistral(OpenAI, provider="mistral")`` in a module of `providers` is enough.
+    A subclass registers itself: ``class Mistral(OpenAI, provider="mistral")`` in a module of `providers` is enough. One
+    with ``makes_images=True`` is for models that make images.
 
     Attributes:
       package, client: the module of the official client, and its class.
       extra: winobench's extra that installs it.
       options: which of ``seed``, ``max_tokens_field`` and ``logprobs`` the protocol has.
       own_limit: the field of the token limit at the provider's own server. Others take ``max_tokens``.
+      largest_answer: bytes of a server's answer: a million tokens of text. A larger one is a failed call, which is not
+        tried again: it may have been billed.
+      in_row: kinds of failures of which many in a row end the run, besides those that may pass.
     """
 
     provider: str
@@ -104,13 +107,15 @@ class Api(abc.ABC):
     extra = "api"
     options: frozenset[str] = frozenset()
     own_limit = "max_tokens"
+    largest_answer = 4 * 2**20
+    in_row: tuple[str, ...] = (UNUSABLE,)
     may_adapt = True  # whether `adapt` may choose another field
     thinks = False  # whether an answer has shown thoughts. Calls then get more tokens
 
-    def __init_subclass__(cls, provider: str, **options: Any):
+    def __init_subclass__(cls, provider: str, *, makes_images: bool = False, **options: Any):
         super().__init_subclass__(**options)
         cls.provider = provider
-        APIS[provider] = cls
+        (IMAGE_APIS if makes_images else APIS)[provider] = cls
 
     def __init__(self, key: str | None, url: str, model: str, timeout: float, settings: Mapping[str, Any]):
         try:
@@ -142,13 +147,14 @@ class Api(abc.ABC):
     def open(self) -> Any:
         """The package's asynchronous client, which retries nothing (`calls`)."""
         package = self._package
-        kind = bounded.client_class(package.DefaultAsyncHttpxClient, LARGEST_ANSWER)
+        kind = bounded.client_class(package.DefaultAsyncHttpxClient, self.largest_answer)
+        self._http = kind(follow_redirects=False)  # a redirection could carry the key to another host
         return getattr(package, self.client)(
             api_key=self._key or "none",  # a local server may need no key, but the client insists on one
             base_url=self._url,
             timeout=package.Timeout(None, connect=min(self.timeout, _SECONDS_TO_CONNECT)),
             max_retries=0,
-            http_client=kind(follow_redirects=False),  # a redirection could carry the key to another host
+            http_client=self._http,
         )
 
     @classmethod
@@ -199,6 +205,10 @@ class Api(abc.ABC):
     async def send(self, client: Any, body: dict[str, Any], call_id: str) -> tuple[int, str, Mapping[str, str]]:
         """Makes one attempt: status, body as text, headers."""
 
+    async def fetched(self, answer: tuple[int, str, Mapping[str, str]]) -> tuple[int, str, Mapping[str, str]]:
+        """An answer with all its parts. The call, which may have been billed, is not repeated for them."""
+        return answer
+
     @staticmethod
     @abc.abstractmethod
     def parse(content: dict[str, Any]) -> Response:
@@ -215,7 +225,7 @@ class Api(abc.ABC):
         if isinstance(error, TimeoutError):
             return Failure("timeout", f"no whole answer within {self.timeout:g} s", passing=True)
         if isinstance(reason, bounded.Unusable):
-            return Failure("unusable", f"{reason}. It may have been billed")
+            return Failure(UNUSABLE, f"{reason}. It may have been billed")
         if isinstance(error, package.APITimeoutError):
             return Failure("timeout", "no connection in time", passing=True)
         if not isinstance(error, package.APIStatusError):
@@ -256,7 +266,7 @@ class Api(abc.ABC):
             try:
                 self.likely_tokens(content)
             except ValueError as error:
-                return Failure("unusable", f"{error}: {WITHOUT_LOGPROBS}", status=200)
+                return Failure(UNUSABLE, f"{error}: {WITHOUT_LOGPROBS}", status=200)
         # The next attempt would end so, too. Log-probabilities may come with a token of white space.
         if ending in (FINISHED, CUT_OFF, FILTERED) or (ending == EMPTY and sent.get("logprobs")):
             return None
@@ -356,8 +366,8 @@ def speaks_of_logprobs(message: str, codes: Sequence[str]) -> bool:
 
 
 def limit(body: Mapping[str, Any]) -> int:
-    """The limit of tokens in a request's fields."""
-    return next(body[name] for name in LIMITS if name in body)
+    """The limit of tokens in a request's fields. 0 without one."""
+    return next((body[name] for name in LIMITS if name in body), 0)
 
 
 def is_too_long(failure: Failure) -> bool:

@@ -36,7 +36,9 @@ _HELD_BACK = re.compile(
     r"|flagged (?:as|for)|violat.{0,80}(?:polic|guideline|terms|rules)|(?:usage|acceptable use) (?:polic|guideline)",
     re.IGNORECASE | re.DOTALL,
 )
-_OF_ACCOUNT = re.compile(r"\b(?:account|organi[sz]ation|subscription|api.?key|billing|suspended|deactivated)\b", re.I)
+_OF_ACCOUNT = re.compile(
+    r"\b(?:account|organi[sz]ation|subscription|api.?key|billing|suspended|deactivated|temporarily blocked)\b", re.I
+)
 _BAD_IMAGE = re.compile(
     r"cannot identify image|image file is truncated|broken data stream|image_parse_error|could not process image"
     r"|(?:invalid|corrupt\w*|broken|empty|unsupported)[\s_](?:base64[\s_])?image"

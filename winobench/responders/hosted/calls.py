@@ -24,7 +24,7 @@ from winobench.base import interrupts as keyboard
 from winobench.base.errors import InputError
 from winobench.responders.hosted import api
 from winobench.responders.hosted.api import INCOMPLETE, Failure
-from winobench.responders.hosted.settings import Settings
+from winobench.responders.hosted.settings import Connection
 from winobench.runs.requests import Raw, Request
 
 _LONGEST_BACKOFF = 60.0
@@ -92,7 +92,7 @@ class Calls:
     ``blank`` removes the key from a text.
     """
 
-    def __init__(self, name: str, provider: api.Api, settings: Settings, blank: Callable[..., Any], results: Results):
+    def __init__(self, name: str, provider: api.Api, settings: Connection, blank: Callable[..., Any], results: Results):
         self._name, self._api, self._settings, self._blank, self._results = name, provider, settings, blank, results
         self._client = provider.open()
         self._ready = threading.Event()
@@ -171,7 +171,8 @@ class Calls:
             started = time.monotonic()
             try:
                 async with asyncio.timeout(self._settings.timeout):
-                    attempt.answer = await self._api.send(self._client, sent, call_id)
+                    answer = await self._api.send(self._client, sent, call_id)
+                attempt.answer = await self._api.fetched(answer)
             # The run continues after any fault of the client or the server.
             except Exception as error:
                 attempt.failure = self._api.failure(error, sent)
@@ -204,4 +205,4 @@ class Calls:
         if end is not None:
             return Outcome(error=InputError(f"{self._name}: {self._blank(str(end))}", code=end.code))
         error = {"kind": failure.kind, "message": message, "attempts": attempts}
-        return Outcome({"error": error}, in_row=failure.passing or failure.kind == "unusable")
+        return Outcome({"error": error}, in_row=failure.passing or failure.kind in self._api.in_row)

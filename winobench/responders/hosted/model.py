@@ -1,4 +1,4 @@
-"""The model that answers. See the package's words."""
+"""The models that answer. See the package's words."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import itertools
 import queue
 import time
 import urllib.parse
-from collections.abc import Generator, Iterator, Sequence
-from typing import Any
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 from absl import logging
 
 from winobench.base.errors import InputError
 from winobench.responders.hosted import bodies, calls, choices, settings
-from winobench.responders.hosted.api import cut_at, one_line
+from winobench.responders.hosted.api import Api, cut_at, one_line
 from winobench.responders.hosted.prices import cost
 from winobench.responders.hosted.providers import APIS
 from winobench.runs.requests import (
@@ -34,8 +34,100 @@ from winobench.runs.requests import (
 _VOTE_TOKENS = 1024  # of a vote at most: models that think count that, too
 _BLANK = "[key]"
 
+S = TypeVar("S", bound=settings.Connection)
 
-class HostedModel:
+
+class Hosted(Generic[S]):
+    """A model behind an API: its client, and calls that are under way at once."""
+
+    def __init__(self, name: str, chosen: S, apis: Mapping[str, type[Api]]):
+        """Sets up the client. ``apis``: provider -> its protocol for such models."""
+        self._settings, self._name = chosen, name
+        self.api, self.model, named_url = settings.split(name)
+        if self.api not in apis:
+            raise InputError(f"{name!r} makes no images: name a model of {', '.join(apis)}", code="wrong-kind-of-model")
+        api = apis[self.api]
+        self.base_url = settings.base_url(name, api, chosen.base_url, named_url)
+        self._is_own = urllib.parse.urlsplit(self.base_url).hostname == urllib.parse.urlsplit(api.default_url).hostname
+        chosen.check(name, api)
+        self.concurrency = chosen.concurrency
+        self._fields = self.fields(api)
+        key = settings.read_key(api, needed=self._is_own)
+        self._secret = settings.secret(key)
+        self._server = api(key, self.base_url, self.model, chosen.timeout, self._fields)
+
+    def fields(self, api: type[Api]) -> dict[str, Any]:
+        """What the settings change in requests, as JSON values."""
+        raise NotImplementedError
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Everything that can change an answer, without the key."""
+        return {"api": self.api, "model": self.model, "base_url": self.base_url, **self._fields}
+
+    def cost(self, response: Response) -> float | None:
+        """US dollars; None where the price is not known. Other servers have only the prices that the user gives."""
+        prices = self._settings.prices or {}
+        if not self._is_own and self.model not in prices:
+            return None
+        return cost(self.model, response.input_tokens, response.output_tokens, prices)
+
+    def ask_parts(self, requests: Sequence[Any]) -> Generator[tuple[int, Raw], None, None]:
+        """See `HostedModel.ask`, of requests that take one call each."""
+        waiting = enumerate(self._bodies(requests))
+        results: calls.Results = queue.SimpleQueue()
+        under_way, row = 0, 0
+        end: BaseException | None = None  # why no more calls are begun
+        deadline: float | None = None
+        with calls.interrupts(results) as came, self._calls(results) as begun:
+            while True:
+                if end is None and not came:
+                    for index, body in itertools.islice(waiting, self.concurrency - under_way):
+                        begun.begin(index, body)
+                        under_way += 1
+                if not under_way:
+                    break
+                try:
+                    result = results.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+                except queue.Empty:
+                    break
+                if result is not None:
+                    index, outcome = result
+                    under_way -= 1
+                    if outcome.raw is not None:
+                        row = row + 1 if outcome.in_row else 0
+                        yield index, outcome.raw
+                    if end is None and outcome.error is not None:
+                        end = outcome.error
+                    elif end is None and outcome.raw is not None and row >= self._settings.failures_in_a_row:
+                        last = outcome.raw["error"]["message"]
+                        end = InputError(
+                            f"{self._name}: the last {row} calls have all failed ({last}): see whether {self.base_url}"
+                            " is in order and give the same command again. Answers so far are kept.",
+                            code="all-calls-failed",
+                        )
+                elif isinstance(end, KeyboardInterrupt):  # a second one does not wait
+                    raise end
+                else:
+                    logging.warning("interrupted: waiting for the answers under way")
+                    end = KeyboardInterrupt()
+                if end is not None and deadline is None:
+                    begun.stop()
+                    deadline = time.monotonic() + self._settings.seconds_to_finish
+            if end is not None or came:
+                raise end or KeyboardInterrupt
+
+    def _bodies(self, requests: Sequence[Any]) -> list[Any]:
+        """The fields of each request, or the request itself."""
+        raise NotImplementedError
+
+    def _calls(self, results: calls.Results) -> calls.Calls:
+        return calls.Calls(self._name, self._server, self._settings, self._blank, results)
+
+    def _blank(self, text: str | None) -> str | None:
+        return self._secret.sub(_BLANK, text) if self._secret is not None and text else text
+
+
+class HostedModel(Hosted[settings.Settings]):
     """A language model behind an API. A `winobench.runs.requests.Responder` for texts, also about images.
 
     Options about an image are judged by the log-probabilities of the answer's first token where the API reports them.
@@ -47,44 +139,30 @@ class HostedModel:
 
     def __init__(self, name: str, **options: Any):
         """Sets up the client. Nothing is sent before ``ask``. The options are `settings.Settings`."""
-        self._settings = settings.Settings(**options)
-        self.api, self.model, named_url = settings.split(name)
-        api = APIS[self.api]
-        self.base_url = settings.base_url(name, api, self._settings.base_url, named_url)
-        self._is_own = urllib.parse.urlsplit(self.base_url).hostname == urllib.parse.urlsplit(api.default_url).hostname
-        self._settings.check(name, api)
-        self.concurrency = self._settings.concurrency
-        self._name = name
-        field, logprobs = self._settings.max_tokens_field, self._settings.logprobs
-        self._fields = {
-            "max_tokens_field": field or (api.own_limit if self._is_own else "max_tokens"),
+        super().__init__(name, settings.Settings(**options), APIS)
+        logprobs = self._settings.logprobs
+        self._logprobs = APIS[self.api].tells_likelihoods(self.model) if logprobs is None else bool(logprobs)
+        if self._logprobs:
+            self.kinds = HostedModel.kinds | {ImageStarts.kind}
+        self._server.may_adapt = self._settings.max_tokens_field is None
+
+    def fields(self, api: type[Api]) -> dict[str, Any]:
+        """See `Hosted`."""
+        return {
+            "max_tokens_field": self._settings.max_tokens_field or (api.own_limit if self._is_own else "max_tokens"),
             "send_temperature": bool(self._settings.send_temperature),
             "seed": self._settings.seed,
             "extra_body": settings.checked_fields(self._settings.extra_body),
         }
-        self._logprobs = api.tells_likelihoods(self.model) if logprobs is None else bool(logprobs)
-        if self._logprobs:
-            self.kinds = HostedModel.kinds | {ImageStarts.kind}
-        key = settings.read_key(api, needed=self._is_own)
-        self._secret = settings.secret(key)
-        self._server = api(key, self.base_url, self.model, self._settings.timeout, self._fields)
-        self._server.may_adapt = field is None
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything that can change an answer, without the key."""
-        identity = {"api": self.api, "model": self.model, "base_url": self.base_url, **self._fields}
+        identity = super().fingerprint()
         if self._settings.logprobs is not None:
             identity["logprobs"] = self._settings.logprobs
         if self._settings.votes != settings.Settings.votes:
             identity["votes"] = self._settings.votes
         return identity
-
-    def cost(self, response: Response) -> float | None:
-        """US dollars; None where the price is not known. Other servers have only the prices that the user gives."""
-        prices = self._settings.prices or {}
-        if not self._is_own and self.model not in prices:
-            return None
-        return cost(self.model, response.input_tokens, response.output_tokens, prices)
 
     def parts(self, request: Request) -> tuple[Request, ...]:
         """The requests that make up one: its votes, each of which can be sent and kept alone. Otherwise itself."""
@@ -129,54 +207,6 @@ class HostedModel:
                 failed = next((raw for raw in raws if "error" in raw), None)
                 is_whole = parts[index] == (requests[index],)
                 yield index, failed or (raws[0] if is_whole else {"votes": raws})
-
-    def ask_parts(self, requests: Sequence[Request]) -> Generator[tuple[int, Raw], None, None]:
-        """See `ask`, of requests that take one call each."""
-        waiting = enumerate(self._bodies(requests))
-        results: calls.Results = queue.SimpleQueue()
-        under_way, row = 0, 0
-        end: BaseException | None = None  # why no more calls are begun
-        deadline: float | None = None
-        with calls.interrupts(results) as came, self._calls(results) as begun:
-            while True:
-                if end is None and not came:
-                    for index, body in itertools.islice(waiting, self.concurrency - under_way):
-                        begun.begin(index, body)
-                        under_way += 1
-                if not under_way:
-                    break
-                try:
-                    result = results.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
-                except queue.Empty:
-                    break
-                if result is not None:
-                    index, outcome = result
-                    under_way -= 1
-                    if outcome.raw is not None:
-                        row = row + 1 if outcome.in_row else 0
-                        yield index, outcome.raw
-                    if end is None and outcome.error is not None:
-                        end = outcome.error
-                    elif end is None and outcome.raw is not None and row >= self._settings.failures_in_a_row:
-                        last = outcome.raw["error"]["message"]
-                        end = InputError(
-                            f"{self._name}: the last {row} calls have all failed ({last}): see whether {self.base_url}"
-                            " is in order and give the same command again. Answers so far are kept.",
-                            code="all-calls-failed",
-                        )
-                elif isinstance(end, KeyboardInterrupt):  # a second one does not wait
-                    raise end
-                else:
-                    logging.warning("interrupted: waiting for the answers under way")
-                    end = KeyboardInterrupt()
-                if end is not None and deadline is None:
-                    begun.stop()
-                    deadline = time.monotonic() + self._settings.seconds_to_finish
-            if end is not None or came:
-                raise end or KeyboardInterrupt
-
-    def _calls(self, results: calls.Results) -> calls.Calls:
-        return calls.Calls(self._name, self._server, self._settings, self._blank, results)
 
     def _bodies(self, requests: Sequence[Request]) -> list[dict[str, Any] | Request]:
         """The fields of each request. An image's request stays as it is: all images at once would fill the memory."""
@@ -225,6 +255,3 @@ class HostedModel:
         if longer and response.ending == FINISHED and not self._server.shows_thoughts(content, response):
             response = cut_at(dataclasses.replace(response, finish=None), longer)
         return dataclasses.replace(response, text=self._blank(response.text), partial=self._blank(response.partial))
-
-    def _blank(self, text: str | None) -> str | None:
-        return self._secret.sub(_BLANK, text) if self._secret is not None and text else text

@@ -24,6 +24,14 @@ PRICES: dict[str, tuple[float, float]] = {
     "gpt-5.1": (1.25, 10.0),
     "gpt-5.2": (1.75, 14.0),
     "gpt-5.4": (2.50, 15.0),
+    "gpt-image-1": (5.0, 40.0),
+    "gpt-image-1-mini": (2.0, 8.0),
+    "gpt-image-1.5": (5.0, 32.0),
+    "gpt-image-2": (5.0, 30.0),
+    "gpt-image-2.5-flare": (5.0, 30.0),
+    "gpt-image-2.5-sunburst": (5.0, 30.0),
+    "gpt-image-2.6-flare": (5.0, 30.0),
+    "gpt-image-2.6-sunburst": (5.0, 30.0),
     "o3": (2.0, 8.0),
     "o3-mini": (1.10, 4.40),
     "o4-mini": (1.10, 4.40),
@@ -36,13 +44,25 @@ PRICES: dict[str, tuple[float, float]] = {
     "claude-opus-4-8": (5.0, 25.0),
     "claude-opus-5": (5.0, 25.0),
 }
-"""US dollars per million tokens read and written, at the standard rate, without discounts for batches or caches.
+"""US dollars per million tokens read and written, at the standard rate, without discounts for batches or caches. Models
+that make images read the prompt's text, and write the image.
 
 Prices change: give your own where they differ. A model that is not here has no price, which is not a price of 0.
 """
 
 
+IMAGE_TOKENS = {"low": (272, 408, 400), "medium": (1056, 1584, 1568), "high": (4160, 6240, 6208)}
+"""Quality -> tokens of an image of each of ``_SIZES``, by gpt-image-1, 1.5 and 1-mini (OpenAI's guide to images, "Cost
+and latency"). Nothing is stated of later models."""
+
+_SIZES = ("1024x1024", "1024x1536", "1536x1024")
 _SNAPSHOT = re.compile(r"(-\d{4}-\d{2}-\d{2}|-\d{8}|-latest)$")
+
+
+def image_tokens(model: str, quality: str | None, size: str | None) -> int | None:
+    """Tokens of an image that a model writes; None where they are not stated."""
+    stated = re.match(r"gpt-image-1(?!\d)", model) and quality in IMAGE_TOKENS and size in _SIZES
+    return IMAGE_TOKENS[quality][_SIZES.index(size)] if stated else None
 
 
 def cost(

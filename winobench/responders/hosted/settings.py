@@ -15,9 +15,10 @@ from winobench.base import json_files, options
 from winobench.base.errors import InputError
 from winobench.responders.hosted.api import LIMITS, Api
 from winobench.responders.hosted.providers import APIS, model_names
+from winobench.runs import model_settings
 
 # Fields of the request itself. Other values would send another question than the record has.
-_OWN_FIELDS = {"messages", "model", "system", "stream", "n", "logprobs", "top_logprobs"}
+_OWN_FIELDS = {"messages", "prompt", "model", "system", "stream", "n", "logprobs", "top_logprobs"}
 # Names with an @ that cannot be before a host: ``claude-x@20240229`` and ``@cf/meta/llama-3-8b``.
 _PLAIN_WITH_AT = re.compile(r"[^@]+@\d+|@[\w-]+/[\w.-]+/[^@]+")
 _AZURE = r"\.azure\.(?:com|us|cn)\Z"
@@ -29,8 +30,8 @@ _COUNT, _SECONDS = options.whole(1, 1000), options.number(0, 86_400)
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """Options of `HostedModel`.
+class Connection:
+    """Options of all hosted models.
 
     Attributes:
       timeout: seconds after which a call is given up and tried again, from the request to the last byte of the answer.
@@ -38,9 +39,6 @@ class Settings:
       first_wait: seconds before the second attempt. Doubled from attempt to attempt up to a minute, less a random part
         of up to a half. Longer where the server requests it.
       longest_wait: seconds. The run ends with an error where the server requests a longer wait.
-      max_tokens_field: ``max_tokens`` or ``max_completion_tokens``. When None, OpenAI's own server gets the latter and
-        others the former, until the server refuses that field: then all calls have the other field.
-      logprobs: whether options about an image are judged by log-probabilities. When None, the name decides.
     """
 
     base_url: str | None = None
@@ -51,18 +49,42 @@ class Settings:
     longest_wait: float = options.option(600.0, _SECONDS)
     failures_in_a_row: int = options.option(20, _COUNT)
     seconds_to_finish: float = options.option(15.0, _SECONDS)
-    max_tokens_field: str | None = None
-    send_temperature: bool = True
-    seed: int | None = None
     extra_body: Mapping[str, Any] | None = None
-    logprobs: bool | None = None
-    votes: int = options.option(5, _COUNT)
     prices: Mapping[str, Sequence[float]] | None = None
 
     def check(self, name: str, api: type[Api]) -> None:
         """Raises InputError for an option that a model or its protocol cannot have."""
         for option, field in options.declared(self).items():
             field.metadata["range"].check(f"{option} of {name!r}", getattr(self, option), "out-of-range")
+        for model, price in (self.prices or {}).items():
+            is_pair = isinstance(price, Sequence) and len(price) == 2 and all(map(options.is_number, price))
+            if not is_pair or not all(math.isfinite(value) and value >= 0 for value in price):
+                raise InputError(
+                    f"the price of {model} is {price!r}: give two numbers, US dollars per million tokens read and"
+                    " written.",
+                    code="out-of-range",
+                )
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(Connection):
+    """Options of `HostedModel`.
+
+    Attributes:
+      max_tokens_field: ``max_tokens`` or ``max_completion_tokens``. When None, OpenAI's own server gets the latter and
+        others the former, until the server refuses that field: then all calls have the other field.
+      logprobs: whether options about an image are judged by log-probabilities. When None, the name decides.
+    """
+
+    max_tokens_field: str | None = None
+    send_temperature: bool = True
+    seed: int | None = None
+    logprobs: bool | None = None
+    votes: int = options.option(5, _COUNT)
+
+    def check(self, name: str, api: type[Api]) -> None:
+        """See `Connection`."""
+        super().check(name, api)
         if self.max_tokens_field not in (None, *LIMITS):
             raise InputError(
                 f"max_tokens_field is {self.max_tokens_field!r}: choose one of {', '.join(LIMITS)}.",
@@ -75,14 +97,11 @@ class Settings:
                     f"{option} is an option of OpenAI's protocol, but {name!r} speaks another: leave it out.",
                     code="option-of-others",
                 )
-        for model, price in (self.prices or {}).items():
-            is_pair = isinstance(price, Sequence) and len(price) == 2 and all(map(options.is_number, price))
-            if not is_pair or not all(math.isfinite(value) and value >= 0 for value in price):
-                raise InputError(
-                    f"the price of {model} is {price!r}: give two numbers, US dollars per million tokens read and"
-                    " written.",
-                    code="out-of-range",
-                )
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageSettings(model_settings.ImageCall, Connection):
+    """Options of `winobench.responders.hosted.HostedImages`."""
 
 
 def split(name: str) -> tuple[str, str, str | None]:

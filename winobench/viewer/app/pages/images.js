@@ -53,7 +53,7 @@ function Gallery({ drawn, slug, parameters }) {
     ${drawn.missing?.length > 0 && html`<details><summary>Missing images: ${count(drawn.missing.length)}</summary><ul>${drawn.missing.map(({ model, seed, number, kind, reason, prompt }) => html`<li key=${`${model} ${seed} ${number}`}>${model}, seed ${seed}, “${prompt}”: ${kind} (${reason})</li>`)}</ul></details>`}
     <div class="gallery">${shown.slice(page * SIZE, (page + 1) * SIZE).map(prompt => html`<section class="prompt" key=${prompt.number}>
       <div><h2>${prompt.text}</h2>
-      <p class="about"><span>number ${prompt.number}</span>${prompt.category && html`<a href=${link(['images', slug], { category: prompt.category })}>${words(prompt.category)}</a>`}</p></div>
+      <p class="about"><span>number ${prompt.number}</span>${prompt.category && html`<a href=${link(['images', slug], { category: prompt.category })}>${words(prompt.category)}</a>`}</p>${prompt.shown && html`<p class="about">Given to the models: ${prompt.shown}</p>`}</div>
       <div class="seeds">${seedsOf(prompt).map(([seed, some]) => html`<div class="drawn" key=${seed}>${some.map(image => html`<${Drawn} key=${image.file} image=${image} slug=${slug} onOpen=${() => show(images.indexOf(image))} />`)}</div>`)}</div>
     </section>`)}</div>
     ${!shown.length && html`<p class="empty">No image passes the filters. <a href=${link(['images', slug])}>Show all images.</a></p>`}
@@ -69,7 +69,7 @@ const passes = (image, { model, seed, verdict }) =>
 function byPrompt(images) {
   const found = new Map()
   for (const image of images) {
-    if (!found.has(image.number)) found.set(image.number, { number: image.number, text: image.prompt, category: image.category, images: [] })
+    if (!found.has(image.number)) found.set(image.number, { number: image.number, text: image.prompt, shown: image.shown, category: image.category, images: [] })
     found.get(image.number).images.push(image)
   }
   return [...found.values()].sort((one, other) => one.number - other.number)
@@ -109,7 +109,7 @@ function Large({ image, place, total, slug, onShow }) {
   }
   return html`<dialog class="viewer" ref=${dialog} aria-label="Image" onKeyDown=${pressed} onClose=${() => isOpen && onShow(-1)}>${image && html`
     <img src=${source.picture(slug, image.file)} alt=${image.prompt} />
-    <p><strong>${image.prompt}</strong></p>
+    <p><strong>${image.prompt}</strong></p>${image.shown && html`<p class="about">Given to the model: ${image.shown}</p>`}
     <p class="about"><span>${image.model}</span><span>seed ${image.seed}</span><span>number ${image.number}</span>${image.category && html`<span>${words(image.category)}</span>`}${sign(image)}</p>
     ${image.verdict && html`<p>${image.verdict.judge} found: ${image.verdict.found?.length ? '' : 'nothing.'}</p>${image.verdict.found?.length > 0 && html`<ul>${image.verdict.found.map(one => html`<li>${foundText(one)}</li>`)}</ul>`}`}
     ${Object.entries(image.judgements ?? {}).map(([person, label]) => html`<p>${person}: ${words(String(label))}</p>`)}
