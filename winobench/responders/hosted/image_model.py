@@ -57,7 +57,7 @@ class HostedImages(Hosted[settings.ImageSettings]):
             pixels = np.asarray(images.upright(images.to_rgb(opened), images.orientation(opened)))
         usage = content.get("usage")
         usage = usage if isinstance(usage, dict) else {}
-        said = {name: count(usage.get(name)) for name in ("input_tokens", "output_tokens")}
+        said: dict[str, Any] = {name: count(usage.get(name)) for name in ("input_tokens", "output_tokens")}
         words = item.get("revised_prompt")
         said |= {"revised_prompt": self._blank(words) if isinstance(words, str) else None}
         known = {name: value for name, value in said.items() if value is not None}

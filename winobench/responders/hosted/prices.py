@@ -61,8 +61,10 @@ _SNAPSHOT = re.compile(r"(-\d{4}-\d{2}-\d{2}|-\d{8}|-latest)$")
 
 def image_tokens(model: str, quality: str | None, size: str | None) -> int | None:
     """Tokens of an image that a model writes; None where they are not stated."""
-    stated = re.match(r"gpt-image-1(?!\d)", model) and quality in IMAGE_TOKENS and size in _SIZES
-    return IMAGE_TOKENS[quality][_SIZES.index(size)] if stated else None
+    stated = IMAGE_TOKENS.get(quality or "")
+    if stated is None or size not in _SIZES or not re.match(r"gpt-image-1(?!\d)", model):
+        return None
+    return stated[_SIZES.index(size)]
 
 
 def cost(

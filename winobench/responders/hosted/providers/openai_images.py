@@ -43,7 +43,7 @@ class OpenAIImages(OpenAI, provider="openai", makes_images=True):
         super().__init__(key, url, model, timeout, settings)
         self.names_format = _WITHOUT_FORMAT.match(model) is None
 
-    def body(self, request: Drawing) -> dict[str, Any]:
+    def body(self, request: Any) -> dict[str, Any]:
         seed = {"seed": request.seed} if self._settings["send_seed"] else {}
         return {"model": self._model, "prompt": request.text, "n": 1, **self._settings["fields"], **seed}
 
