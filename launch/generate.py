@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import pathlib
 import sys
@@ -13,6 +12,7 @@ from absl import flags
 
 from winobench.base import options
 from winobench.base.errors import InputError
+from winobench.runs import judgements
 
 from . import configuration, judged_images, output, text
 
@@ -142,25 +142,22 @@ def _hosted(run: Images, generators: Sequence[Generator]) -> dict[str, Any]:
     for label, model in models.items():
         spent[label] = by_api.spent(model, [record for record in run.records if record.model == label])
         print(f"{label}: {_taken(spent[label])}")
-    return {"spent": spent, "missing": {label: _missing(run, label) for label in models}} if models else {}
+    return {"spent": spent, "missing": _missing(run)} if models else {}
 
 
-def _missing(run: Images, label: str) -> dict[str, int]:
-    """Kind -> a model's images that are missing for good."""
-    return collections.Counter(each.kind for each in run.missing if each.model == label)
+def _missing(run: Images) -> dict[str, dict[str, int]]:
+    """Label of a model that lacks images for good -> kind -> their number."""
+    return judgements.count_missing(run, {model.label: {} for model in run.models})
 
 
 def _end(run: Images) -> None:
     """Says in the last lines how many images a model lacks for good. Fails where that is most of them."""
-    for model in run.models:
-        kinds, total = _missing(run, model.label), len(run.prompts) * len(run.seeds)
-        number = sum(kinds.values())
-        if not number:
-            continue
-        words = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
-        first = next(each.reason for each in run.missing if each.model == model.label)
+    total = len(run.prompts) * len(run.seeds)
+    for label, kinds in _missing(run).items():
+        number, words = sum(kinds.values()), ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
+        first = next(each.reason for each in run.missing if each.model == label)
         sentence = (
-            f"{model.name}: {number:,} of {total:,} images ({number / total:.1%}) are missing ({words}, first:"
+            f"{label}: {number:,} of {total:,} images ({number / total:.1%}) are missing ({words}, first:"
             f" {first}): --ask_again requests them again"
         )
         if number > total / 2:

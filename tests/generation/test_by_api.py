@@ -17,7 +17,7 @@ from tests.expectations import raises
 from tests.generation import fakes, image_server
 from tests.generation.image_server import AZURE, BLOCKED, body, colour, error, file_of, whole
 from tests.responders import api_server
-from winobench.generation import by_api, generate, loading
+from winobench.generation import by_api, generate, judged, loading
 from winobench.prompts.prompt_files import Prompt
 
 PROMPTS = [Prompt("1", "a red cube"), Prompt("2", "zwei Würfel", "zwei"), Prompt("3", '<b>"cats"</b>')]
@@ -88,11 +88,25 @@ def test_formats_of_images(server, tmp_path, kind):
 def test_a_data_url_and_transparent_parts(server, tmp_path):
     buffer = io.BytesIO()
     PIL.Image.new("RGBA", (4, 4), (255, 0, 0, 0)).save(buffer, "PNG")
-    item = f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+    item = f"data:image/png;base64,{base64.encodebytes(buffer.getvalue()).decode()}"
     server.reply = lambda fields: (200, {}, body(b64_json=item, revised_prompt="a cube that is red"))
     run = draw(server, tmp_path, PROMPTS[:1], background="transparent")
     assert (run.image(run.records[0]) == 255).all()
     assert run.records[0].source["revised_prompt"] == "a cube that is red"
+
+
+def test_a_server_gets_rewritten_prompts_and_judges_read_the_others(server, tmp_path):
+    run = draw(server, tmp_path, [Prompt("1", "Würfel", shown="a 'red' cube")])
+    assert server.prompts == ["a 'red' cube"]
+    assert (run.records[0].prompt.text, run.prompts[0].shown) == ("Würfel", "a 'red' cube")
+
+
+def test_judges_count_filtered_prompts(server, tmp_path):
+    server.reply = only("a red cube", (400, {}, BLOCKED))
+    run = draw(server, tmp_path)
+    judgement = judged.judge_images(run, fakes.ImageJudge(), name="judge", rubric="vqa_score", progress=False)
+    assert judgement.no_image == {"gpt-image-2": {"filtered": 1}}
+    assert judgement.models["gpt-image-2"]["no_image"]["all"]["value"] == pytest.approx(1 / 3)
 
 
 def test_seeds_and_sizes_are_sent_where_they_are_asked_for(server, tmp_path):
@@ -164,6 +178,7 @@ FILTERS = {
     ),
     "Azure": (400, {}, AZURE),
     "Azure, the image": (400, {}, {"error": {"code": "contentFilter", "message": "Your task failed."}}),
+    "Google": (400, {}, [{"error": {"code": 400, "message": "The prompt violates our policies.", "status": "X"}}]),
     "gateway": (451, {}, error("blocked by moderation")),
     "error of status 200": (200, {}, BLOCKED),
     "Seedream": (

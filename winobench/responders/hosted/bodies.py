@@ -171,7 +171,8 @@ def withheld(content: Any) -> str | None:
 
 
 def _error_part(content: Any) -> Any:
-    """The part of a body that speaks of an error."""
+    """The part of a body that speaks of an error. Google's errors are in a list."""
+    content = content[0] if isinstance(content, list) and content else content
     if not isinstance(content, dict):
         return None
     for name in ("error", "errors"):

@@ -49,8 +49,8 @@ class HostedImages(Hosted[settings.ImageSettings]):
         content = bodies.parse(raw["body"])
         item = image_of(content)
         try:
-            # Some servers write a data URL.
-            data = base64.b64decode(str(item.get("b64_json")).rpartition(",")[2], validate=True)
+            # Some servers write a data URL, or lines.
+            data = base64.b64decode("".join(str(item.get("b64_json")).rpartition(",")[2].split()), validate=True)
         except binascii.Error as error:
             raise ValueError(f"the image is not base64 ({error})") from None
         with images.opened(io.BytesIO(data)) as opened:
