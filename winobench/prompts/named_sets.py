@@ -143,7 +143,7 @@ def read_prompts(
       limit: take so many at most, from the beginning; None for all.
       categories: only these categories. All if missing.
       shown: a ``.csv`` or ``.tsv`` file with the columns prompt and shown: the text that models are given for each
-        prompt, instead of its own.
+        prompt.
 
     Raises:
       InputError: the source does not exist, it holds no prompt, or something in it cannot be one. Names file and line.

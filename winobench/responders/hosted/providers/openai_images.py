@@ -17,7 +17,7 @@ from winobench.responders.hosted.api import UNUSABLE, Failure, body_text, one_li
 from winobench.responders.hosted.providers.openai import OpenAI
 from winobench.runs.requests import BLOCKED, FILTERED
 
-# Their answers are in base64 alone. They refuse the field that asks for it.
+# Their answers are in base64 alone. They refuse the field response_format.
 _WITHOUT_FORMAT = re.compile(r"(?:chat)?gpt-image")
 _DOWNLOADS, _SECONDS_BETWEEN, _MOST_REDIRECTS = 3, 1.0, 5
 # A filter may answer with one of these. Others speak of the key, the account, the model or a limit of calls.
