@@ -57,7 +57,8 @@ def generate_missing(
             advance(1)
     if failed:
         raise InputError(
-            f"{len(failed):,} of {len(places):,} images could not be made (first: {failed[0]}): {endings.again(1, 0)}",
+            f"{fields['model']}: {len(failed):,} of {len(places):,} images could not be made (first: {failed[0]}):"
+            f" {endings.again(1, 0)}",
             code="calls-failed",
         )
 
