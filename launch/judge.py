@@ -51,6 +51,7 @@ collected_images.define_flags("Of a folder of files: geneval2:FILE, a file, meta
 _DTYPE = flags.DEFINE_enum("dtype", "float32", options.DTYPES, "Compute dtype of a model with weights.")
 _BATCH_SIZE = flags.DEFINE_integer("batch_size", None, "Images at once on each device.", lower_bound=1)
 _MODEL_PARALLEL = flags.DEFINE_integer("model_parallel", 1, "Devices that share one copy of the judge.", lower_bound=1)
+_MAX_PIXELS = flags.DEFINE_integer("max_pixels", None, "Larger images are made smaller, for a Qwen-VL.", lower_bound=1)
 text.define_api_flags(__name__)
 
 
@@ -77,6 +78,7 @@ def main(words: list[str]) -> None:
         "dtype": _DTYPE.value,
         "batch_size": _BATCH_SIZE.value,
         "model_parallel": _MODEL_PARALLEL.value,
+        "max_pixels": _MAX_PIXELS.value,
     }
     if _PEOPLE.value:
         _refuse("with --people, which has its own rubric", _RUBRIC)

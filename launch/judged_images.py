@@ -90,7 +90,7 @@ def _later(model: str, how: Mapping[str, Any]) -> Responder | LazyResponder:
     state = loading.files_state(ref)
     given = {name: value for name, value in sorted(how.items()) if name != "hosted" and value is not None}
     files = None if state is None else digest([state, given, __version__])
-    return LazyResponder(loading.ANSWERS[ref.kind], files, load)
+    return LazyResponder(loading.answered_kinds(ref) or frozenset(), files, load)
 
 
 def judge_people(folder: str, source: str, prompts: str, model: str, *, label: str | None = None, **how: Any) -> None:

@@ -1,4 +1,4 @@
-"""Small random BLIP-2, InstructBLIP, LLaVA and Qwen3-VL, in the published layout: shards, processor, two tokenizers."""
+"""Small random BLIP-2, InstructBLIP, LLaVA and Qwens, in the published layout: shards, processor, two tokenizers."""
 
 import json
 import pathlib
@@ -39,6 +39,14 @@ _QWEN_TEXT |= {"num_key_value_heads": 2, "head_dim": 16, "max_position_embedding
 # A base far below the published one, so that it shows what every pair of a head turns by.
 _ROPE = {"mrope_interleaved": True, "mrope_section": [4, 2, 2], "rope_type": "default"}
 _QWEN_TEXT |= {"rope_scaling": _ROPE, "rope_theta": 100}
+# Windows of 2 x 2 squares, of which an image of 3 x 4 has four. The 16 numbers of a head turn in 8 pairs.
+_QWEN25_VISION = {name: _QWEN_VISION[name] for name in ("hidden_size", "intermediate_size", "num_heads", "patch_size")}
+_QWEN25_VISION |= {"depth": 4, "out_hidden_size": 64, "window_size": 16, "fullatt_block_indexes": [1]}
+_QWEN25_TEXT = {"hidden_size": 64, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4}
+_QWEN25_TEXT |= {"num_key_value_heads": 2, "max_position_embeddings": 512, "eos_token_id": 3, "rope_theta": 100}
+_QWEN25_TEXT |= {"rope_scaling": {"mrope_section": [2, 3, 3], "type": "mrope"}}
+QWENS = ("qwen2_5_vl", "qwen3_vl")
+"""Families whose models read images of any shape."""
 
 
 # A conversation as Qwen3-VL's template writes it, without videos and tools.
@@ -47,17 +55,20 @@ _QWEN_TEMPLATE = (
     "{% if part['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ part['text'] }}{% endif %}"
     "{% endfor %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+# Qwen2.5-VL's says this first.
+_QWEN25_TEMPLATE = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n" + _QWEN_TEMPLATE
 
 
 def make_processor(folder: pathlib.Path, family: str):
     """Transformers' processor: images of 32 x 32, the language model's tokenizer, for InstructBLIP one like BERT's.
 
-    Of Qwen3-VL its parts: the image processor and the tokenizer.
+    Of a Qwen its parts: the image processor and the tokenizer.
     """
     import transformers
 
-    if family == "qwen3_vl":
-        tokenizer = make_tokenizer(kind="bare", chat_template=_QWEN_TEMPLATE)
+    if family in QWENS:
+        template = _QWEN_TEMPLATE if family == "qwen3_vl" else _QWEN25_TEMPLATE
+        tokenizer = make_tokenizer(kind="bare", chat_template=template)
         places = ["<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
         tokenizer.add_special_tokens({"additional_special_tokens": places}, replace_extra_special_tokens=False)
         tokenizer.add_tokens(["Yes", "No"])  # as in the published one
@@ -91,10 +102,10 @@ def write_vision_language(folder: pathlib.Path, family: str = "instructblip") ->
     import transformers
 
     processor = make_processor(folder, family)
-    if family == "qwen3_vl":
+    if family in QWENS:
         for part in processor:
             part.save_pretrained(folder)
-        _save(_randomized(_make_qwen(processor[1])), folder)
+        _save(_randomized(_make_qwen(processor[1], family)), folder)
         return folder
     processor.save_pretrained(folder)
     blip_2 = (transformers.Blip2Config, transformers.Blip2ForConditionalGeneration)
@@ -123,17 +134,21 @@ def write_vision_language(folder: pathlib.Path, family: str = "instructblip") ->
     return folder
 
 
-def _make_qwen(tokenizer):
-    """With a head of its own, as the published one of 8 billion parameters."""
+def _make_qwen(tokenizer, family):
+    """With a head of its own, as the published ones of 7 and 8 billion parameters."""
     import torch
     import transformers
 
     tokens = {"image": "image_pad", "video": "video_pad", "vision_start": "vision_start", "vision_end": "vision_end"}
     ids = {f"{name}_token_id": tokenizer.convert_tokens_to_ids(f"<|{token}|>") for name, token in tokens.items()}
-    text = _QWEN_TEXT | {"vocab_size": len(tokenizer) + 3}
-    config = transformers.Qwen3VLConfig(text_config=text, vision_config=_QWEN_VISION, tie_word_embeddings=False, **ids)
+    is_3 = family == "qwen3_vl"
+    text = (_QWEN_TEXT if is_3 else _QWEN25_TEXT) | {"vocab_size": len(tokenizer) + 3}
+    vision = _QWEN_VISION if is_3 else _QWEN25_VISION
+    config_class = transformers.Qwen3VLConfig if is_3 else transformers.Qwen2_5_VLConfig
+    config = config_class(text_config=text, vision_config=vision, tie_word_embeddings=False, **ids)
     torch.manual_seed(0)
-    return transformers.Qwen3VLForConditionalGeneration(config)
+    cls = transformers.Qwen3VLForConditionalGeneration if is_3 else transformers.Qwen2_5_VLForConditionalGeneration
+    return cls(config)
 
 
 def _randomized(model, *, is_opt=False):

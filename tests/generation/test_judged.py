@@ -228,6 +228,15 @@ def test_changed_images_and_unable_judges_are_refused(run):
         judge_images(run, mute, name="judge", progress=False)
 
 
+def test_a_rubric_about_several_images_refuses_a_judge_of_one_before_it_is_loaded(run, monkeypatch):
+    about_two = dataclasses.replace(named_rubrics.RUBRICS["geneval2"], kinds=("pictures_text",))
+    monkeypatch.setattr(named_rubrics, "choose", lambda name, prompts: about_two)
+    loaded = []
+    with raises("kind-not-answered", "llava", "pictures_text"):
+        judge_images(run, _lazy(loaded), name="llava", progress=False)
+    assert not loaded
+
+
 def test_damaged_results_are_named(run):
     judge_images(run, Judge(), name="judge", progress=False)
     path = run.folder / "judged" / "geneval2-judge" / "results.json"

@@ -30,6 +30,7 @@ CONFIGS = {
     "linear scaling": {**SMALL, "rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 500.0}},
     "dynamic scaling": {**SMALL, "rope_parameters": {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0}},
     "other options": {**SMALL, "attention_bias": True, "mlp_bias": True, "head_dim": 12, "rms_norm_eps": 1e-1},
+    "qwen2": {**SMALL, "tie_word_embeddings": True, "rope_theta": 1e6, "sliding_window": 4},
     "qwen3": {**SMALL, "head_dim": 12, "tie_word_embeddings": True},
     "qwen3 biases": {**SMALL, "head_dim": 8, "attention_bias": True, "sliding_window": 4, "max_window_layers": 1},
 }
@@ -38,7 +39,7 @@ ONE_DEVICE = parallel.make_mesh([jax.devices()[0]])
 
 
 def torch_network(name):
-    family = "Qwen3" if name.startswith("qwen3") else "Llama"
+    family = name.split()[0].capitalize() if name.startswith("qwen") else "Llama"
     config = getattr(transformers, f"{family}Config")(**CONFIGS[name])
     return with_norms_about_one(getattr(transformers, f"{family}ForCausalLM")(config))
 

@@ -17,7 +17,16 @@ from winobench.base import answer_texts
 from winobench.responders.hosted import HostedModel, choices, images
 from winobench.responders.hosted.providers import anthropic
 from winobench.runs import asking, responses
-from winobench.runs.requests import ImageOptions, ImageStarts, ImageText, ImageTurn, InputImage, Turn
+from winobench.runs.requests import (
+    ImageOptions,
+    ImagesOptions,
+    ImageStarts,
+    ImagesText,
+    ImageText,
+    ImageTurn,
+    InputImage,
+    Turn,
+)
 
 YES_OR_NO = 'Does this figure show "a dog"? Please answer yes or no.'
 
@@ -77,6 +86,38 @@ def test_a_conversation_about_a_picture_goes_out_in_turns(server, image):
         assert others == [{"role": "assistant", "content": "A cat."}, {"role": "user", "content": "Why?"}]
     keys = {responses.key({}, one) for one in (request, ImageText(image, "Why?"), ImageTurn(image, "Why?"))}
     assert len(keys) == 3
+
+
+def test_several_pictures_go_out_in_their_order(server, image, tmp_path):
+    other = written(tmp_path / "blue.jpg", Image.new("RGB", (4, 9), "blue"))
+    asked = ImagesText(other, "What has changed?", more_images=(image, other))
+    server.answer = lambda prompt: "all"
+    kinds = ("image/jpeg", "image/png", "image/jpeg")
+    encoded = [*zip(kinds, map(in_base64, (other, image, other)), strict=True)]
+    for api in ("openai", "anthropic"):
+        model = make(server, api)
+        assert [response.text for response in answers(model, [asked])] == ["all"]
+    urls = [f"data:{kind};base64,{content}" for kind, content in encoded]
+    text = {"type": "text", "text": "What has changed?"}
+    assert server.prompts[0] == [text, *({"type": "image_url", "image_url": {"url": url}} for url in urls)]
+    sources = [{"type": "base64", "media_type": kind, "data": content} for kind, content in encoded]
+    assert server.prompts[1] == [*({"type": "image", "source": source} for source in sources), text]
+
+
+def test_options_about_several_pictures_are_voted_on_or_read_from_likelihoods(server, image, tmp_path):
+    other = written(tmp_path / "blue.png", Image.new("RGB", (4, 9), "blue"))
+    asked = ImagesOptions(image, YES_OR_NO, ("yes", "no"), more_images=(other,))
+    server.answer = lambda prompt: "Yes"
+    model = make(server, logprobs=False, votes=3)
+    parts = model.parts(asked)
+    assert {(type(part), part.image, part.more_images) for part in parts} == {(ImagesText, image, (other,))}
+    (response,) = answers(model, [asked])
+    assert response.scores[0] > response.scores[1]
+    assert {sum(part["type"] == "image_url" for part in prompt) for prompt in server.prompts} == {2}
+    assert len(server.prompts) == 3
+    sent = make(server)._server.body(asked)
+    assert sent["top_logprobs"]
+    assert sum(part["type"] == "image_url" for part in sent["messages"][0]["content"]) == 2
 
 
 def test_another_file_than_is_asked_about_ends_the_run(server, image):

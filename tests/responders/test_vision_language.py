@@ -15,8 +15,9 @@ from tests.tiny_vision_language import write_vision_language
 from winobench import parallel
 from winobench.checkpoints.vision_language import load_vision_language
 from winobench.data import question_texts
+from winobench.responders import loading
 from winobench.responders.vision_language import VisionLanguageModel
-from winobench.runs.requests import ImageMatch, ImageOptions, ImageText, InputImage
+from winobench.runs.requests import SEVERAL, ImageMatch, ImageOptions, ImagesText, ImageText, InputImage
 from winobench.scorers.vqa_score import VQAScore
 
 IMAGES = [np.random.default_rng(seed).integers(0, 256, (20 + seed, 24, 3), dtype=np.uint8) for seed in range(3)]
@@ -125,6 +126,20 @@ def test_bad_options(model, family, folder, tmp_path):
             VisionLanguageModel.from_pretrained(folder, template="{} ASSISTANT:")
     with raises("wrong-kind-of-model", "'t5'"):
         VisionLanguageModel.from_pretrained(tiny_language_models.write_language_model(tmp_path, "t5"))
+
+
+def test_one_image_at_a_time(model, folder):
+    """Known by a small file, before anything is loaded."""
+    assert not (model.kinds | loading.answered_kinds(str(folder))) & SEVERAL
+    with raises("kind-not-answered", "2 images", "one at a time", "Qwen2.5-VL"):
+        model.write([tuple(IMAGES[:2])])
+    with raises("wrong-length", "about 1 and about 2 images"):
+        model.write([IMAGES[0], tuple(IMAGES[:2])])
+    with raises("wrong-length", "about 0"):
+        model.write([()])
+    image = InputImage("a.png", "0" * 64)
+    with raises("kind-not-answered", "requests[0]", "pictures_text"):
+        list(model.ask([ImagesText(image, "q", more_images=(image,))]))
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,18 @@ import pytest
 
 from tests.expectations import raises
 from winobench.runs import responses
-from winobench.runs.requests import Entailment, Generation, Options, Turn
+from winobench.runs.requests import (
+    Entailment,
+    Generation,
+    ImageOptions,
+    ImagesOptions,
+    ImagesText,
+    ImageText,
+    InputImage,
+    Options,
+    Turn,
+    check_request,
+)
 from winobench.runs.responses import ResponseStore, key
 
 MODEL = {"model": "small", "options": {"b": 1, "a": 2}}
@@ -65,6 +76,30 @@ def test_keys_tell_apart_what_can_change_an_answer():
         key(MODEL, Entailment("a", ("x",))),
     ]
     assert len({same, *others}) == 9
+
+
+def test_keys_of_one_image_stay_and_those_of_several_have_all_in_their_order():
+    """The first two as version 0.2.0 made them: recorded answers are found again."""
+    first, second = (InputImage(f"{name}.png", name * 64) for name in "01")
+    assert key(MODEL, ImageText(first, "q")) == "d07513e3c1607d460e1eebd99a8ccfbd0c1cdfbc5b9d2af67e279c6868534127"
+    assert (
+        key(MODEL, ImageOptions(first, "q", ("yes", "no")))
+        == "45b225af83dca3a9b5e639bf6df7dd8c61588bd1b71afcc531fe5421f56ab9cb"
+    )
+    asked = ImagesText(first, "q", more_images=(second,))
+    assert responses.request_json(asked)["more_images"] == [{"path": "1.png", "sha256": "1" * 64}]
+    moved = ImagesText(InputImage("elsewhere.png", "0" * 64), "q", more_images=(InputImage("b.png", "1" * 64),))
+    assert key(MODEL, moved) == key(MODEL, asked)
+    others = [
+        key(MODEL, ImageText(first, "q")),
+        key(MODEL, ImagesText(second, "q", more_images=(first,))),
+        key(MODEL, ImagesText(first, "q", more_images=(second, second))),
+        key(MODEL, ImagesOptions(first, "q", ("yes", "no"), more_images=(second,))),
+    ]
+    assert len({key(MODEL, asked), *others}) == 5
+    for wrong in (ImagesText(first, "q"), ImagesOptions(first, "q", ("yes", "no"))):
+        with raises("wrong-length", "one image", type(wrong).__base__.__name__):
+            check_request(wrong)
 
 
 def test_a_line_is_synced_before_it_is_handed_on(tmp_path, monkeypatch):

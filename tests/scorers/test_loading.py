@@ -24,6 +24,7 @@ from winobench.scorers import loading
 from winobench.scorers.contrastive import Contrastive
 from winobench.scorers.diffusion_itm import DiffusionITM
 from winobench.scorers.itm_head import ItmHead
+from winobench.scorers.vqa_score import VQAScore
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +100,15 @@ def test_what_is_no_model_is_refused(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(InputError, match=names("config.json", "'bert'")):
         loading.load_scorer(str(tmp_path))
+    for words in (
+        {"model_type": "gemma3", "vision_config": {}},
+        {"model_type": "internvl_chat", "force_image_size": 1},
+    ):
+        (tmp_path / "config.json").write_text(json.dumps(words))
+        with raises("unknown-kind-of-model", words["model_type"], "vLLM, SGLang or llama.cpp", "openai:MODEL@http://"):
+            loading.load_scorer(str(tmp_path))
+        with raises("wrong-kind-of-model", words["model_type"], "qwen2_5_vl", "openai:MODEL@http://"):
+            VQAScore.from_pretrained(str(tmp_path))
     with raises("no-such-model", "clip-rn50x64"):
         loading.load_scorer("clip_rn50x64")
     with pytest.raises(InputError, match=names("model_index.json", "no-such/model")):

@@ -91,7 +91,7 @@ def load_decoder(
     revision: str | None = None,
     allow_pickle: bool = False,
 ) -> LoadedLanguageModel:
-    """Loads a LLaMA, a Qwen3, or the language side of a LLaVA-1.5, in float32 or bfloat16, straight onto the devices.
+    """Loads a LLaMA, a Qwen2 or 3, or the language side of a LLaVA-1.5, float32 or bfloat16, straight onto the devices.
 
     Args:
       mesh: the devices. When None, all of this process, or as many CPUs as have memory for copies of the

@@ -1,4 +1,4 @@
-"""Vision-language models from transformers' folders and hub ids: BLIP-2, InstructBLIP, LLaVA 1.5, Qwen3-VL.
+"""Vision-language models from transformers' folders and hub ids: BLIP-2, InstructBLIP, LLaVA 1.5, Qwen2.5-VL, Qwen3-VL.
 
 Weights go from the files straight to the devices, as in `winobench.checkpoints.language_models`.
 """
@@ -25,9 +25,11 @@ from winobench.models import snapshots, vision_language
 from winobench.models.blip_2 import Blip2ForConditionalGeneration, InstructBlipForConditionalGeneration
 from winobench.models.llava import LlavaForConditionalGeneration
 from winobench.models.opt_config import OPTConfig
+from winobench.models.qwen2_5_vl import Qwen25VLForConditionalGeneration
 from winobench.models.qwen3_vl import Qwen3VLForConditionalGeneration
 from winobench.models.vision_language import PromptForm, VisionLanguageNetwork
 
+_PENALTY = options.number(0.01, 100)
 # In characters. Published ones have some thousands.
 _LONGEST_TEMPLATE = 1 << 20
 
@@ -35,6 +37,7 @@ NETWORKS: dict[str, type[VisionLanguageNetwork]] = {
     "blip-2": Blip2ForConditionalGeneration,
     "instructblip": InstructBlipForConditionalGeneration,
     "llava": LlavaForConditionalGeneration,
+    "qwen2_5_vl": Qwen25VLForConditionalGeneration,
     "qwen3_vl": Qwen3VLForConditionalGeneration,
 }
 """``model_type`` of a ``config.json`` -> the network that reads it."""
@@ -53,6 +56,7 @@ class LoadedVisionLanguageModel(Loaded):
     mesh: Mesh
     stop_ids: tuple[int, ...]  # tokens that end an answer, sorted
     form: PromptForm
+    penalty: float = 1.0  # `winobench.responders.decoding.Program.penalty` of texts
     origin: snapshots.WeakSnapshot | None = None  # the arrays that the fingerprint is of; None where they are not known
 
     @property
@@ -83,8 +87,12 @@ def network_class(source: sources.Source) -> type[VisionLanguageNetwork]:
         return NETWORKS[model_type]
     refuse_text_only(path, model_type)
     found = f"{path} has the model_type {options.quote(model_type)}"
-    message = f"{found}, but the supported vision-language models are {', '.join(NETWORKS)}"
+    message = f"{found}, but the supported vision-language models are {', '.join(NETWORKS)}: {BY_A_SERVER}"
     raise InputError(message, code="wrong-kind-of-model")
+
+
+BY_A_SERVER = "serve it by vLLM, SGLang or llama.cpp, and name openai:MODEL@http://HOST:PORT/v1"
+"""The way to use other vision-language models that write."""
 
 
 def is_text_only(model_type: Any) -> bool:
@@ -165,6 +173,7 @@ def load_vision_language(
         vocab_size = config.qformer_config.vocab_size
         qformer_tokenizer = encoder_layouts.read_bert_tokenizer(source, vocab_size, subfolder="qformer_tokenizer")
     _check_parts(source, config, processor, tokenizer, form)
+    penalty = _read_penalty(source) if form.names_image else 1.0
     paths = weights.find_weights(source, None, "model", variant=variant, allow_pickle=allow_pickle)
     config, network, digest = build_vision_language(
         cls, config, weights.read_weights(paths), dtype, mesh=mesh, int8=int8
@@ -180,8 +189,15 @@ def load_vision_language(
     )
     stop_ids = language_models.find_stop_ids(source, config.text_config.eos_token_id, tokenizer)
     return LoadedVisionLanguageModel(
-        network, config, processor, tokenizer, qformer_tokenizer, fingerprint, mesh, stop_ids, form
+        network, config, processor, tokenizer, qformer_tokenizer, fingerprint, mesh, stop_ids, form, penalty
     ).as_loaded()
+
+
+def _read_penalty(source: sources.Source) -> float:
+    """The ``repetition_penalty`` of a ``generation_config.json``, by which transformers writes texts, too."""
+    path = source.find("generation_config.json")
+    value = sources.read_json(path).get("repetition_penalty") if path is not None else None
+    return 1.0 if value is None else _PENALTY.check(f"repetition_penalty of {path}", value)
 
 
 def build_vision_language(

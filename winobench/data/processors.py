@@ -30,7 +30,7 @@ _NAMES = {
     "clip": ("CLIPImageProcessor", "CLIPFeatureExtractor"),
     "blip": ("BlipImageProcessor", "BlipFeatureExtractor"),
     "siglip": ("SiglipImageProcessor", "SiglipFeatureExtractor"),
-    "qwen2_vl": ("Qwen2VLImageProcessor",),
+    "qwen2_vl": ("Qwen2VLImageProcessor", "Qwen2_5_VLImageProcessor"),
 }
 _KINDS = ("image_processor_type", "feature_extractor_type")
 # Names of the pair of an image processor and a tokenizer.

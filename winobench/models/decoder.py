@@ -1,4 +1,4 @@
-"""Decoder-only language models: LLaMA 1 to 3 (Touvron et al., 2023; Grattafiori et al., 2024) and Qwen3 (2025).
+"""Decoder-only language models: LLaMA 1 to 3 (Touvron et al., 2023; Grattafiori et al., 2024), Qwen2, 2.5 and 3 (2025).
 
 One network serves them all: tokens, layers of causal attention with rotary positions (Su et al., 2021) and a gated
 feed-forward (Shazeer, 2020), each after a root-mean-square norm (Zhang and Sennrich, 2019). The language side of
@@ -179,12 +179,13 @@ class DecoderAttention(nnx.Module):
 
     def __init__(self, config: DecoderConfig, *, int8: bool, **kwargs: Any):
         self.head_dim = config.head_dim
-        options = {"bias": config.attention_bias, "int8": int8, **kwargs}
+        options = {"int8": int8, **kwargs}
         queries = config.num_attention_heads * config.head_dim
         keys = config.num_key_value_heads * config.head_dim
-        self.q_proj = Projection(config.hidden_size, queries, **options)
-        self.k_proj, self.v_proj = (Projection(config.hidden_size, keys, **options) for _ in range(2))
-        self.o_proj = Projection(queries, config.hidden_size, **options)
+        self.q_proj, self.k_proj, self.v_proj = (
+            Projection(config.hidden_size, width, bias=config.input_bias, **options) for width in (queries, keys, keys)
+        )
+        self.o_proj = Projection(queries, config.hidden_size, bias=config.attention_bias, **options)
         self.q_norm, self.k_norm = (
             RMSNorm(config.head_dim, epsilon=config.rms_norm_eps, **kwargs) if config.query_key_norm else None
             for _ in range(2)

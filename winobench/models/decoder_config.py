@@ -15,22 +15,21 @@ from winobench.models.clip import FIXED_OPTIONS, IDLE_OPTIONS
 from winobench.models.config import NetworkConfig
 
 _LLAMA = "llama"
+_QWEN2 = "qwen2"
 _QWEN3 = "qwen3"
-MODEL_TYPES = (_LLAMA, _QWEN3)
+MODEL_TYPES = (_LLAMA, _QWEN2, _QWEN3)
 """Values of ``model_type`` that this network implements; ``llava`` holds one of them in its ``text_config``."""
 
 # What the options are where a file leaves them out, if that differs from LLaMA's.
-_DEFAULTS: dict[str, dict[str, Any]] = {
-    _QWEN3: {
-        "vocab_size": 151936,
-        "intermediate_size": 22016,
-        "num_key_value_heads": 32,
-        "head_dim": 128,
-        "max_position_embeddings": 32768,
-        "bos_token_id": None,
-        "eos_token_id": None,
-    }
+_OF_QWEN = {
+    "vocab_size": 151936,
+    "intermediate_size": 22016,
+    "num_key_value_heads": 32,
+    "max_position_embeddings": 32768,
+    "bos_token_id": None,
+    "eos_token_id": None,
 }
+_DEFAULTS: dict[str, dict[str, Any]] = {_QWEN2: _OF_QWEN, _QWEN3: _OF_QWEN | {"head_dim": 128}}
 # Of lengths in tokens and of their ratios: beyond this no float32 tells two positions apart.
 _LARGEST_FACTOR = 10**9
 # Types of rotary scaling -> the options that each needs. "linear" slows all rotations (Chen et al., 2023), "llama3"
@@ -118,7 +117,7 @@ class DecoderConfig(NetworkConfig):
                 code="unsupported-checkpoint",
             )
         values = {**_DEFAULTS.get(model_type, {}), **values}
-        if not values.get("use_sliding_window", model_type != _QWEN3):
+        if not values.get("use_sliding_window", model_type == _LLAMA):
             values.pop("sliding_window", None)  # the width of a window that is not used
         values.pop("quantization_config", None)
         values |= _rotary_options(values)
@@ -138,9 +137,17 @@ class DecoderConfig(NetworkConfig):
         self._require_divisor("num_key_value_heads", "num_attention_heads")
         self._require(self.head_dim % 2 == 0, "head_dim", "an even number")
         self._require(self.hidden_act == "silu", "hidden_act", "'silu'")
+        if self.model_type == _QWEN2:
+            for key in ("attention_bias", "mlp_bias"):
+                self._require(not getattr(self, key), key, "False for a Qwen2, whose biases are always the same")
         self._require_epsilon("rms_norm_eps")
         self._require_number("rope_theta", high=1e12)
         self._require_bool("tie_word_embeddings", "attention_bias", "mlp_bias")
+
+    @property
+    def input_bias(self) -> bool:
+        """The projections to queries, keys and values have biases. In a Qwen2 these have them, and no others."""
+        return self.attention_bias or self.model_type == _QWEN2
 
     @property
     def query_key_norm(self) -> bool:
@@ -161,9 +168,9 @@ class DecoderConfig(NetworkConfig):
         values["rope_parameters"] = rope | {"rope_theta": values.pop("rope_theta")}
         if isinstance(self.eos_token_id, tuple):
             values["eos_token_id"] = list(self.eos_token_id)
-        architecture = {_LLAMA: "LlamaForCausalLM", _QWEN3: "Qwen3ForCausalLM"}[self.model_type]
-        if self.query_key_norm:
-            del values["mlp_bias"]
+        architecture = f"{self.model_type.capitalize()}ForCausalLM"
+        for key in {_QWEN2: ("attention_bias", "mlp_bias"), _QWEN3: ("mlp_bias",)}.get(self.model_type, ()):
+            del values[key]
         return {"architectures": [architecture], **values}
 
 

@@ -196,7 +196,7 @@ class LlavaForConditionalGeneration(VisionLanguageNetwork):
     def encode_image(self, pixels: jax.Array, before: tuple[int, ...] = ()) -> KeysValues:
         """See `VisionLanguageNetwork`: keys and values of the tokens before the images and of the images' states."""
         states = self.prefix(self.image_states(pixels))
-        cache = vision_language.read_images(self.language_model, states, before)
+        cache = vision_language.read_images(self.language_model, [states], [before])
         return cache.keys, cache.values
 
     def image_spec(self, parts: int) -> PartitionSpec:

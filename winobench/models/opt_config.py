@@ -32,6 +32,7 @@ class OPTConfig(NetworkConfig):
 
     layer_norm_eps: ClassVar[float] = 1e-5  # torch's default: no file names another
     attention_bias: ClassVar[bool] = True
+    input_bias: ClassVar[bool] = True
     query_key_norm: ClassVar[bool] = False
     rotary: ClassVar[bool] = False
 

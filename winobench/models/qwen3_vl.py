@@ -12,6 +12,7 @@ keys and values: as many as the largest image has, of which a smaller one leaves
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
@@ -54,6 +55,7 @@ class Qwen3VLForConditionalGeneration(VisionLanguageNetwork):
         names_image=True,
         image_token="<|image_pad|>",
         tokens=("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>"),
+        between="<|vision_end|><|vision_start|>",
         scores_end=False,
     )
     # The head is part of the language model here.
@@ -67,20 +69,27 @@ class Qwen3VLForConditionalGeneration(VisionLanguageNetwork):
 
     def encode_image(self, pixels: Patches, before: tuple[int, ...] = ()) -> Cache:
         """See `VisionLanguageNetwork`."""
-        states, deep = self.visual(pixels)
+        return self.encode_images(jax.tree.map(lambda array: array[:, None], pixels), before, ())
+
+    def encode_images(self, pixels: Patches, before: tuple[int, ...], between: tuple[int, ...]) -> Cache:
+        """See `VisionLanguageNetwork`."""
+        rows, count = pixels.grid.shape[:2]
+        texts = [before, *[between] * (count - 1)]
+
+        def images(states: jax.Array) -> list[jax.Array]:
+            return list(jnp.moveaxis(states.reshape(rows, count, *states.shape[1:]), 1, 0))
+
+        states, deep = self.visual(jax.tree.map(lambda array: array.reshape(-1, *array.shape[2:]), pixels))
         squares = pixels.grid // self.config.vision_config.spatial_merge_size
-        own = jnp.prod(squares, axis=1)
+        places, own, ahead = coordinates(squares, states.shape[1], list(map(len, texts)))
+        additions = []
+        for layer in map(images, deep):
+            padded = [jnp.pad(x, ((0, 0), (len(text), 0), (0, 0))) for text, x in zip(texts, layer, strict=True)]
+            additions.append(jnp.concatenate(padded, axis=1))
         axes = np.asarray(self.config.text_config.axes)
-        cache = vision_language.read_images(
-            self.language_model,
-            states,
-            before,
-            own,
-            rotations=coordinates(squares, states.shape[1], len(before))[..., axes],
-            additions=[jnp.pad(layer_states, ((0, 0), (len(before), 0), (0, 0))) for layer_states in deep],
-        )
-        # What follows an image is as far from its beginning as its longer side is long.
-        return dataclasses.replace(cache, ahead=jnp.max(squares, axis=1) - own)
+        how = {"rotations": places[..., axes], "additions": additions}
+        cache = vision_language.read_images(self.language_model, images(states), texts, own, **how)
+        return dataclasses.replace(cache, ahead=ahead)
 
     def continue_from(
         self, prefix: Cache, input_ids: jax.Array, lengths: jax.Array, more: int
@@ -89,12 +98,26 @@ class Qwen3VLForConditionalGeneration(VisionLanguageNetwork):
         return vision_language.continue_reading(self.language_model, prefix, input_ids, lengths, more)
 
 
-def coordinates(squares: jax.Array, room: int, before: int) -> jax.Array:
-    """Time, row and column of tokens before images and of images: int32 [B, before + slots, 3], anything for padding.
+def coordinates(squares: jax.Array, slots: int, texts: Sequence[int]) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Places of texts of some lengths, and of the image behind each text. An image has as many ``slots``.
 
-    ``squares``, int32 [B, 2], are rows and columns of images as the language model reads them.
+    ``squares``, int32 [B, images, 2], are rows and columns of images as the language model reads them.
+
+    Returns:
+      Time, row and column, int32 [B, tokens, 3], anything for padding. Which are no padding, bool [B, tokens]. How
+      far the next token is ahead of its position, int32 [B].
     """
-    rows, columns = qwen3_vl_vision.places(squares, room, 1)
-    of_images = jnp.stack([jnp.zeros_like(rows), rows, columns], axis=-1) + before
-    of_text = jnp.broadcast_to(jnp.arange(before)[:, None], (len(squares), before, 3))
-    return jnp.concatenate([of_text, of_images], axis=1)
+    start = jnp.zeros((len(squares), 1), jnp.int32)
+    places, own = [], []
+    for number, length in enumerate(texts):
+        of_text = start + jnp.arange(length)
+        start = start + length
+        rows, columns = qwen3_vl_vision.places(squares[:, number], slots, 1)
+        of_image = jnp.stack([jnp.zeros_like(rows), rows, columns], axis=-1) + start[..., None]
+        places += [jnp.broadcast_to(of_text[..., None], (*of_text.shape, 3)), of_image]
+        is_own = jnp.arange(slots) < jnp.prod(squares[:, number], axis=1)[:, None]
+        own += [jnp.ones(of_text.shape, bool), is_own]
+        # What follows an image is as far from its beginning as its longer side is long.
+        start = start + jnp.max(squares[:, number], axis=1, keepdims=True)
+    is_token = jnp.concatenate(own, axis=1)
+    return jnp.concatenate(places, axis=1), is_token, start[:, 0] - jnp.sum(is_token, axis=1, dtype=jnp.int32)

@@ -12,7 +12,6 @@ from winobench.models import clip
 from winobench.models.config import NetworkConfig, is_count
 from winobench.models.decoder_config import DecoderConfig
 
-_QWEN3 = "qwen3"
 ROPE_THETA = 10000.0  # of the vision tower
 
 
@@ -51,12 +50,7 @@ class Qwen3VLVisionConfig(NetworkConfig):
     def __post_init__(self):
         self._require_counts()
         self._require_choice("hidden_act", clip.ACTIVATIONS)
-        # A quarter of a head's numbers turns by rows, another by columns, each in a pair with one of the other half.
-        self._require(
-            self.hidden_size % (4 * self.num_heads) == 0,
-            "num_heads",
-            f"a divisor of a quarter of hidden_size={self.hidden_size}",
-        )
+        check_heads(self)
         self._require(self.positions_a_side**2 == self.num_position_embeddings, "num_position_embeddings", "a square")
         layers = self.deepstack_visual_indexes
         self._require(
@@ -73,38 +67,53 @@ class Qwen3VLVisionConfig(NetworkConfig):
         return math.isqrt(self.num_position_embeddings)
 
 
+def check_heads(tower: Any) -> None:
+    """Refuses a vision tower whose heads cannot be rotated.
+
+    A quarter of a head's numbers turns by rows, another by columns, each in a pair with one of the other half.
+    """
+    width = tower.hidden_size
+    tower._require(width % (4 * tower.num_heads) == 0, "num_heads", f"a divisor of a quarter of hidden_size={width}")
+
+
 @dataclasses.dataclass(frozen=True)
 class Qwen3VLTextConfig(DecoderConfig):
     """Shape of the language model, a Qwen3 whose rotations follow three coordinates."""
 
-    model_type: str = _QWEN3
+    model_type: str = "qwen3"
     mrope_section: tuple[int, int, int] = (24, 20, 20)  # pairs of a head that turn by time, rows, columns
 
     _file_type: ClassVar[str] = "qwen3_vl_text"
-    _rope_theta: ClassVar[float] = 500000.0  # where a file leaves it out
+    _family: ClassVar[str] = "dense Qwen3-VL"
+    _interleaved: ClassVar[bool] = True  # whether these pairs alternate
+    # What options are where a file leaves them out.
+    _defaults: ClassVar[Mapping[str, Any]] = {}
+    _rope_theta: ClassVar[float] = 500000.0
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """See `NetworkConfig`. Either way to write rotary options is read."""
         if not isinstance(values, Mapping):
             return super().from_dict(values)
-        values = dict(values)
+        values = {**cls._defaults, **values}
         model_type = values.get("model_type", cls._file_type)
         if model_type != cls._file_type:
             raise InputError(
-                f"{cls.__name__}: the language model is a {model_type!r}, not a {cls._file_type!r}. Name a dense"
-                " Qwen3-VL.",
+                f"{cls.__name__}: the language model is a {model_type!r}, not a {cls._file_type!r}. Name a"
+                f" {cls._family}.",
                 code="wrong-kind-of-model",
             )
-        values["model_type"] = _QWEN3
+        values["model_type"] = cls.model_type
         for key in ("rope_scaling", "rope_parameters"):
             part = values.get(key)
             if not isinstance(part, Mapping):
                 continue
-            part = dict(part)
-            if part.pop("mrope_interleaved", True) is not True:
+            # "mrope" was the name of the usual rotations with a section.
+            part = {key: "default" if value == "mrope" else value for key, value in part.items()}
+            if (given := part.pop("mrope_interleaved", cls._interleaved)) is not cls._interleaved:
                 raise InputError(
-                    f"{cls.__name__}: unsupported option mrope_interleaved=False. winobench implements True only.",
+                    f"{cls.__name__}: unsupported option mrope_interleaved={given!r}. winobench implements"
+                    f" {cls._interleaved} only.",
                     code="unsupported-option",
                 )
             if "mrope_section" in part:
@@ -131,8 +140,10 @@ class Qwen3VLTextConfig(DecoderConfig):
     def axes(self) -> tuple[int, ...]:
         """The coordinate that each pair of a head turns by: 0 for time, 1 for rows, 2 for columns.
 
-        They alternate, beginning with time, which has the rest where the others are used up.
+        They follow each other, or alternate, beginning with time, which has the rest where the others are used up.
         """
+        if not self._interleaved:
+            return tuple(axis for axis, count in enumerate(self.mrope_section) for _ in range(count))
         return tuple(pair % 3 if pair < 3 * self.mrope_section[pair % 3] else 0 for pair in range(self.head_dim // 2))
 
     def to_dict(self) -> dict[str, Any]:
@@ -140,7 +151,7 @@ class Qwen3VLTextConfig(DecoderConfig):
         values = super().to_dict()
         for key in ("architectures", "mrope_section"):
             values.pop(key)
-        own = {"mrope_interleaved": True, "mrope_section": list(self.mrope_section)}
+        own = {"mrope_section": list(self.mrope_section)} | ({"mrope_interleaved": True} if self._interleaved else {})
         return values | {"model_type": self._file_type, "rope_parameters": values["rope_parameters"] | own}
 
 

@@ -7,6 +7,8 @@ Meng et al., 2024, arXiv:2406.04334).
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -22,31 +24,35 @@ from winobench.models.qwen3_vl_config import ROPE_THETA, Qwen3VLVisionConfig
 if TYPE_CHECKING:
     from winobench.data.patches import Patches
 
+Attend = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+"""Attention of query, key and value [B, N, heads, head_size] -> [B, N, heads, head_size]."""
+
 _EPSILON = 1e-6
 
 
 class Qwen3VLPatchProjection(nnx.Module):
     """A convolution over whole patches of several frames; ``kernel`` is [frames, height, width, 3, outputs]."""
 
-    def __init__(self, config: Qwen3VLVisionConfig, **kwargs: Any):
+    def __init__(self, config: Any, *, bias: bool = True, **kwargs: Any):
         self.dtype = kwargs["dtype"]
         shape = (config.temporal_patch_size, config.patch_size, config.patch_size, 3, config.hidden_size)
         self.kernel = parameter(*shape, init=kernel_init, **kwargs)
-        self.bias = nnx.Param(jnp.zeros((config.hidden_size,), kwargs["param_dtype"]))
+        self.bias = nnx.Param(jnp.zeros((config.hidden_size,), kwargs["param_dtype"])) if bias else None
 
     def __call__(self, pixels: jax.Array) -> jax.Array:
         """pixels [B, N, patch_size * patch_size * 3] of images -> [B, N, hidden_size], all frames being alike."""
         kernel = self.kernel[...].astype(self.dtype)
         # Not the sum of the frames' kernels, which would be rounded once more.
         frames = jnp.tile(pixels.astype(self.dtype), len(kernel))
-        return frames @ kernel.reshape(-1, kernel.shape[-1]) + self.bias[...].astype(self.dtype)
+        states = frames @ kernel.reshape(-1, kernel.shape[-1])
+        return states if self.bias is None else states + self.bias[...].astype(self.dtype)
 
 
 class Qwen3VLPatchEmbed(nnx.Module):
     """Embeds patches as vectors."""
 
-    def __init__(self, config: Qwen3VLVisionConfig, **kwargs: Any):
-        self.proj = Qwen3VLPatchProjection(config, **kwargs)
+    def __init__(self, config: Any, *, bias: bool = True, **kwargs: Any):
+        self.proj = Qwen3VLPatchProjection(config, bias=bias, **kwargs)
 
     def __call__(self, pixels: jax.Array) -> jax.Array:
         """See `Qwen3VLPatchProjection`."""
@@ -56,16 +62,16 @@ class Qwen3VLPatchEmbed(nnx.Module):
 class Qwen3VLVisionAttention(nnx.Module):
     """Self-attention of the patches of each image."""
 
-    def __init__(self, config: Qwen3VLVisionConfig, **kwargs: Any):
+    def __init__(self, config: Any, **kwargs: Any):
         self.heads = config.num_heads
         self.qkv = linear(config.hidden_size, 3 * config.hidden_size, **kwargs)
         self.proj = linear(config.hidden_size, config.hidden_size, **kwargs)
 
-    def __call__(self, x: jax.Array, cosines: jax.Array, sines: jax.Array, lengths: jax.Array) -> jax.Array:
-        """x [B, N, hidden_size], angles as in `winobench.models.decoder.rotate`, patches int32 [B] -> as x."""
+    def __call__(self, x: jax.Array, cosines: jax.Array, sines: jax.Array, attend: Attend) -> jax.Array:
+        """x [B, N, hidden_size], angles as in `winobench.models.decoder.rotate` -> as x."""
         query, key, value = jnp.moveaxis(self.qkv(x).reshape(*x.shape[:2], 3, self.heads, -1), 2, 0)
         query, key = (decoder.rotate(part, cosines, sines) for part in (query, key))
-        return self.proj(dot_product_attention(query, key, value, lengths=lengths).reshape(x.shape))
+        return self.proj(attend(query, key, value).reshape(x.shape))
 
 
 class Qwen3VLVisionMLP(nnx.Module):
@@ -90,16 +96,16 @@ class Qwen3VLVisionBlock(nnx.Module):
         self.attn = Qwen3VLVisionAttention(config, **kwargs)
         self.mlp = Qwen3VLVisionMLP(config, **kwargs)
 
-    def __call__(self, x: jax.Array, cosines: jax.Array, sines: jax.Array, lengths: jax.Array) -> jax.Array:
+    def __call__(self, x: jax.Array, cosines: jax.Array, sines: jax.Array, attend: Attend) -> jax.Array:
         """See the attention layer."""
-        x = x + self.attn(self.norm1(x), cosines, sines, lengths)
+        x = x + self.attn(self.norm1(x), cosines, sines, attend)
         return x + self.mlp(self.norm2(x))
 
 
 class Qwen3VLPatchMerger(nnx.Module):
     """Merges squares of patches into states of the language model. The norm is over squares or over each patch."""
 
-    def __init__(self, config: Qwen3VLVisionConfig, *, norm_of_squares: bool, **kwargs: Any):
+    def __init__(self, config: Any, *, norm_of_squares: bool, **kwargs: Any):
         self.width = config.hidden_size * config.spatial_merge_size**2
         self.norm_of_squares = norm_of_squares
         self.norm = layer_norm(self.width if norm_of_squares else config.hidden_size, epsilon=_EPSILON, **kwargs)
@@ -141,9 +147,10 @@ class Qwen3VLVisionModel(nnx.Module):
         x = x + self._positions(rows, columns, patches.grid).astype(x.dtype)
         angles = rotations(rows, columns, config.hidden_size // config.num_heads)[:, :, None]
         lengths = jnp.maximum(jnp.prod(patches.grid, axis=1), 1)
+        attend = functools.partial(dot_product_attention, lengths=lengths)
         deep = []
         for number, block in enumerate(self.blocks):
-            x = block(x, jnp.cos(angles), jnp.sin(angles), lengths)
+            x = block(x, jnp.cos(angles), jnp.sin(angles), attend)
             if number in config.deepstack_visual_indexes:
                 deep.append(self.deepstack_merger_list[len(deep)](x))
         return self.merger(x), deep

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -43,6 +44,7 @@ class PromptForm:
     before_answer: str = ""  # such as a blank that is part of the answer's token
     image_token: str = IMAGE_TOKEN  # in texts, for the tokens that hold an image's place
     tokens: tuple[str, ...] = ()  # others in these texts, which a tokenizer must have
+    between: str = ""  # what stands between two images of one text. Empty where models read one image at a time
     scores_end: bool = True  # VQAScore is published with the token that ends an answer as a part of it
 
     def around(self, question: str) -> str:
@@ -76,6 +78,13 @@ class VisionLanguageNetwork(Network):
         Pixels come from the image processor: [B, height, width, 3], or the `winobench.data.patches.Patches`
         of B images of any shape.
         """
+
+    def encode_images(self, pixels: Any, before: tuple[int, ...], between: tuple[int, ...]) -> Any:
+        """As `encode_image`, of several images to each text, pixels [B, images, ...], with tokens between two of them.
+
+        Only networks whose `form` has ``between`` can do it.
+        """
+        raise NotImplementedError
 
     def image_spec(self, parts: int) -> PartitionSpec:
         """Partition of `encode_image`'s results over devices that share the parameters: each keeps all by default."""
@@ -131,19 +140,27 @@ class VisionLanguageNetwork(Network):
 
 
 def read_images(
-    model: decoder.Decoder, states: jax.Array, before: tuple[int, ...], own: jax.Array | None = None, **options: Any
+    model: decoder.Decoder,
+    states: Sequence[jax.Array],
+    texts: Sequence[tuple[int, ...]],
+    own: jax.Array | None = None,
+    **options: Any,
 ) -> Cache:
-    """A decoder's cache of the tokens before images, and of their states [B, slots, hidden_size].
+    """A decoder's cache of images' states, [B, slots, hidden_size] each, and of the tokens before each of them.
 
-    ``own``, int32 [B], is how many of the states are an image's; None for all.
+    ``own``, bool [B, all slots], is true for tokens and for states that are an image's; None for all.
     """
-    count, room, width = states.shape
-    text = jnp.broadcast_to(model.embed(jnp.asarray(before, jnp.int32)), (count, len(before), width))
-    positions = jnp.broadcast_to(jnp.arange(len(before) + room), (count, len(before) + room))
+    count, _, width = states[0].shape
+    parts: list[jax.Array] = []
+    for tokens, of_image in zip(texts, states, strict=True):
+        text = jnp.broadcast_to(model.embed(jnp.asarray(tokens, jnp.int32)), (count, len(tokens), width))
+        parts += [text, of_image.astype(text.dtype)]
+    read = jnp.concatenate(parts, axis=1)
+    length = read.shape[1]
+    positions = jnp.broadcast_to(jnp.arange(length), (count, length))
     if own is not None:
-        positions = jnp.where(positions < len(before) + own[:, None], positions, -1)
-    cache = decoder_cache.make_cache(model.config, count, len(before) + room, model.dtype)
-    read = jnp.concatenate([text, states.astype(text.dtype)], axis=1)
+        positions = jnp.where(own, jnp.cumsum(own, axis=1, dtype=jnp.int32) - 1, -1)
+    cache = decoder_cache.make_cache(model.config, count, length, model.dtype)
     return model(jnp.zeros((count, 0), jnp.int32), positions, cache, prefix=read, **options)[1]
 
 

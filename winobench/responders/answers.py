@@ -14,7 +14,7 @@ from winobench.runs.requests import ImageSimilarity, Raw, Request, Response, che
 
 # The field of each kind of request that answers compare.
 _COMPARED = {"entailment": "hypotheses", "similarity": "others", "picture_match": "texts", "picture_options": "options"}
-_COMPARED |= {"picture_starts": "starts"}
+_COMPARED |= {"picture_starts": "starts", "pictures_options": "options"}
 
 
 def check_kinds(who: str, requests: Sequence[Request], kinds: frozenset[str]) -> None:

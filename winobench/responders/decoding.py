@@ -38,6 +38,10 @@ class Program:
       start: id of the token that the decoder of an encoder-decoder model begins with; None for a decoder alone.
       ends: ids of tokens that end a text.
       processor, before: of vision-language models: what normalises the images, and the tokens before these.
+      between: the tokens between two images, where each prompt has several.
+      image_token: the token in an image's place.
+      penalty: by which logits above 0 of tokens are divided, and others multiplied, that a text or its prompt has
+        already (Keskar et al., 2019, in the form of transformers). 1 for none.
     """
 
     structure: functional.Structure
@@ -47,6 +51,9 @@ class Program:
     ends: tuple[int, ...] = ()
     processor: Any = None
     before: tuple[int, ...] = ()
+    between: tuple[int, ...] = ()
+    image_token: int = 0
+    penalty: float = 1.0
 
     def _over_rows(self, function: Callable[..., Any], in_specs: Any, out_specs: Any) -> Callable[..., Any]:
         return parallel.map_over_data(function, self.mesh, in_specs, out_specs)
@@ -77,11 +84,11 @@ class Prompts(NamedTuple):
 
 
 class ImagePrompts(NamedTuple):
-    """Prompts of a batch, each behind an image.
+    """Prompts of a batch, each behind an image or several.
 
     Attributes:
       images: from the image processor, a pytree of arrays [rows, ...]: uint8 [rows, height, width, 3], or
-        `winobench.data.patches.Patches`.
+        `winobench.data.patches.Patches`. Of several to each prompt [rows, images, ...].
       ids: int32 [rows, width], the prompt in tokens of the language model, at the left.
       lengths: int32 [rows], how many of them there are.
       question: (int32 [rows, width], int32 [rows]), the prompt in tokens of a Q-Former that reads it, and their number.
@@ -189,7 +196,10 @@ def generate(
         reader = program._reader(params, prompts)
         ends = jnp.asarray(program.ends, jnp.int32)
 
-        def choose(logits: jax.Array, step: jax.Array) -> jax.Array:
+        def choose(logits: jax.Array, seen: jax.Array | None, step: jax.Array) -> jax.Array:
+            if seen is not None:
+                lower = jnp.where(logits < 0, logits * program.penalty, logits / program.penalty)
+                logits = jnp.where(seen, lower, logits)
             return _most_likely(logits if draws is None else _perturbed(logits, draws, step))
 
         def record(step, token, texts, counts, done):
@@ -202,12 +212,13 @@ def generate(
             return carry[-1]
 
         def write(carry):
-            step, state, token, texts, counts, done, _ = carry
+            step, state, token, seen, texts, counts, done, _ = carry
             positions = jnp.where(done, -1, before + step)[:, None]
             hidden, state = reader.advance(state, token[:, None], positions)
-            token = choose(reader.logits(hidden)[:, 0], step + 1)
+            token = choose(reader.logits(hidden)[:, 0], seen, step + 1)
             texts, counts, done = record(step + 1, token, texts, counts, done)
-            return step + 1, state, token, texts, counts, done, going(done)
+            seen = None if seen is None else _with_tokens(seen, token[:, None])
+            return step + 1, state, token, seen, texts, counts, done, going(done)
 
         def going(done: jax.Array) -> jax.Array:
             any_left = (~done).any()
@@ -221,12 +232,14 @@ def generate(
         with functional.precision(program.dtype):
             logits, state, before = reader.read(width - 1)
             rows = len(limits)
-            token = choose(logits, jnp.int32(0))
+            seen = None if program.penalty == 1 else _read_tokens(program, prompts, logits.shape[1])
+            token = choose(logits, seen, jnp.int32(0))
             texts, counts, done = record(
                 0, token, jnp.zeros((rows, width), jnp.int32), jnp.zeros(rows, jnp.int32), limits < 1
             )
-            carry = (jnp.int32(0), state, token, texts, counts, done, going(done))
-            _, _, _, texts, counts, _, _ = jax.lax.while_loop(unfinished, write, carry)
+            seen = None if seen is None else _with_tokens(seen, token[:, None])
+            carry = (jnp.int32(0), state, token, seen, texts, counts, done, going(done))
+            *_, texts, counts, _, _ = jax.lax.while_loop(unfinished, write, carry)
         return texts, counts
 
     specs = (_WHOLE, _specs(prompts), _ROWS, None if draws is None else Draws(_ROWS, _ROWS))
@@ -316,8 +329,25 @@ def _image_and_prompts(
     model: VisionLanguageNetwork, program: Program, prompts: ImagePrompts
 ) -> tuple[Any, jax.Array, jax.Array]:
     """Inputs of a language model: the encoded images, prompts and their lengths."""
-    image = model.encode_image(program.processor.normalize(prompts.images), program.before)
+    pixels = program.processor.normalize(prompts.images)
+    if program.between:
+        image = model.encode_images(pixels, program.before, program.between)
+    else:
+        image = model.encode_image(pixels, program.before)
     return model.ask(image, *prompts.question), prompts.ids, prompts.lengths
+
+
+def _read_tokens(program: Program, prompts: ImagePrompts, vocab_size: int) -> jax.Array:
+    """Which tokens each prompt about images has, bool [rows, vocab_size]."""
+    is_own = jnp.arange(prompts.ids.shape[1]) < prompts.lengths[:, None]
+    shared = jnp.asarray((*program.before, *program.between, program.image_token), jnp.int32)
+    seen = jnp.zeros((len(prompts.ids), vocab_size), bool).at[:, shared].set(True)
+    return _with_tokens(seen, jnp.where(is_own, prompts.ids, vocab_size))
+
+
+def _with_tokens(seen: jax.Array, tokens: jax.Array) -> jax.Array:
+    """`_read_tokens` with more tokens of each row, int32 [rows, n]."""
+    return seen.at[jnp.arange(len(tokens))[:, None], tokens].set(True, mode="drop")
 
 
 def _positions(before: jax.Array, lengths: jax.Array, width: int) -> jax.Array:

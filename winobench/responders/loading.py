@@ -8,7 +8,7 @@ from typing import Any
 from winobench.base import registry
 from winobench.base.errors import InputError
 from winobench.base.registry import HOSTED, PLUGGED_IN, RECORDED, ModelRef
-from winobench.runs.requests import Responder
+from winobench.runs.requests import SEVERAL, ImageTurn, Responder
 from winobench.scorers import loading
 from winobench.scorers.loading import FILES, IMAGES, TEXTS, WEIGHTS, Kind
 
@@ -26,9 +26,9 @@ RESPONDERS: dict[str, Kind] = {
     "clip": Kind("winobench.responders.text_encoders:ClipText", answers=frozenset({"similarity"}), **_ENCODER),
     "vqa_score": Kind(
         "winobench.responders.vision_language:VisionLanguageModel",
-        takes=_WRITES,
+        takes=_WRITES | {"max_pixels"},
         ignores=frozenset({"chat_template"}),
-        answers=frozenset({"picture_match", "picture_text", "picture_turn", "picture_options", "picture_starts"}),
+        answers=SEVERAL | {"picture_match", "picture_text", "picture_turn", "picture_options", "picture_starts"},
     ),
 }
 """Kind of checkpoint -> the responder's class. Scorers of other kinds answer by way of a `matching.Matcher`."""
@@ -48,6 +48,7 @@ def load_responder(
     batch_size: int | None = None,
     int8: bool = False,
     model_parallel: int = 1,
+    max_pixels: int | None = None,
     chat_template: str = "auto",
     seed: int = 0,
     hosted: Mapping[str, Any] | None = None,
@@ -58,7 +59,7 @@ def load_responder(
 
     Args:
       model: a name in `winobench.base.registry.LANGUAGE_MODELS` or of a plugged-in model, a folder or a hub id in
-        transformers' layout (LLaMA, Qwen3, LLaVA, T5, BERT after NLI training, CLIP), the name of a CLIP in
+        transformers' layout (LLaMA, Qwen2, Qwen3, LLaVA, T5, BERT after NLI training, CLIP), the name of a CLIP in
         `registry.MODELS`, the name of a hosted model such as ``openai:MODEL`` (see `winobench.responders.hosted`), or
         ``recorded:FILE.csv`` (see `winobench.responders.recorded`). Or what `resolve` made of it.
       dtype: ``float32`` or ``bfloat16``.
@@ -67,6 +68,7 @@ def load_responder(
       batch_size: requests at once on each device. Chosen by their length when None.
       int8: whether dense layers have weights of 8 bits.
       model_parallel: devices that share one copy of the parameters.
+      max_pixels: of vision-language models for images of any shape: see `winobench.VQAScore.from_pretrained`.
       chat_template: one of `winobench.responders.prompts.TEMPLATES`.
       seed: of sampled texts.
       hosted: options of `winobench.responders.hosted.HostedModel`. Those that are None are left out.
@@ -79,6 +81,8 @@ def load_responder(
       InputError: the model does not exist, it answers no questions, or an option is not for its kind.
     """
     ref = loading.resolve(model, IMAGES if about_images else TEXTS, revision)
+    if ref.kind not in RESPONDERS:
+        loading.taken(ref, Kind(""), {"max_pixels": max_pixels})
     if ref.kind == RECORDED:
         from winobench.responders import recorded
 
@@ -98,6 +102,7 @@ def load_responder(
             code="wrong-kind-of-model",
         )
     given = {"allow_pickle": allow_pickle, "batch_size": batch_size, "model_parallel": model_parallel, "int8": int8}
+    given["max_pixels"] = max_pixels
     if ref.kind in RESPONDERS:
         return loading.load(ref, RESPONDERS[ref.kind], dtype, given | {"chat_template": chat_template, "seed": seed})
     return _matcher(loading.load(ref, loading.SCORERS[ref.kind or ""], dtype, given), seed, sampling)
@@ -112,7 +117,17 @@ def files_state(model: ModelRef) -> str | None:
 
 def answered_kinds(model: str | ModelRef, wants: str = IMAGES) -> frozenset[str] | None:
     """The kinds of requests that a model answers. None where only the loaded model shows that."""
-    return ANSWERS.get(loading.resolve(model, wants).kind or "")
+    ref = loading.resolve(model, wants)
+    if ref.kind != "vqa_score":
+        return ANSWERS.get(ref.kind or "")
+    from winobench.checkpoints import sources, vision_language
+
+    source = sources.resolve(ref.source, revision=ref.revision)
+    if source.find("config.json") is None:  # offline
+        return ANSWERS[ref.kind]
+    form = vision_language.network_class(source).form
+    unable = set() if form.between else SEVERAL
+    return ANSWERS[ref.kind] - unable - (set() if form.next_turn else {ImageTurn.kind})
 
 
 def _matcher(scorer: Any, seed: int, sampling: Mapping[str, Any] | None) -> Responder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
@@ -20,7 +21,18 @@ from winobench.engine.limits import Limit
 from winobench.responders import decoding, shapes
 from winobench.responders.answers import check_failed, check_kinds, finite, read_scores
 from winobench.responders.matching import Matcher
-from winobench.runs.requests import ImageMatch, ImageOptions, ImageStarts, ImageText, ImageTurn, Raw, Response
+from winobench.runs.requests import (
+    SEVERAL,
+    ImageMatch,
+    ImageOptions,
+    ImageRequest,
+    ImageStarts,
+    ImageText,
+    ImageTurn,
+    Raw,
+    Response,
+    images_of,
+)
 from winobench.scorers import common, networks
 from winobench.scorers.samples import check_seed
 from winobench.scorers.vqa_score import VQAScore
@@ -31,7 +43,6 @@ ANSWER_VERSION = 1
 
 # Images that each device works on at once, on accelerators and on CPUs.
 _IMAGES = Limit(32, cpu=4)
-_Asked = ImageText | ImageOptions | ImageStarts | ImageMatch
 _TEMPERATURE = option_checks.number(0, 100)
 
 
@@ -50,7 +61,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
     It is a `winobench.runs.requests.Responder`. Each call uses the weights that the model has when the call begins.
 
     Attributes:
-      kinds: the requests that it answers.
+      kinds: the requests that it answers. Those about several images only where the model reads several.
       config: the network's.
       template: the text around each prompt.
       mesh: the devices.
@@ -85,6 +96,8 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         if loaded.form.next_turn is not None:
             self.kinds = self.kinds | {ImageTurn.kind}
         self.config = loaded.config
+        if loaded.form.between:
+            self.kinds = self.kinds | SEVERAL
         self._seed = check_seed(seed)
         self.template = loaded.form.template if template is None else template
         check_template("template", self.template, loaded.form)
@@ -103,7 +116,11 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
             loaded.stop_ids,
             loaded.processor,
             loaded.tokens(self.template, [""])[0],
+            image_token=loaded.config.image_token_index or 0,
+            penalty=loaded.penalty,
         )
+        between = loaded.tokenizer(loaded.form.between, add_special_tokens=False)["input_ids"]
+        self._program_of_several = dataclasses.replace(self._program, between=tuple(between))
 
     def snapshot(self) -> Self:
         """The same, which keeps the weights of this moment."""
@@ -115,7 +132,11 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
     def fingerprint(self) -> Mapping[str, Any]:
         """Everything about this model that can change an answer, as JSON values. Batch and devices only round."""
         snapshot = self.snapshot()
-        words = {"template": self.template, "caption": self._loaded.form.caption} if self.template != "{}" else {}
+        words: dict[str, Any] = {}
+        if self.template != "{}":
+            words = {"template": self.template, "caption": self._loaded.form.caption}
+        if self._loaded.penalty != 1:
+            words["repetition_penalty"] = self._loaded.penalty
         return {
             "responder": "picture_reader",
             "answers": ANSWER_VERSION,
@@ -129,7 +150,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
             "match": dict(snapshot._matcher.fingerprint()),
         }
 
-    def ask(self, requests: Sequence[_Asked]) -> Iterator[tuple[int, Raw]]:
+    def ask(self, requests: Sequence[ImageRequest]) -> Iterator[tuple[int, Raw]]:
         """See `winobench.runs.requests.Responder`. Requests that are answered together come together.
 
         Raises:
@@ -137,7 +158,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         """
         return self.snapshot()._ask(requests)
 
-    def _ask(self, requests: Sequence[_Asked]) -> Iterator[tuple[int, Raw]]:
+    def _ask(self, requests: Sequence[ImageRequest]) -> Iterator[tuple[int, Raw]]:
         check_kinds("a vision-language model", requests, self.kinds)
         groups: dict[tuple, list[int]] = {}
         for number, request in enumerate(requests):
@@ -151,8 +172,9 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         first = requests[0]
         if first.kind == ImageMatch.kind:
             return self._matcher.ask(requests)
-        images, questions = zip(*((request.image.path, self._asked(request)) for request in requests), strict=True)
-        if first.kind == ImageOptions.kind:
+        images = [tuple(image.path for image in images_of(request)) for request in requests]
+        questions = [self._asked(request) for request in requests]
+        if isinstance(first, ImageOptions):
             scored = self.iter_option_scores(images, questions, [request.options for request in requests])
             return ((number, finite("scores", scores)) for number, scores in scored)
         if first.kind == ImageStarts.kind:
@@ -161,7 +183,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         how = {"max_tokens": first.max_tokens, "temperature": first.temperature, "sample": first.sample}
         return ((number, {"text": text}) for number, text in self.iter_texts(images, questions, **how))
 
-    def read(self, request: _Asked, raw: Raw) -> Response:
+    def read(self, request: ImageRequest, raw: Raw) -> Response:
         """See `winobench.runs.requests.Responder`."""
         if not isinstance(request, ImageText):
             return read_scores(request, raw)
@@ -186,7 +208,8 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         """Writes a text about each image.
 
         Args:
-          images: anything that `winobench.data.images.open_image` takes.
+          images: anything that `winobench.data.images.open_image` takes. A tuple has several images of one text, for
+            models that read several, such as Qwen2.5-VL and Qwen3-VL: the same number for all.
           prompts: the text behind each image, in the template: one for all, or one for each. The empty
             one asks for a caption.
           max_tokens: of the longest text.
@@ -201,7 +224,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
           InputError: at once for an empty list, another number of prompts than of images, or an argument that is not
             as described. While iterating for an image that cannot be read, or logits that are not finite.
         """
-        images = checked_list("images", images)
+        images = self._checked_images(images)
         prompts = [prompts] * len(images) if isinstance(prompts, str) else checked_list("prompts", prompts)
         _check_counts(images, prompts=prompts)
         check_texts(prompts, longest=LONGEST_PROMPT)
@@ -217,14 +240,14 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         The token that ends an answer counts for an encoder-decoder.
 
         Args:
-          images: anything that `winobench.data.images.open_image` takes.
+          images: as in `iter_texts`.
           prompts: the text behind each image, in the template.
           options: the answers to each, of the same number for all, at least one.
 
         Raises:
           InputError: see `iter_texts`.
         """
-        images, prompts, options = _checked_choices(images, prompts, options)
+        images, prompts, options = _checked_choices(self._checked_images(images), prompts, options)
         snapshot = self.snapshot()
         prompts = snapshot._or_caption(prompts)
         parts = [snapshot._option_tokens(prompt, answers) for prompt, answers in zip(prompts, options, strict=True)]
@@ -239,14 +262,14 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         `winobench.runs.requests.ImageStarts`), of a softmax over the whole vocabulary.
 
         Args:
-          images: anything that `winobench.data.images.open_image` takes.
+          images: as in `iter_texts`.
           prompts: the text behind each image, in the template.
           starts: the spellings of each, of the same number for all, at least one.
 
         Raises:
           InputError: see `iter_texts`. Also for a spelling without any token.
         """
-        images, prompts, starts = _checked_choices(images, prompts, starts)
+        images, prompts, starts = _checked_choices(self._checked_images(images), prompts, starts)
         snapshot = self.snapshot()
         prompts = snapshot._or_caption(prompts)
         spelled = [snapshot._start_tokens(spellings) for spellings in starts]
@@ -268,7 +291,8 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         lengths = np.asarray([len(ids) for ids in answers], np.int32).reshape(len(images), -1)
         for batch in self._batches(images, self._columns(prompts, longest, [ids for ids, _ in parts])):
             option_ids, option_lengths = self._put((table[batch.numbers], lengths[batch.numbers]))
-            scores = decoding.score_options(self._program, self._params, batch.prompts, option_ids, option_lengths)
+            program = self._program_of(images)
+            scores = decoding.score_options(program, self._params, batch.prompts, option_ids, option_lengths)
             scores = parallel.fetch(parallel.wait_if_cpu(self.mesh, scores))
             yield from zip(batch.numbers.tolist(), scores[: batch.wanted].tolist(), strict=False)
 
@@ -286,7 +310,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
                 )
             limits = self._put(np.where(np.arange(rows) < batch.wanted, limit, 0).astype(np.int32))
             written = decoding.generate(
-                self._program, self._params, batch.prompts, limits, draws, width=shapes.width(limit)
+                self._program_of(images), self._params, batch.prompts, limits, draws, width=shapes.width(limit)
             )
             texts, counts = map(parallel.fetch, parallel.wait_if_cpu(self.mesh, written))
             for number, text, count in zip(batch.numbers[: batch.wanted].tolist(), texts, counts, strict=False):
@@ -294,8 +318,9 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
 
     def _batches(self, images: Sequence[Any], columns: list[tuple[np.ndarray, np.ndarray]]) -> Iterator[_Batch]:
         """Images with their prompts. The first image of a batch fills it up."""
-        rows = self._batch_size * parallel.data_parallelism(self.mesh)
-        ready = tables.load_ahead(lambda number: self._loaded.processor(images[number]), range(len(images)), rows)
+        at_once = max(1, self._batch_size // (len(images[0]) if isinstance(images[0], tuple) else 1))
+        rows = at_once * parallel.data_parallelism(self.mesh)
+        ready = tables.load_ahead(lambda number: self._pixels(images[number]), range(len(images)), rows)
         with contextlib.closing(ready):
             for start in range(0, len(images), rows):
                 count = min(rows, len(images) - start)
@@ -313,6 +338,34 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         ends = {"user": self.template.partition("{}")[2], "assistant": self._loaded.form.next_turn}
         before = request.before if isinstance(request, ImageTurn) else ()
         return "".join(f"{turn.text}{ends[turn.role]}" for turn in before) + request.question
+
+    def _pixels(self, image: Any) -> Any:
+        """An image, or several, as the processor gives them."""
+        if not isinstance(image, tuple):
+            return self._loaded.processor(image)
+        return jax.tree.map(lambda *parts: np.stack(parts), *map(self._loaded.processor, image))
+
+    def _program_of(self, images: Sequence[Any]) -> decoding.Program:
+        return self._program_of_several if isinstance(images[0], tuple) else self._program
+
+    def _checked_images(self, images: Any) -> list[Any]:
+        """A list of images. Where each text has several, they are tuples of one length."""
+        images = checked_list("images", images)
+        counts = sorted({len(image) if isinstance(image, tuple) else 1 for image in images})
+        if len(counts) > 1 or counts == [0]:
+            raise InputError(
+                f"there are texts about {counts[0]} and about {counts[-1]} images: give each as many, at least one",
+                code="wrong-length",
+            )
+        if counts == [1]:
+            return [image[0] if isinstance(image, tuple) else image for image in images]
+        if not self._loaded.form.between:
+            raise InputError(
+                f"a text is about {counts[0]} images, but this model reads one at a time: name a Qwen2.5-VL, a Qwen3-VL"
+                " or a hosted model",
+                code="kind-not-answered",
+            )
+        return images
 
     def _or_caption(self, prompts: Sequence[str]) -> list[str]:
         return [prompt or self._loaded.form.caption for prompt in prompts]
@@ -381,13 +434,14 @@ Captioner = VisionLanguageModel
 """The name of the class in `winobench` for those who write captions alone."""
 
 
-def _alike(request: _Asked) -> tuple[Any, ...]:
+def _alike(request: ImageRequest) -> tuple[Any, ...]:
     """Properties that requests of one batch have in common."""
-    if isinstance(request, ImageText):
-        return request.kind, request.max_tokens, request.temperature, request.sample
     if isinstance(request, ImageMatch):
         return (request.kind,)
-    return request.kind, len(request.options if isinstance(request, ImageOptions) else request.starts)
+    kind = request.kind, len(images_of(request))
+    if isinstance(request, ImageText):
+        return *kind, request.max_tokens, request.temperature, request.sample
+    return *kind, len(request.options if isinstance(request, ImageOptions) else request.starts)
 
 
 def _checked_choices(images: Any, prompts: Any, choices: Any) -> tuple[list[Any], list[str], list[list[str]]]:

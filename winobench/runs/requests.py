@@ -14,7 +14,8 @@ Raw = dict[str, Any]
 
 _TEXT_KINDS = ("generation", "options", "entailment", "similarity")
 _IMAGE_KINDS = ("picture_text", "picture_turn", "picture_options", "picture_starts", "picture_match")
-KINDS = (*_TEXT_KINDS, *_IMAGE_KINDS, "picture_similarity")
+_SEVERAL_KINDS = ("pictures_text", "pictures_options", "picture_similarity")
+KINDS = (*_TEXT_KINDS, *_IMAGE_KINDS, *_SEVERAL_KINDS)
 """Kinds of requests. A model states in ``kinds`` which of them it can do."""
 
 ENDINGS = ("finished", "cut_off", "empty", "filtered", "tool_call", "interrupted")
@@ -123,6 +124,28 @@ class ImageOptions:
 
 
 @dataclasses.dataclass(frozen=True)
+class ImagesText(ImageText):
+    """`ImageText` about several images, in an order: ``image``, and then these."""
+
+    more_images: tuple[InputImage, ...] = ()
+
+    kind = "pictures_text"
+
+
+@dataclasses.dataclass(frozen=True)
+class ImagesOptions(ImageOptions):
+    """`ImageOptions` about several images, in an order: ``image``, and then these."""
+
+    more_images: tuple[InputImage, ...] = ()
+
+    kind = "pictures_options"
+
+
+SEVERAL = frozenset({ImagesText.kind, ImagesOptions.kind})
+"""Kinds of requests about several images, for models that read more than one at once."""
+
+
+@dataclasses.dataclass(frozen=True)
 class ImageStarts:
     """Asks how likely it is that an answer to a question about an image starts like one of some spellings.
 
@@ -160,6 +183,19 @@ ImageRequest = ImageText | ImageOptions | ImageStarts | ImageMatch | ImageSimila
 Request = Generation | Options | Entailment | Similarity | ImageRequest
 
 
+def images_of(request: ImageRequest) -> tuple[InputImage, ...]:
+    """The images of a request about images, in their order."""
+    if isinstance(request, ImageSimilarity):
+        return request.images
+    return (request.image, *getattr(request, "more_images", ()))
+
+
+def text_about(request: ImageOptions | ImageStarts, question: str, **how: Any) -> ImageText:
+    """Asks for a text about the images of another request. ``how`` are fields of `ImageText`."""
+    image, *more = images_of(request)
+    return ImagesText(image, question, more_images=tuple(more), **how) if more else ImageText(image, question, **how)
+
+
 def check_request(request: Request) -> None:
     """Makes sure that a request can be sent, tokenized and written down."""
     match request:
@@ -188,6 +224,11 @@ def check_request(request: Request) -> None:
                 f"a request is a {type(request).__name__}: make it one of {', '.join(KINDS)}", code="wrong-type"
             )
     texts.check_texts(read, longest=texts.LONGEST_PROMPT, together=True)
+    if isinstance(request, ImagesText | ImagesOptions) and not request.more_images:
+        usual = "ImageText" if isinstance(request, ImagesText) else "ImageOptions"
+        raise InputError(
+            f"a request for {request.kind} has one image: give more_images, or make it an {usual}", code="wrong-length"
+        )
 
 
 @dataclasses.dataclass(frozen=True)

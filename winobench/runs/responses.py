@@ -43,13 +43,14 @@ def request_json(request: Request) -> dict[str, Any]:
 
 
 def key(fingerprint: Mapping[str, Any], request: Request) -> str:
-    """SHA-256, in hexadecimal, of responder and request, but for ``prefix_turns`` and the place of an image."""
+    """SHA-256, in hexadecimal, of responder and request, but for ``prefix_turns`` and the places of images."""
     content = request_json(request)
     content.pop("prefix_turns", None)
     if "picture" in content:
         content["picture"] = content["picture"]["sha256"]
-    if "images" in content:
-        content["images"] = [image["sha256"] for image in content["images"]]
+    for several in ("images", "more_images"):
+        if several in content:
+            content[several] = [image["sha256"] for image in content[several]]
     if "temperature" in content:
         content["temperature"] = float(content["temperature"])  # 0 and 0.0 are written differently
     return digest({"responder": fingerprint, "request": content})

@@ -286,12 +286,16 @@ def checkpoint_kind(source: str, revision: str | None = None) -> str:
     if config is None and hint:
         raise InputError(f"model_index.json of {folder} is not available: {hint}", code="hub-not-reached")
     folder.refuse_without_config()
+    advice = ""
     if config is not None:
         from winobench.checkpoints import vision_language
 
         vision_language.refuse_text_only(config, model_type)
+        sees = any("vision" in key or "image" in key for key in sources.read_json(config))
+        advice = f", or, if it writes answers, {vision_language.BY_A_SERVER}" if sees else ""
     reason = f"its config.json is of a {model_type!r}" if config is not None else "it has none of their files"
     *others, last = (f"{kind.name} ({kind.files()})" for kind in SCORERS.values() if kind.files())
     raise InputError(
-        f"{folder} is not a {', '.join(others)} or {last}: {reason}. Name another model", code="unknown-kind-of-model"
+        f"{folder} is not a {', '.join(others)} or {last}: {reason}. Name another model{advice}",
+        code="unknown-kind-of-model",
     )

@@ -13,6 +13,7 @@ import math
 import pytest
 
 from tests.contrib.benchmarks import question_layouts as layouts
+from winobench.base import registry
 from winobench.contrib.benchmarks.rubrics import dpg_bench, oneig, tiif
 from winobench.prompts.named_sets import read_prompts
 from winobench.prompts.prompt_files import Prompt
@@ -99,6 +100,8 @@ def test_oneig_as_published(tmp_path):
 
         return answer
 
+    server = registry.resolve("openai:Qwen/Qwen2.5-VL-7B-Instruct@http://localhost:8000/v1")
+    assert rubric.is_published(server.title)
     found = [scores(rubric, prompt, write(answers)) for prompt in prompts for answers in other]
     assert [one[0].value for one in found[:2]] == [2 / 5, 3 / 5]
     assert means(score for one in found for score in one) == pytest.approx(

@@ -22,13 +22,14 @@ from winobench.runs.requests import (
     CUT_OFF,
     EMPTY,
     FINISHED,
+    SEVERAL,
     ImageOptions,
     ImageStarts,
-    ImageText,
     Raw,
     Request,
     Response,
     check_request,
+    text_about,
 )
 
 _VOTE_TOKENS = 1024  # of a vote at most: models that think count that, too
@@ -135,7 +136,7 @@ class HostedModel(Hosted[settings.Settings]):
     log-probabilities tell how an answer starts (`winobench.runs.requests.ImageStarts`).
     """
 
-    kinds = frozenset({"generation", "picture_text", "picture_turn", "picture_options"})
+    kinds = SEVERAL | {"generation", "picture_text", "picture_turn", "picture_options"}
 
     def __init__(self, name: str, **options: Any):
         """Sets up the client. Nothing is sent before ``ask``. The options are `settings.Settings`."""
@@ -170,7 +171,7 @@ class HostedModel(Hosted[settings.Settings]):
             return (request,)
         question, _ = choices.put(request)
         return tuple(
-            ImageText(request.image, question, max_tokens=_VOTE_TOKENS, temperature=1.0, sample=number)
+            text_about(request, question, max_tokens=_VOTE_TOKENS, temperature=1.0, sample=number)
             for number in range(self._settings.votes)
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 from winobench.base.errors import InputError
 from winobench.responders.hosted import bodies, choices, images
 from winobench.responders.hosted.api import Api, body_text, count, ended, join
-from winobench.runs.requests import INTERRUPTED, Generation, ImageText, ImageTurn, Response, Turn
+from winobench.runs.requests import INTERRUPTED, Generation, ImageText, ImageTurn, Response, Turn, images_of
 
 IMAGES = images.Limits(("JPEG", "PNG", "GIF", "WEBP"), 3_750_000, 8000)
 """https://platform.claude.com/docs/en/build-with-claude/vision (seen 2026-11-25): JPEG, PNG, GIF and WebP; 8000 x 8000
@@ -27,12 +27,15 @@ class Anthropic(Api, provider="anthropic"):
     def body(self, request: Generation | ImageText) -> dict[str, Any]:
         system = ""
         if isinstance(request, ImageText):
-            media_type, content = images.encode(request.image, IMAGES)
+            encoded = [images.encode(image, IMAGES) for image in images_of(request)]
             # The guide says that images before texts are understood best.
             before = request.before if isinstance(request, ImageTurn) else ()
             first, *turns = (*before, Turn("user", request.question or choices.CAPTION))
             blocks = [
-                {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": content}},
+                *(
+                    {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": content}}
+                    for media_type, content in encoded
+                ),
                 {"type": "text", "text": first.text},
             ]
             messages = [{"role": "user", "content": blocks}]

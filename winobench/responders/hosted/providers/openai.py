@@ -20,7 +20,17 @@ from winobench.responders.hosted.api import (
     refuses,
     speaks_of_logprobs,
 )
-from winobench.runs.requests import Generation, ImageOptions, ImageStarts, ImageText, ImageTurn, Response, Turn
+from winobench.runs.requests import (
+    Generation,
+    ImageOptions,
+    ImageStarts,
+    ImageText,
+    ImageTurn,
+    Response,
+    Turn,
+    images_of,
+    text_about,
+)
 
 # The most that the API reports (its reference of chat completions, "top_logprobs"). Where a server refuses it without a
 # smaller number, the others are tried.
@@ -67,7 +77,7 @@ class OpenAI(Api, provider="openai"):
         if isinstance(request, ImageStarts):
             # A token may be a digit of 10.
             length = max(len(start.strip()) if start.strip().isdigit() else 1 for start in request.starts)
-            sent = ImageText(request.image, request.question, max_tokens=length, temperature=1.0)
+            sent = text_about(request, request.question, max_tokens=length, temperature=1.0)
             return {**self.body(sent), "logprobs": True, "top_logprobs": self.most_likely}
         if isinstance(request, ImageOptions):
             question, marks = choices.put(request)
@@ -75,16 +85,19 @@ class OpenAI(Api, provider="openai"):
             # Servers differ in whether the temperature is in the log-probabilities: at 1 it makes no difference. What
             # all answers begin with must be written first, though, as it is likeliest. A letter is a token at most.
             length, temperature = (1 + len(begins), 0.0) if begins else (1, 1.0)
-            sent = ImageText(request.image, question, max_tokens=length, temperature=temperature)
+            sent = text_about(request, question, max_tokens=length, temperature=temperature)
             return {**self.body(sent), "logprobs": True, "top_logprobs": self.most_likely}
         if isinstance(request, ImageText):
-            media_type, content = images.encode(request.image, IMAGES)
+            encoded = [images.encode(image, IMAGES) for image in images_of(request)]
             # In the order of the guide's examples.
             before = request.before if isinstance(request, ImageTurn) else ()
             first, *turns = (*before, Turn("user", request.question or choices.CAPTION))
             parts = [
                 {"type": "text", "text": first.text},
-                {"type": "image_url", "image_url": {"url": f"data:{media_type};base64,{content}"}},
+                *(
+                    {"type": "image_url", "image_url": {"url": f"data:{media_type};base64,{content}"}}
+                    for media_type, content in encoded
+                ),
             ]
             messages: list[dict[str, Any]] = [{"role": "user", "content": parts}]
         else:
