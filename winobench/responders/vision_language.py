@@ -25,7 +25,6 @@ from winobench.runs.requests import (
     SEVERAL,
     ImageMatch,
     ImageOptions,
-    ImageRequest,
     ImageStarts,
     ImageText,
     ImageTurn,
@@ -43,6 +42,7 @@ ANSWER_VERSION = 1
 
 # Images that each device works on at once, on accelerators and on CPUs.
 _IMAGES = Limit(32, cpu=4)
+_Asked = ImageText | ImageOptions | ImageStarts | ImageMatch
 _TEMPERATURE = option_checks.number(0, 100)
 
 
@@ -150,7 +150,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
             "match": dict(snapshot._matcher.fingerprint()),
         }
 
-    def ask(self, requests: Sequence[ImageRequest]) -> Iterator[tuple[int, Raw]]:
+    def ask(self, requests: Sequence[_Asked]) -> Iterator[tuple[int, Raw]]:
         """See `winobench.runs.requests.Responder`. Requests that are answered together come together.
 
         Raises:
@@ -158,7 +158,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         """
         return self.snapshot()._ask(requests)
 
-    def _ask(self, requests: Sequence[ImageRequest]) -> Iterator[tuple[int, Raw]]:
+    def _ask(self, requests: Sequence[_Asked]) -> Iterator[tuple[int, Raw]]:
         check_kinds("a vision-language model", requests, self.kinds)
         groups: dict[tuple, list[int]] = {}
         for number, request in enumerate(requests):
@@ -183,7 +183,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         how = {"max_tokens": first.max_tokens, "temperature": first.temperature, "sample": first.sample}
         return ((number, {"text": text}) for number, text in self.iter_texts(images, questions, **how))
 
-    def read(self, request: ImageRequest, raw: Raw) -> Response:
+    def read(self, request: _Asked, raw: Raw) -> Response:
         """See `winobench.runs.requests.Responder`."""
         if not isinstance(request, ImageText):
             return read_scores(request, raw)
@@ -434,7 +434,7 @@ Captioner = VisionLanguageModel
 """The name of the class in `winobench` for those who write captions alone."""
 
 
-def _alike(request: ImageRequest) -> tuple[Any, ...]:
+def _alike(request: _Asked) -> tuple[Any, ...]:
     """Properties that requests of one batch have in common."""
     if isinstance(request, ImageMatch):
         return (request.kind,)
