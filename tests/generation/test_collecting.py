@@ -266,6 +266,11 @@ def test_missing_images(tmp_path):
     assert [(image.place, image.kind) for image in run.missing] == [(("in", 1, 2), ABSENT)]
     assert len(run.records) == 5
     assert run.config["config"]["allow_missing"] is True
+    # Of two prompts with one image each, both lack one: a folder's numbers do not run on from the one before.
+    for number, seed in ((0, 1), (1, 0), (2, 0)):
+        (folder / f"{number:05d}" / "samples" / f"{seed:05d}.png").unlink()
+    with raises("missing-images", "2 of the 4 images"):
+        collect(folder, GENEVAL[:2], tmp_path / "fewer")
 
 
 @pytest.mark.parametrize(

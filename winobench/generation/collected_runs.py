@@ -160,7 +160,7 @@ def _identity(collection: Collection, hashes: Mapping[str, str]) -> dict[str, An
     return {
         "prompts": {"sha256": digest(collection.prompts), "count": len(collection.prompts)},
         "seeds": list(collection.seeds),
-        "settings": {"grid": list(collection.grid)},
+        "settings": {"grid": list(collection.grid), "black_is_missing": collection.black_is_missing},
         "models": models,
     }
 
@@ -230,7 +230,7 @@ def _copy(
                     lines.append(fields | known)
             if black and not config["allow_missing"]:
                 raise InputError(
-                    f"{black[0].reason}, which OneIG-Bench's script writes for a missing image: give --allow_missing",
+                    f"{black[0].reason}, which the benchmark's script writes for a missing image: give --allow_missing",
                     code="missing-images",
                 )
             store.add(contents, lines)

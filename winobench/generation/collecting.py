@@ -180,7 +180,8 @@ def settle(
     for image in images:
         own = image.model if len(names) > 1 else None
         groups[labels[own or names[0]], numbers[image]].append(image)
-    seeds = _seeds(groups, prompts)
+    # In a folder for each prompt, numbers begin again.
+    seeded = _have_seeds(groups, prompts, begin_again=layout is not None and layout.pattern.endswith("/{seed}"))
     if layout is not None and layout.pattern == image_layouts.LAYOUTS[0].pattern:
         image_layouts.check_metadata(folder, images, {image.file: prompts[numbers[image][0]] for image in images})
     tiles = math.prod(grid)
@@ -188,7 +189,7 @@ def settle(
     for (label, same), of_text in groups.items():
         share = math.ceil(len(of_text) / len(same))
         for order, image in enumerate(sorted(of_text, key=lambda image: -1 if image.seed is None else image.seed)):
-            seed = order % share if seeds is None or len(same) > 1 else image.seed or 0
+            seed = image.seed if seeded and image.seed is not None and len(same) == 1 else order % share
             places[label, tiles * seed, same[order // share]] = image
     every = sorted({seed + tile for _, seed, _ in places for tile in range(tiles)})
     of_labels = {label: name for name, label in labels.items()}
@@ -235,19 +236,19 @@ def _model_names(images: Sequence[FoundImage], default: str, *, given: bool) -> 
     return [default] if given or names == [None] else [str(name) for name in names]
 
 
-def _seeds(
-    groups: Mapping[tuple[str, tuple[int, ...]], Sequence[FoundImage]], prompts: Sequence[Prompt]
-) -> bool | None:
-    """True where the images' own seeds tell the images of a prompt apart, None where their order does.
+def _have_seeds(
+    groups: Mapping[tuple[str, tuple[int, ...]], Sequence[FoundImage]], prompts: Sequence[Prompt], *, begin_again: bool
+) -> bool:
+    """Whether seeds tell the images of a prompt apart. If not, their order does.
 
-    That is so without seeds, and where numbers run on from prompt to prompt, as T2I-CompBench's do.
+    Numbers that run on from prompt to prompt, as T2I-CompBench's do, are an order.
     """
     of_place: dict[tuple[Any, ...], FoundImage] = {}
     of_seed: dict[tuple[Any, ...], set[tuple[int, ...]]] = collections.defaultdict(set)
     in_group: dict[tuple[Any, ...], set[tuple[int, ...]]] = collections.defaultdict(set)
     seeded = [image.seed is not None for of_text in groups.values() for image in of_text]
     if not any(seeded):
-        return None
+        return False
     for (label, same), of_text in groups.items():
         category = prompts[same[0]].category
         in_group[label, category].add(same)
@@ -262,5 +263,5 @@ def _seeds(
                     code="repeated-id",
                 )
             of_seed[label, category, image.seed].add(same)
-    runs_on = all(len(texts) == 1 for texts in of_seed.values()) and any(len(texts) > 1 for texts in in_group.values())
-    return None if runs_on else True
+    run_on = all(len(texts) == 1 for texts in of_seed.values()) and any(len(texts) > 1 for texts in in_group.values())
+    return begin_again or not run_on
