@@ -282,3 +282,10 @@ def test_what_is_no_run_of_pictures_is_said_in_one_sentence(run, tmp_path):
     (run.folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError, match="does not say what was generated"):
         winobench.read_images(run.folder)
+
+
+def test_prompts_that_edit_an_image_are_refused(tmp_path):
+    prompt = fakes.Prompt("1", "Make it red.", content={"source_image": "a.png", "source_sha256": "0" * 64})
+    with raises("wrong-kind-of-model", "prompt 1", "winobench collect"):
+        draw(tmp_path / "run", fakes.FakePipeline(), prompts=[*fakes.PROMPTS, prompt])
+    assert not (tmp_path / "run").exists()

@@ -1,12 +1,15 @@
 """Records of images that other programs made, and of images that are missing."""
 
 import dataclasses
+import hashlib
 import json
+import pathlib
 
 import numpy as np
 import PIL.Image
 import pytest
 
+from tests.expectations import raises
 from winobench.base.errors import InputError
 from winobench.prompts.prompt_files import Prompt, digest
 from winobench.runs import image_records
@@ -87,3 +90,36 @@ def test_the_images_of_a_store_are_png_files(folder):
         (record,) = store.add([np.zeros((3, 2, 3), np.uint8)], [fields(0, source=SOURCE)])
     with PIL.Image.open(folder / record.file) as image:
         assert (image.format, image.size, image.mode) == ("PNG", (2, 3), "RGB")
+
+
+def editing(content, source=None):
+    sha256 = hashlib.sha256(content).hexdigest()
+    fields = {"source_image": "a.png", "source_sha256": sha256}
+    return Prompt("a", "Make it red.", content=fields, source=source), sha256
+
+
+def test_the_images_that_prompts_edit_are_copied(folder):
+    prompt, sha256 = editing(b"image", lambda: b"image")
+    image_records.write_prompts(folder, [prompt, *PROMPTS, prompt])
+    assert (folder / "drawn" / "sources" / sha256).read_bytes() == b"image"
+    assert all(image_records.has_source(folder, each) for each in (prompt, *PROMPTS))
+    image_records.write_prompts(folder, [editing(b"image")[0]])  # as a run gives it
+    assert "source" not in json.loads((folder / "drawn" / "prompts.jsonl").read_text())
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [(None, "is not there"), (pathlib.Path("/absent").read_bytes, "is not there"), (lambda: b"other", "has changed")],
+    ids=["unknown", "absent", "changed"],
+)
+def test_prompts_without_the_image_that_they_edit_are_refused(folder, source, said):
+    before = (folder / "drawn" / "prompts.jsonl").read_text()
+    with raises("no-source-image", "a.png", said):
+        image_records.write_prompts(folder, [*PROMPTS, editing(b"image", source)[0]])
+    assert (folder / "drawn" / "prompts.jsonl").read_text() == before
+
+
+@pytest.mark.parametrize("sha256", ["../../config", 5, None, "AB" * 32])
+def test_no_file_outside_the_run_is_the_image_that_a_prompt_edits(folder, sha256):
+    prompt = Prompt("a", "Make it red.", content={"source_image": "a.png", "source_sha256": sha256})
+    assert image_records.source_path(folder, prompt) is None

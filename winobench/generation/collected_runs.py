@@ -123,7 +123,7 @@ def _check_missing(collection: Collection, config: Mapping[str, Any]) -> None:
 
 
 def _stamp(collection: Collection) -> str:
-    """A digest of the files' places, sizes and times, without reading them."""
+    """A digest of the prompts, and of the files' places, sizes and times, without reading the files."""
     rows = []
     for place, image in collection.images.items():
         try:
@@ -132,7 +132,7 @@ def _stamp(collection: Collection) -> str:
             image_data.open_image(image.path)  # which names the fault
             raise
         rows.append([place, image.file, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino])
-    return files.digest([rows, collection.grid])
+    return files.digest([rows, collection.grid, digest(collection.prompts)])
 
 
 def _hashes(collection: Collection, progress: bool) -> dict[str, str]:
@@ -179,6 +179,7 @@ def _finished(folder: run_folders.RunFolder) -> image_runs.Images | None:
     except InputError:
         return None
     is_whole = run.config.get("status") == lifecycle.FINISHED
+    is_whole = is_whole and all(image_records.has_source(run.folder, prompt) for prompt in run.prompts)
     return run if is_whole and all(image_records.is_whole(run.folder, record) for record in run.records) else None
 
 

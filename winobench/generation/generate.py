@@ -126,6 +126,7 @@ def generate_images(
     for what, words in (("seeds", [str(seed) for seed in seeds]), ("labels", [each.label for each in generators])):
         if len(set(words)) < len(words):
             raise InputError(f"the {what} {', '.join(words)} name one twice: name each once")
+    _refuse_edits(prompts)
     identity = _identity(generators, prompts, seeds, settings)
     shows = progress and parallel.is_main_process()
     with contextlib.closing(_folder(generators, workdir, name, identity)) as folder:
@@ -153,6 +154,15 @@ def generate_images(
                 run.generate(generator)
                 gc.collect()  # circles hold a pipeline, and the next one needs its memory
     return image_runs.read_images(folder.path)
+
+
+def _refuse_edits(prompts: Sequence[Prompt]) -> None:
+    if editing := next((prompt for prompt in prompts if prompt.source_sha256), None):
+        raise InputError(
+            f"prompt {editing.id} edits an image, and these models make images of texts alone: edit the images with"
+            " another program, and bring them by winobench collect",
+            code="wrong-kind-of-model",
+        )
 
 
 def _identity(
@@ -343,6 +353,7 @@ def estimate(
     ask_again: bool = False,
 ) -> dict[str, dict[str, Any]]:
     """Label -> number of missing images, with tokens, price and seconds of a hosted model, as far as is known."""
+    _refuse_edits(prompts)
     identity = _identity(generators, prompts, seeds, settings)
     planned = {}
     with contextlib.closing(_folder(generators, workdir, name, identity)) as folder:

@@ -104,7 +104,8 @@ def read(found: Sequence[tuple[pathlib.Path, str]], layout: Layout) -> list[Foun
     """The files whose paths a layout fits, with its fields."""
     pattern, images = _compiled(layout.pattern), []
     for path, file in found:
-        if match := pattern.fullmatch(unicodedata.normalize("NFC", file)):
+        is_other = layout.leaves_out and path.stem.endswith(layout.leaves_out)
+        if not is_other and (match := pattern.fullmatch(unicodedata.normalize("NFC", file))):
             fields = match.groupdict()
             own = layout.id.format(**fields) if layout.id else fields.get("id")
             known: dict[str, Any] = {name: fields[name] for name in ("prompt", "model", "category") if name in fields}

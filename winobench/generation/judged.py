@@ -315,7 +315,21 @@ def _groups(run: Images, rubric: Rubric) -> list[tuple[ImageRecord, ...]]:
 
 def _shown(run: Images, rubric: Rubric, records: Sequence[ImageRecord]) -> InputImage | tuple[InputImage, ...]:
     images = tuple(InputImage(str(run.path(record)), record.sha256) for record in records)
+    if rubric.edits:
+        return (_source(run, records[0]), *images)
     return images if rubric.together else images[0]
+
+
+def _source(run: Images, record: ImageRecord) -> InputImage:
+    """The image that was edited."""
+    path, sha256 = image_records.source_path(run.folder, record.prompt), record.prompt.source_sha256
+    if path is None or sha256 is None or not image_records.has_source(run.folder, record.prompt):
+        raise InputError(
+            f"the image that prompt {record.prompt.id} edits is not at {path}, or has changed: copy it there from the"
+            " machine where the run was made, or make the run again",
+            code="no-source-image",
+        )
+    return InputImage(str(path), sha256)
 
 
 def _ask_about(

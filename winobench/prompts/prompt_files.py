@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import dataclasses
 import io
@@ -14,6 +15,9 @@ from typing import Any
 from winobench.base import csv_cells, files, json_files, options
 from winobench.base.errors import InputError
 from winobench.base.texts import LONGEST_CAPTION, check_texts
+
+SOURCE_IMAGE, SOURCE_SHA256 = "source_image", "source_sha256"
+"""Fields in the content of a prompt that edits an image: the image's path in the set, and the SHA-256 of its file."""
 
 LARGEST_LINE = 1_000_000  # bytes of a line. A longer line is not a prompt, and not read to its end
 _LONGEST_NAME = 255
@@ -31,6 +35,8 @@ class Prompt:
       category: of its set, such as ``counting``. Empty where it has none.
       content: what the image must show, or what else its set says of it, as JSON values; None where nothing is known.
       shown: the text that the models are given instead, where somebody has rewritten the prompt.
+      source: reads the file of the image to edit. None without one, and for the prompts of a run, which has a copy
+        (`winobench.runs.image_records.source_path`). The content tells this image from others.
     """
 
     id: str
@@ -38,15 +44,22 @@ class Prompt:
     category: str = ""
     content: Any = None
     shown: str | None = None
+    source: Callable[[], bytes] | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @property
     def given(self) -> str:
         """What the models are given."""
         return self.text if self.shown is None else self.shown
 
+    @property
+    def source_sha256(self) -> str | None:
+        """SHA-256, in hexadecimal, of the file of the image to edit. None for a prompt without one."""
+        value = self.content.get(SOURCE_SHA256) if isinstance(self.content, Mapping) else None
+        return value if isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) else None
+
     def to_json(self) -> dict[str, Any]:
-        """The fields as a JSON object. A prompt that nobody has rewritten has no ``shown``."""
-        fields = dataclasses.asdict(self)
+        """The fields as a JSON object, without the source. A prompt that nobody has rewritten has no ``shown``."""
+        fields = {name: copy.deepcopy(getattr(self, name)) for name in self._recorded()}
         return fields if self.shown is not None else {name: fields[name] for name in fields if name != "shown"}
 
     @classmethod
@@ -56,13 +69,17 @@ class Prompt:
         Raises:
           InputError: it has another form.
         """
-        names = [field.name for field in dataclasses.fields(cls)]
+        names = cls._recorded()
         fields: dict[str, Any] = {name: value.get(name) for name in names} if isinstance(value, Mapping) else {}
         if not all(isinstance(fields.get(name), str) for name in ("id", "text", "category")) or "content" not in value:
             raise InputError(f"{options.quote(value)} is not a prompt with id, text, category and content")
         if not isinstance(fields["shown"], str | None):
             raise InputError(f"{options.quote(value)} is not a prompt: shown is not a text")
         return cls(**fields)
+
+    @classmethod
+    def _recorded(cls) -> list[str]:
+        return [field.name for field in dataclasses.fields(cls) if field.name != "source"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +90,7 @@ class Layout:
     pattern: str  # of the paths, without the file's ending. ``{part}`` or ``{category}/`` ahead: a folder for each part
     id: str = ""  # makes the prompt's id from fields of the pattern, if ``{id}`` is not one
     black_is_missing: bool = False  # an all black image says that the model gave none
+    leaves_out: str = ""  # the end of the names of files that are not results, such as ``_SRCIMG``. Empty for none
 
 
 @dataclasses.dataclass(frozen=True)

@@ -65,6 +65,7 @@ class Rubric:
         responses they may repeat. ``scores`` gets the responses to all, in this order. None without any.
       together: whether ``requests`` gets all images of a prompt by one model, as a tuple, and ``scores`` are of these
         images together. Images about which it requests nothing are left out.
+      edits: whether ``requests`` gets a pair of images: the one that the prompt edits, and the result.
       macros: (metric, row) -> groups. The row's value is the plain mean of the groups' means. Or group -> weight: the
         row's value is the sum of the means with these weights, and needs all of them.
       combined: metric -> its value for `ALL`, from the values of other metrics for `ALL`.
@@ -89,6 +90,7 @@ class Rubric:
     scores: Callable[[Prompt, Sequence[Response], str, bool], Iterable[Score]]
     follow_ups: Callable[[Prompt, Any, str, Sequence[Response]], Iterable[Request]] | None = None
     together: bool = False
+    edits: bool = False
     macros: Mapping[tuple[str, str], tuple[str, ...] | Mapping[str, float]] = dataclasses.field(default_factory=dict)
     joint: Mapping[str, str] = dataclasses.field(default_factory=dict)
     combined: Mapping[str, Callable[[Mapping[str, float]], float]] = dataclasses.field(default_factory=dict)

@@ -2,6 +2,7 @@
 
     config.json                                 prompts, models, seeds, settings, and how far it got
     drawn/prompts.jsonl                         a line a prompt. The line's number less 1 is the image's number
+    drawn/sources/<sha256>                      the images that prompts edit, as they were in the set
     drawn/part-<process>-<number>.jsonl         a line an image (`ImageRecord`), written once the image is there,
                                                 or a `MissingImage` with the reason
     pictures/<model>/<seed>/<number>.png        the images, RGB
@@ -21,7 +22,7 @@ import json
 import os
 import pathlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,13 +31,17 @@ from absl import logging
 
 from winobench.base import files, json_files, options
 from winobench.base.errors import InputError
-from winobench.prompts.prompt_files import Prompt
+from winobench.data import images as image_data
+from winobench.prompts.prompt_files import SOURCE_IMAGE, Prompt
 
 GENERATED, IMAGES, THUMBNAILS = "drawn", "pictures", "thumbnails"
 """Folders of records, of images and of smaller copies of them, in a run's folder."""
 
 PROMPTS = "prompts.jsonl"
 """Name of the file of prompts, in the folder ``drawn``."""
+
+SOURCES = "sources"
+"""Folder of the images that prompts edit, in the folder ``drawn``."""
 
 _PART = re.compile(r"part-(\d+)-(\d+)\.jsonl")
 
@@ -195,11 +200,49 @@ class ImageStore:
         os.fsync(self._part)
 
 
-def write_prompts(folder: str | os.PathLike, prompts: Iterable[Prompt]) -> None:
-    """Writes the prompts of a run, whole or not at all."""
+def write_prompts(folder: str | os.PathLike, prompts: Sequence[Prompt]) -> None:
+    """Writes the prompts of a run, whole or not at all, after the images that they edit.
+
+    Raises:
+      InputError: an image to edit cannot be read, or has changed since the prompts were read.
+    """
+    for prompt in prompts:
+        _write_source(folder, prompt)
     lines = "".join(json.dumps(prompt.to_json(), ensure_ascii=False) + "\n" for prompt in prompts)
     with files.writing(folder):
         files.write_text(pathlib.Path(folder) / GENERATED / PROMPTS, lines)
+
+
+def source_path(folder: str | os.PathLike, prompt: Prompt) -> pathlib.Path | None:
+    """Where a run has the image that a prompt edits, whether or not it is there. None for a prompt without one."""
+    sha256 = prompt.source_sha256
+    return None if sha256 is None else pathlib.Path(folder) / GENERATED / SOURCES / sha256
+
+
+def has_source(folder: str | os.PathLike, prompt: Prompt) -> bool:
+    """Whether the image that a prompt edits is there as it was. True for a prompt that edits none."""
+    path = source_path(folder, prompt)
+    return path is None or (path.is_file() and image_data.file_sha256(path) == prompt.source_sha256)
+
+
+def _write_source(folder: str | os.PathLike, prompt: Prompt) -> None:
+    path = source_path(folder, prompt)
+    if path is None or has_source(folder, prompt):
+        return
+    content, problem = b"", "is not there"
+    if prompt.source is not None:
+        with contextlib.suppress(OSError, ValueError):
+            content, problem = prompt.source(), "has changed since its prompt was read"
+    if hashlib.sha256(content).hexdigest() != prompt.source_sha256:
+        raise InputError(
+            f"the image {prompt.content.get(SOURCE_IMAGE)} that prompt {prompt.id} edits {problem}: read the prompts"
+            " again, from the folder of their set",
+            code="no-source-image",
+        )
+    with files.writing(folder):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with files.atomic_path(path) as temporary:
+            pathlib.Path(temporary).write_bytes(content)
 
 
 def read_records(folder: str | os.PathLike) -> dict[Place, ImageRecord | MissingImage]:
