@@ -10,6 +10,8 @@ from winobench.base import files
 from winobench.base.errors import InputError
 from winobench.contrib.benchmarks.prompts import cvtg as cvtg_files
 from winobench.contrib.benchmarks.prompts import dpg_bench as dpg_bench_files
+from winobench.contrib.benchmarks.prompts import gedit as gedit_files
+from winobench.contrib.benchmarks.prompts import imgedit as imgedit_files
 from winobench.contrib.benchmarks.prompts import longtext as longtext_files
 from winobench.contrib.benchmarks.prompts import oneig as oneig_files
 from winobench.contrib.benchmarks.prompts import t2i_compbench as compbench_files
@@ -105,6 +107,26 @@ def unigenbench(file: str) -> list[Prompt]:
     return unigenbench_files.read(existing_file("unigenbench", file))
 
 
+def gedit(folder: str) -> list[Prompt]:
+    """GEdit-Bench's edits in both languages, from the data set's folder."""
+    return gedit_files.read(existing_folder("gedit", folder))
+
+
+def gedit_en(folder: str) -> list[Prompt]:
+    """GEdit-Bench's edits in English."""
+    return gedit_files.read(existing_folder("gedit_en", folder), "en")
+
+
+def gedit_cn(folder: str) -> list[Prompt]:
+    """GEdit-Bench's edits in Chinese."""
+    return gedit_files.read(existing_folder("gedit_cn", folder), "cn")
+
+
+def imgedit(folder: str) -> list[Prompt]:
+    """ImgEdit's 737 single edits, from the data set's folder Benchmark/singleturn."""
+    return imgedit_files.read(existing_folder("imgedit", folder))
+
+
 # As the published code reads them: compute_dpg_bench.py, BLIP_vqa.py, eval_with_vlm.py, CVTG-2K's eval.py,
 # alignment_score.py and eval_idiom.py, at the commits that the readers of the prompts name.
 _DPG_BENCH = (Layout("DPG-Bench's", "{id}"),)
@@ -116,6 +138,17 @@ _TIIF = (Layout("TIIF-Bench's", "{part}/{model}/{length}_description/{index}", "
 _CVTG = (Layout("CVTG-2K's", "{part}/{regions}/{index}", "{part}_{regions}_{index}"),)
 _ONEIG = (Layout("OneIG-Bench's", "{part}/{model}/{key}", "{part}_{key}", black_is_missing=True),)
 _REASONBENCH = (Layout("T2I-ReasonBench's", "{part}/{key}", "{part}-{key}"),)
+
+# test_gedit_score.py, and basic_bench.py of ImgEdit.
+_SOURCE = gedit_files.SOURCE_END
+_GEDIT = {
+    language: tuple(
+        Layout("GEdit-Bench's", f"{folder}{{part}}/{language}/{{key}}", f"{{part}}-{language}-{{key}}", False, _SOURCE)
+        for folder in ("fullset/", "", "{model}/fullset/")
+    )
+    for language in (*gedit_files.LANGUAGES, "{lang}")
+}
+_IMGEDIT = (Layout("ImgEdit's", "{id}"),)
 
 NAMED_SETS: Mapping[str, NamedSet] = {
     "t2i_compbench": NamedSet(t2i_compbench, ":FILE_OR_FOLDER", "T2I-CompBench, *_val.txt", _COMPBENCH),
@@ -129,6 +162,10 @@ NAMED_SETS: Mapping[str, NamedSet] = {
     "t2i_reasonbench": NamedSet(
         t2i_reasonbench, ":FOLDER", "T2I-ReasonBench, prompts and deepseek_evaluation_qs", _REASONBENCH
     ),
+    "gedit": NamedSet(gedit, ":FOLDER", "GEdit-Bench, the data set's tables", _GEDIT["{lang}"]),
+    "gedit_en": NamedSet(gedit_en, ":FOLDER", "the same in English alone", _GEDIT["en"]),
+    "gedit_cn": NamedSet(gedit_cn, ":FOLDER", "the same in Chinese alone", _GEDIT["cn"]),
+    "imgedit": NamedSet(imgedit, ":FOLDER", "ImgEdit's single edits, Benchmark/singleturn", _IMGEDIT),
     "unigenbench": NamedSet(unigenbench, ":FILE", "UniGenBench++, test_prompts_en.csv and the other three"),
 }
 """Name -> set of prompts."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from winobench.contrib.benchmarks.rubrics import (
     cvtg,
     dpg_bench,
+    gedit,
+    imgedit,
     longtext,
     oneig,
     oneig_dimensions,
@@ -18,7 +20,11 @@ from winobench.contrib.benchmarks.rubrics import (
 )
 
 _ONEIG = (oneig, oneig_text, oneig_dimensions)
-_MODULES = (dpg_bench, tiif, tiif_text, *_ONEIG, longtext, cvtg, wise, t2i_reasonbench, unigenbench, t2i_compbench)
+_EDITS = (gedit, imgedit)
+_MODULES = (
+    *(dpg_bench, tiif, tiif_text, *_ONEIG, longtext, cvtg, wise, t2i_reasonbench, unigenbench, t2i_compbench),
+    *_EDITS,
+)
 
 RUBRICS = tuple(rubric for module in _MODULES for rubric in module.RUBRICS)
 """In the order in which they are tried on prompts."""
