@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import email
 import hashlib
 import http.server
 import io
@@ -50,6 +51,20 @@ AZURE = error(
 )
 
 
+def fields_of(kind, content):
+    """The fields of a request. A file is (its type, its content)."""
+    if not kind.startswith("multipart/"):
+        return json.loads(content)
+    message = email.message_from_bytes(f"Content-Type: {kind}\r\n\r\n".encode() + content)
+    fields = {}
+    for part in message.get_payload():
+        data = part.get_payload(decode=True)
+        is_file = part.get_filename() is not None
+        name = part.get_param("name", header="content-disposition")
+        fields[name] = (part.get_content_type(), data) if is_file else data.decode()
+    return fields
+
+
 class Server:
     """``reply`` makes (status, headers, content) of the fields of a request; ``files`` path -> the same."""
 
@@ -72,7 +87,7 @@ def running():
         disable_nagle_algorithm = True
 
         def do_POST(self):
-            fields = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            fields = fields_of(self.headers["Content-Type"], self.rfile.read(int(self.headers["Content-Length"])))
             with server.lock:
                 server.now += 1
                 server.most = max(server.most, server.now)

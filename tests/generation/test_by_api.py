@@ -19,6 +19,9 @@ from tests.generation.image_server import AZURE, BLOCKED, body, colour, error, f
 from tests.responders import api_server
 from winobench.generation import by_api, generate, judged, loading
 from winobench.prompts.prompt_files import Prompt
+from winobench.responders.hosted import HostedImages
+from winobench.responders.hosted.providers.openai_images import Drawing
+from winobench.runs.requests import InputImage
 
 PROMPTS = [Prompt("1", "a red cube"), Prompt("2", "zwei Würfel", "zwei"), Prompt("3", '<b>"cats"</b>')]
 
@@ -107,6 +110,35 @@ def test_judges_count_filtered_prompts(server, tmp_path):
     judgement = judged.judge_images(run, fakes.ImageJudge(), name="judge", rubric="vqa_score", progress=False)
     assert judgement.no_image == {"gpt-image-2": {"filtered": 1}}
     assert judgement.models["gpt-image-2"]["no_image"]["all"]["value"] == pytest.approx(1 / 3)
+
+
+def test_an_image_is_edited(server, tmp_path):
+    """The file goes out as it is, to another address. Known prices hold for texts that are read, and not for images."""
+    path = tmp_path / "source.png"
+    path.write_bytes(file_of("before"))
+    source = InputImage(str(path), hashlib.sha256(path.read_bytes()).hexdigest())
+    details = {"text_tokens": 10, "image_tokens": 90}
+    usage = {"input_tokens": 100, "output_tokens": 272, "input_tokens_details": details}
+    server.reply = lambda fields: (200, {}, whole(fields["prompt"]) | {"usage": usage})
+    name = f"openai:gpt-image-2@{server.address}/v1"
+    model = HostedImages(name, size="16x8", prices={"gpt-image-2": (5, 30)})
+    ((_, raw),) = model.ask_parts([Drawing("ein 'roter' Würfel", 0, source)])
+    ((address, fields),) = server.calls
+    assert address == "/v1/images/edits"
+    assert fields == {
+        **{"model": "gpt-image-2", "prompt": "ein 'roter' Würfel", "n": "1", "size": "16x8"},
+        "image": ("image/png", file_of("before")),
+    }
+    pixels, said = model.read(raw)
+    np.testing.assert_array_equal(pixels[0, 0], colour("ein 'roter' Würfel"))
+    assert said["image_tokens"] == 90
+    assert model.price(100, 272, True) == pytest.approx((100 * 5 + 272 * 30) / 1e6)
+    assert HostedImages("openai:gpt-image-2").price(100, 272, True) is None
+    assert HostedImages("openai:gpt-image-2").price(100, 272) is not None
+    (tmp_path / "other.png").write_bytes(file_of("another"))
+    with raises("file-changed", "other.png"):
+        list(model.ask_parts([Drawing("x", 0, InputImage(str(tmp_path / "other.png"), source.sha256))]))
+    assert len(server.calls) == 1
 
 
 def test_seeds_and_sizes_are_sent_where_they_are_asked_for(server, tmp_path):

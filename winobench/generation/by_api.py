@@ -67,11 +67,12 @@ def spent(model: HostedImages, records: Iterable[ImageRecord | MissingImage]) ->
     """Number of images, their tokens {"input", "output"}, cost in dollars, and seconds of calls. None where unknown."""
     said = [record.source or {} for record in records if isinstance(record, ImageRecord)]
     read, written = ([source.get(name) for source in said] for name in ("input_tokens", "output_tokens"))
+    shown = ["image_tokens" in source for source in said]
     tokens = {"input": _sum(read), "output": _sum(written)}
     return {
         "images": len(said),
         "tokens": None if set(tokens.values()) == {None} else tokens,
-        "cost": _sum([model.price(*counts) for counts in zip(read, written, strict=True)]),
+        "cost": _sum([model.price(*counts) for counts in zip(read, written, shown, strict=True)]),
         "seconds": sum(source.get("seconds", 0.0) for source in said),
     }
 

@@ -58,15 +58,19 @@ class HostedImages(Hosted[settings.ImageSettings]):
         usage = content.get("usage")
         usage = usage if isinstance(usage, dict) else {}
         said: dict[str, Any] = {name: count(usage.get(name)) for name in ("input_tokens", "output_tokens")}
+        details = usage.get("input_tokens_details")
+        said["image_tokens"] = (count(details.get("image_tokens")) or None) if isinstance(details, dict) else None
         words = item.get("revised_prompt")
         said |= {"revised_prompt": self._blank(words) if isinstance(words, str) else None}
         known = {name: value for name, value in said.items() if value is not None}
         return pixels, {"sha256": hashlib.sha256(data).hexdigest(), "seconds": raw["seconds"], **known}
 
-    def price(self, input_tokens: int | None, output_tokens: int | None) -> float | None:
-        """US dollars of an image; None where unknown."""
+    def price(self, input_tokens: int | None, output_tokens: int | None, read_images: bool = False) -> float | None:
+        """US dollars of an image; None where unknown, as the known prices are where images are among the input."""
         if self._settings.image_price is not None:
             return self._settings.image_price
+        if read_images and self.model not in (self._settings.prices or {}):
+            return None
         return self.cost(Response(input_tokens=input_tokens, output_tokens=output_tokens))
 
     def usual_tokens(self) -> int | None:
@@ -75,4 +79,4 @@ class HostedImages(Hosted[settings.ImageSettings]):
         return prices.image_tokens(self.model, fields.get("quality"), fields.get("size")) if self._is_own else None
 
     def _bodies(self, requests: Sequence[Drawing]) -> list[Any]:
-        return [self._server.body(request) for request in requests]
+        return list(requests)  # an image is read, and encoded, when its call begins

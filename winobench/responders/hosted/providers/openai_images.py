@@ -1,4 +1,4 @@
-"""Images by OpenAI's protocol, ``/images/generations``, which many servers speak."""
+"""Images by OpenAI's protocol, ``/images/generations`` and ``/images/edits``, which many servers speak."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from winobench.base.errors import InputError
-from winobench.responders.hosted import bodies, bounded
+from winobench.responders.hosted import bodies, bounded, images
 from winobench.responders.hosted.api import UNUSABLE, Failure, body_text, one_line, refuses
 from winobench.responders.hosted.providers.openai import OpenAI
-from winobench.runs.requests import BLOCKED, FILTERED
+from winobench.runs.requests import BLOCKED, FILTERED, InputImage
 
 # Their answers are in base64 alone. They refuse the field response_format.
 _WITHOUT_FORMAT = re.compile(r"(?:chat)?gpt-image")
 _DOWNLOADS, _SECONDS_BETWEEN, _MOST_REDIRECTS = 3, 1.0, 5
 # A filter may answer with one of these. Others speak of the key, the account, the model or a limit of calls.
 _OF_CONTENT = (None, 400, 403, 413, 415, 422, 451)
-_OF_PROMPT = ("prompt", "n")
+_OF_PROMPT = ("prompt", "image", "n")
+_EDITED = images.Limits(("PNG", "JPEG", "WEBP"), 20_000_000, None)  # the reference of "Create image edit": below 50 MB
 
 
 @dataclasses.dataclass(frozen=True)
 class Drawing:
-    """Asks for an image of a text."""
+    """Asks for an image of a text, or for an image that is edited as the text says."""
 
     text: str
     seed: int
+    image: InputImage | None = None
 
 
 class OpenAIImages(OpenAI, provider="openai", makes_images=True):
@@ -45,7 +47,11 @@ class OpenAIImages(OpenAI, provider="openai", makes_images=True):
 
     def body(self, request: Any) -> dict[str, Any]:
         seed = {"seed": request.seed} if self._settings["send_seed"] else {}
-        return {"model": self._model, "prompt": request.text, "n": 1, **self._settings["fields"], **seed}
+        body = {"model": self._model, "prompt": request.text, "n": 1, **self._settings["fields"], **seed}
+        if request.image is not None:
+            media_type, content = images.encode(request.image, _EDITED)
+            body["image"] = (f"image.{media_type.partition('/')[2]}", base64.b64decode(content), media_type)
+        return body
 
     def adapted(self, body: dict[str, Any], room: int = 0) -> dict[str, Any]:
         return {**body, "response_format": "b64_json"} if self.names_format else body
@@ -62,9 +68,10 @@ class OpenAIImages(OpenAI, provider="openai", makes_images=True):
         return False
 
     async def send(self, client: Any, body: dict[str, Any], call_id: str) -> tuple[int, str, Mapping[str, str]]:
-        known = {name: body[name] for name in ("model", "prompt")}
+        known = {name: body[name] for name in ("model", "prompt", "image") if name in body}
         extra = {name: value for name, value in body.items() if name not in known}
-        answer = await client.images.with_raw_response.generate(
+        calls = client.images.with_raw_response
+        answer = await (calls.edit if "image" in body else calls.generate)(
             **known, extra_body={**extra, **self._settings["extra_body"]}, extra_headers={"Idempotency-Key": call_id}
         )
         return answer.status_code, body_text(answer), answer.headers
