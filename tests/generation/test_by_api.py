@@ -18,7 +18,7 @@ from tests.generation import fakes, image_server
 from tests.generation.image_server import AZURE, BLOCKED, body, colour, error, file_of, whole
 from tests.responders import api_server
 from winobench.generation import by_api, generate, judged, loading
-from winobench.prompts.prompt_files import Prompt
+from winobench.prompts.prompt_files import SOURCE_IMAGE, SOURCE_SHA256, Prompt
 from winobench.responders.hosted import HostedImages
 from winobench.responders.hosted.providers.openai_images import Drawing
 from winobench.runs.requests import InputImage
@@ -139,6 +139,21 @@ def test_an_image_is_edited(server, tmp_path):
     with raises("file-changed", "other.png"):
         list(model.ask_parts([Drawing("x", 0, InputImage(str(tmp_path / "other.png"), source.sha256))]))
     assert len(server.calls) == 1
+
+
+def test_prompts_that_edit_images(server, tmp_path):
+    """A model gets the run's copy of the image. Pipelines refuse such prompts."""
+    before = file_of("before")
+    content = {SOURCE_IMAGE: "a/b.png", SOURCE_SHA256: hashlib.sha256(before).hexdigest()}
+    prompts = [Prompt("1", "make it red", content=content, source=lambda: before), Prompt("2", "a cube")]
+    run = draw(server, tmp_path / "run", prompts)
+    assert [record.prompt.text for record in run.records] == ["make it red", "a cube"]
+    assert sorted(path for path, _ in server.calls) == ["/v1/images/edits", "/v1/images/generations"]
+    sent = {fields["prompt"]: fields.get("image") for _, fields in server.calls}
+    assert sent == {"make it red": ("image/png", before), "a cube": None}
+    for call in (generate.generate_images, generate.estimate):
+        with raises("wrong-kind-of-model", "1", "the fake", "openai:MODEL"):
+            call([*generators(server), fakes.generator(fakes.FakePipeline())], prompts, tmp_path / "both")
 
 
 def test_seeds_and_sizes_are_sent_where_they_are_asked_for(server, tmp_path):

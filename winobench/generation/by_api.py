@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,9 @@ from winobench.base.errors import InputError
 from winobench.base.files import digest
 from winobench.prompts.prompt_files import Prompt
 from winobench.responders.hosted.providers.openai_images import Drawing
-from winobench.runs import endings
+from winobench.runs import endings, image_records
 from winobench.runs.image_records import FILTERED, ImageRecord, ImageStore, MissingImage
-from winobench.runs.requests import BLOCKED
+from winobench.runs.requests import BLOCKED, InputImage
 
 if TYPE_CHECKING:
     from winobench.responders.hosted import HostedImages
@@ -26,6 +27,7 @@ def described(model: HostedImages) -> dict[str, Any]:
 def generate_missing(
     model: HostedImages,
     prompts: Sequence[Prompt],
+    folder: pathlib.Path,
     places: Sequence[tuple[int, int]],
     fields: Mapping[str, Any],
     store: ImageStore,
@@ -35,7 +37,7 @@ def generate_missing(
 
     Raises InputError where calls have failed that may pass another time, once all others are recorded.
     """
-    requests = [Drawing(prompts[number].given, seed) for seed, number in places]
+    requests = [Drawing(prompts[number].given, seed, _source(folder, prompts[number])) for seed, number in places]
     failed = []
     with contextlib.closing(model.ask_parts(requests)) as incoming:
         for index, raw in incoming:
@@ -61,6 +63,12 @@ def generate_missing(
             f" {endings.again(1, 0)}",
             code="calls-failed",
         )
+
+
+def _source(folder: pathlib.Path, prompt: Prompt) -> InputImage | None:
+    """The run's copy of the image that a prompt edits."""
+    path, sha256 = image_records.source_path(folder, prompt), prompt.source_sha256
+    return None if path is None or sha256 is None else InputImage(str(path), sha256)
 
 
 def spent(model: HostedImages, records: Iterable[ImageRecord | MissingImage]) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def generate_images(
     for what, words in (("seeds", [str(seed) for seed in seeds]), ("labels", [each.label for each in generators])):
         if len(set(words)) < len(words):
             raise InputError(f"the {what} {', '.join(words)} name one twice: name each once")
-    _refuse_edits(prompts)
+    _refuse_edits(generators, prompts)
     identity = _identity(generators, prompts, seeds, settings)
     shows = progress and parallel.is_main_process()
     with contextlib.closing(_folder(generators, workdir, name, identity)) as folder:
@@ -156,11 +156,13 @@ def generate_images(
     return image_runs.read_images(folder.path)
 
 
-def _refuse_edits(prompts: Sequence[Prompt]) -> None:
-    if editing := next((prompt for prompt in prompts if prompt.source_sha256), None):
+def _refuse_edits(generators: Sequence[Generator], prompts: Sequence[Prompt]) -> None:
+    editing = next((prompt for prompt in prompts if prompt.source_sha256), None)
+    pipeline = next((generator.name for generator in generators if generator.hosted is None), None)
+    if editing is not None and pipeline is not None:
         raise InputError(
-            f"prompt {editing.id} edits an image, and these models make images of texts alone: edit the images with"
-            " another program, and bring them by winobench collect",
+            f"prompt {editing.id} edits an image, and {pipeline} makes images of texts alone: name a hosted model"
+            " (openai:MODEL), or edit the images with another program, and bring them by winobench collect",
             code="wrong-kind-of-model",
         )
 
@@ -199,7 +201,7 @@ class _Run:
         """Generates the missing images of one model. Each process makes its part."""
         files = generator.files()  # before they are read, so that no later change is missed
         if generator.hosted is not None:
-            make = functools.partial(by_api.generate_missing, generator.hosted, self.prompts)
+            make = functools.partial(by_api.generate_missing, generator.hosted, self.prompts, self.folder.path)
             drawn = self._settle(generator, by_api.described(generator.hosted), files)
         else:
             pipeline = snapshots.snapshot(generator.load())
@@ -353,7 +355,7 @@ def estimate(
     ask_again: bool = False,
 ) -> dict[str, dict[str, Any]]:
     """Label -> number of missing images, with tokens, price and seconds of a hosted model, as far as is known."""
-    _refuse_edits(prompts)
+    _refuse_edits(generators, prompts)
     identity = _identity(generators, prompts, seeds, settings)
     planned = {}
     with contextlib.closing(_folder(generators, workdir, name, identity)) as folder:
