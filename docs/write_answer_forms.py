@@ -42,12 +42,14 @@ A judge that writes may put its answer in many forms. All rubrics read them by t
    quotation marks around a line, and a sentence such as "Here is the text:" in front do not count. "No text recognized"
    in any form means no words. A refusal is unread, unless most of its words are wanted in the image.
 7. A mark is the number behind its name, such as `Realism: 1/2`. An answer needs each mark once, within its bounds.
-8. A list of scores is in brackets behind the word score, or in `<score>` tags. It needs a score for each question.
+8. A list of scores is in brackets behind the word score, or in `<score>` tags. It needs a score for each question. Of
+   GEdit-Bench's, the lowest counts, and a number alone is a list, too.
 
 `unread` in the results is the share of answers that no rule reads. The command ends with a warning above 5%, and with
 exit status 2 above 50%. An unread answer is not yes, and a number that is not right. TIIF-Bench leaves such images out
-of the accuracy. WISE, T2I-ReasonBench and UniGenBench++ leave them out, too. The published judges of these three, of
-OneIG-Bench, TIIF-Bench, LongText-Bench, CVTG-2K and `mllm` are read letter by letter, as the published code reads them.
+of the accuracy. WISE, T2I-ReasonBench, UniGenBench++, GEdit-Bench and ImgEdit leave them out, too. The published judges
+of these five, of OneIG-Bench, TIIF-Bench, LongText-Bench, CVTG-2K and `mllm` are read letter by letter, as the
+published code reads them.
 
 The table shows how each rubric reads the right answer in each form: *read*, *unread*, or *wrong* (counted as another
 answer).
@@ -129,6 +131,12 @@ _MARKS = Answer(
     "2\n2\n2",
 )
 _VERDICT = Answer("Score: 1", "Score: 0", '{"score": 1}', "1")
+_EDIT = Answer(
+    "Prompt Compliance: 5\nVisual Naturalness: 5\nPhysical & Detail Coherence: 5",
+    "Prompt Compliance: 1\nVisual Naturalness: 1\nPhysical & Detail Coherence: 1",
+    '{"prompt_compliance": 5, "visual_naturalness": 5, "physical & detail coherence": 5}',
+    "Prompt Compliance - 5/5\nVisual Naturalness - 5/5\nPhysical & Detail Coherence - 5/5",
+)
 _LIST = Answer("score: [1, 1]", "score: [0, 0]", '{"score": [1, 1]}', "<score>1, 1</score>")
 _SCORE = Answer('{"score": 80, "explanation": "x"}', '{"score": 20, "explanation": "x"}', '{"score": 80}', "score: 80")
 
@@ -161,6 +169,7 @@ _PROMPTS = {
     "mllm": Prompt("0", "a bee on the left of a key", "spatial", None),
     "wise": Prompt("1", "a moon cake", "culture", {"wise": "legacy", "explanation": "round"}),
     "wise_verified": Prompt("1", "a moon cake", "culture", {"wise": "verified", "explanation": "round"}),
+    "imgedit": Prompt("1", "a hat", "add", {"imgedit": "add", "instruction": "Add a hat."}),
     "unigenbench": Prompt(
         "0", "two cats", "", {"unigenbench": "en", "points": ["Style", "World Knowledge"], "descriptions": ["a", "b"]}
     ),
@@ -170,6 +179,7 @@ _VALUES = {
     "wise": "wiscore",
     "wise_verified": "wiscore",
     "unigenbench": "accuracy",
+    "imgedit": "score",
     "dpg_bench": "score",
     "oneig": "alignment",
     "geneval_questions": "accuracy",
@@ -230,6 +240,7 @@ COLUMNS = (
     Column("`wise`", _MARKS, _by_text("wise", "wise")),
     Column("`wise_verified`", _VERDICT, _by_text("wise_verified", "wise_verified")),
     Column("`unigenbench`", _LIST, _by_text("unigenbench", "unigenbench")),
+    Column("`imgedit`", _EDIT, _by_text("imgedit", "imgedit")),
     Column("votes on yes or no", _YES, _by_votes(("Yes", "No"), 0)),
     Column("votes on numbers", _TWO, _by_votes(("one", "two", "three"), 1)),
 )

@@ -16,6 +16,10 @@ from winobench.runs.image_runs import read_images
 from winobench.runs.requests import ImagesText, Response
 
 KEYS = ("1082", "7")
+MARKS = (  # of two kinds of edits
+    "Prompt Compliance: 4\nVisual Naturalness: 3\nPhysical & Detail Coherence: 3\n"
+    "Style Fidelity: 4\nContent Preservation: 3\nRendering Quality: 3"
+)
 
 
 def save(path, shade):
@@ -43,7 +47,7 @@ class Judge:
 
     kinds = frozenset({ImagesText.kind})
 
-    def __init__(self, text="Prompt Compliance: 4\nVisual Naturalness: 3\nDetail: 3"):
+    def __init__(self, text=MARKS):
         self.asked, self.text = [], text
 
     def fingerprint(self):

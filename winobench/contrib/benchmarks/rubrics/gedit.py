@@ -74,11 +74,9 @@ def _published_mark(text: str) -> float | None:
 
 def _mark(text: str) -> float | None:
     """The lowest mark in an answer in any form, if all are from 0 to 10."""
-    marks = _marks(text)
-    lists = [marks] if marks else answer_texts.score_lists(text)
-    if not lists or any(each != lists[0] for each in lists):
-        return None
-    return min(lists[0]) if lists[0] and all(0 <= mark <= _MOST for mark in lists[0]) else None
+    lists = answer_texts.score_lists(text) or [_marks(answer_texts.spoken(text)) or []]
+    is_one = all(each == lists[0] for each in lists)
+    return min(lists[0]) if lists[0] and is_one and all(0 <= mark <= _MOST for mark in lists[0]) else None
 
 
 def _marks(text: str) -> list[float] | None:

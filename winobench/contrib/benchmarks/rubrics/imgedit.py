@@ -8,7 +8,8 @@ step1_get_avgscore.py and step2_typescore.py.
   the mean of its images. The published code rounds it once more. `ALL` is the mean of the types, as papers report it.
 - Results here are shares of 5 marks: the published 3.26 is 0.652, or 65.2%.
 - An answer without such a number counts nowhere there and here, and ``unread`` is the share of such answers.
-- Of the published judge, any number counts, as there. Other judges' answers need three marks from 1 to 5.
+- Of the published judge, any number counts, as there. Other judges' answers need the three marks that the text asks
+  for, from 1 to 5.
 - The judge answers at temperature 0 here, and at the server's own there.
 """
 
@@ -18,6 +19,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
+from winobench.base import answer_texts
 from winobench.contrib.benchmarks import wordings
 from winobench.contrib.benchmarks.prompts import imgedit
 from winobench.contrib.benchmarks.prompts.edits import INSTRUCTION
@@ -31,8 +33,10 @@ _WORDINGS: dict[str, str] = {
     kind: text.replace("<edit_prompt>", "{}") for kind, text in json.loads(wordings.read("imgedit.json")).items()
 }
 _TOKENS = 1000
-_MOST, _MARKS = 5, 3
-_MARK = re.compile(r"[^:]*:\s*([1-5])(?:\.0)?(?:\s*/\s*5)?\.?\s*")
+_MOST = 5
+_NAMES = {
+    kind: re.findall(r"^(.+): A number from 1 to 5\.$", text, re.MULTILINE) for kind, text in _WORDINGS.items()
+}  # of the three marks, as each text asks for them
 _PUBLISHED = re.compile(r"(openai:)?gpt-4o(-\d{4}-\d\d-\d\d)?")
 
 
@@ -43,10 +47,11 @@ def _requests(prompt: Prompt, images: tuple[InputImage, InputImage], kind: str) 
 
 
 def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
-    marks = _published_marks(responses[0].text or "") if published else _marks(responses[0].text or "")
+    kind_of_edit, text = prompt.content["imgedit"], responses[0].text or ""
+    marks = _published_marks(text) if published else _marks(text, _NAMES[kind_of_edit])
     yield from unread([marks or None], responses)
     if marks:
-        yield Score(SCORE, prompt.content["imgedit"], round(sum(marks) / len(marks), 2) / _MOST)
+        yield Score(SCORE, kind_of_edit, round(sum(marks) / len(marks), 2) / _MOST)
 
 
 def _published_marks(text: str) -> list[int]:
@@ -55,11 +60,10 @@ def _published_marks(text: str) -> list[int]:
     return [int(part[1]) for part in parts if len(part) == 2 and part[1].isdecimal()]
 
 
-def _marks(text: str) -> list[int]:
-    """The three marks in an answer in any form. None at all where there are more or fewer."""
-    lines = [_MARK.fullmatch(re.sub("[*_`|#]", "", line)) for line in text.splitlines()]
-    marks = [int(line[1]) for line in lines if line]
-    return marks if len(marks) == _MARKS else []
+def _marks(text: str, names: Sequence[str]) -> list[int]:
+    """The marks of these names in an answer in any form. Empty without all of them."""
+    marks = answer_texts.marks(text, names, _MOST) or []
+    return [] if 0 in marks else marks
 
 
 RUBRICS = (
