@@ -192,10 +192,29 @@ class Judged(TypedDict):
     models: Required[dict[str, Any]]  # label -> metric -> group -> value, low, high, n
 
 
+class PlannedJudgement(TypedDict):
+    """What a judge would ask about the images of a run."""
+
+    folder: Required[str]
+    judge: Required[str]
+    rubric: Required[str]
+    kind: Required[str]  # of the questions
+    images: Required[Count]
+    questions: Required[Count]
+    requests: Required[Count]  # a question may be put to the vote in several
+    missing: Required[Count]  # requests without a recorded answer
+    open: Required[Count]  # images with further questions that follow missing answers
+    tokens: NotRequired[dict[str, Count | None]]  # of a hosted judge: "input" and "output", at most
+    costs: NotRequired[dict[str, float | None]]  # the same in US dollars
+    cost: NotRequired[float | None]  # the sum
+    local: NotRequired[dict[str, Any] | None]  # of a local judge: bytes of weights, on an accelerator also seconds
+
+
 class Judgements(TypedDict):
     """``winobench judge``."""
 
     judgements: Required[list[Judged]]
+    planned: NotRequired[list[PlannedJudgement]]  # with --dry_run
     people: NotRequired[dict[str, Any]]  # with --people: group -> agreement
     detector: NotRequired[dict[str, Any]]  # with --detector: model -> tag -> accuracy
     no_image: NotRequired[dict[str, dict[str, Count]]]  # with --detector: model -> kind -> missing images

@@ -14,7 +14,7 @@ from winobench.base import options
 from winobench.base.errors import InputError
 from winobench.runs import judgements
 
-from . import configuration, judged_images, output, text
+from . import configuration, judged_images, output, spending, text
 
 if TYPE_CHECKING:
     from configs.images import Settings
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from winobench.runs.image_runs import Images
 
 DEFAULT_CONFIG = "images"
-_DIRECTIONS = {"input": "read", "output": "written"}
 
 USAGE = """
 Generates images of a set of prompts with one or several text-to-image models (docs/howto/generate_images.md):
@@ -177,10 +176,9 @@ def _planned_line(label: str, planned: Mapping[str, Any]) -> str:
 def _taken(spent: Mapping[str, Any]) -> str:
     """Images, tokens, dollars and minutes in words."""
     tokens, cost, images = spent["tokens"] or {}, spent["cost"], spent["images"]
-    parts = [f"{images:,} images"]
-    parts += [f"{tokens[name]:,} tokens {word}" for name, word in _DIRECTIONS.items() if tokens.get(name) is not None]
+    parts = [f"{images:,} images", *spending.tokens_in_words(tokens)]
     each = f", ${cost / images:.4f} an image" if cost and images else ""
-    parts.append("price unknown (--api.price or --api.image_price)" if cost is None else f"${cost:,.2f}{each}")
+    parts.append(f"{spending.dollars(cost, '--api.price or --api.image_price')}{each}")
     if spent["seconds"] is not None:
         parts.append(f"{spent['seconds'] / 60:,.1f} minutes")
     return "; ".join(parts)

@@ -25,6 +25,7 @@ Judges images by the rubric of their benchmark: a folder of files by any program
   winobench judge RUN --model=qwen3-vl-8b --dtype=bfloat16
   winobench judge RUN RUN --model=openai:gpt-4o
   winobench judge RUN --model=qwen3-vl-8b --rubric=vqa_score
+  winobench judge RUN --model=openai:gpt-4o --dry_run                 what it would cost
 
 A folder of files becomes a run first, as winobench collect makes it. A judge is a vision-language model, also a hosted
 one, or a scorer such as CLIP. Without --rubric, the prompts decide:
@@ -48,6 +49,14 @@ _LAY_OUT = flags.DEFINE_string("lay_out", None, "A new folder for RUN's images a
 _OF = flags.DEFINE_string("of", None, "With --detector or --lay_out, the label of one of RUN's models.")
 _PEOPLE = flags.DEFINE_string("people", None, "The folder of GenEval's study with people; RUN is then a new folder.")
 collected_images.define_flags("Of a folder of files: geneval2:FILE, a file, metadata. GenEval's file with --people.")
+_DRY_RUN = flags.DEFINE_bool(
+    "dry_run", None, "Print the missing requests with their tokens and price, or memory and time. Nothing is asked."
+)
+_ACCELERATOR = flags.DEFINE_string(
+    "accelerator",
+    None,
+    "With --dry_run, a kind of device as winobench plan names it, for which a local judge's time is estimated.",
+)
 _DTYPE = flags.DEFINE_enum("dtype", "float32", options.DTYPES, "Compute dtype of a model with weights.")
 _BATCH_SIZE = flags.DEFINE_integer("batch_size", None, "Images at once on each device.", lower_bound=1)
 _MODEL_PARALLEL = flags.DEFINE_integer("model_parallel", 1, "Devices that share one copy of the judge.", lower_bound=1)
@@ -60,11 +69,13 @@ def main(words: list[str]) -> None:
     if not words:
         raise InputError("no run is named: give the folder of a run of winobench generate", code="nothing-named")
     if _DETECTOR.value or _LAY_OUT.value:
-        _refuse("with --detector or --lay_out", _MODEL, _RUBRIC, _LABEL, _PEOPLE)
+        _refuse("with --detector or --lay_out", _MODEL, _RUBRIC, _LABEL, _PEOPLE, _DRY_RUN, _ACCELERATOR)
         _refuse_collecting("with --detector or --lay_out")
         _detect(words)
         return
     _refuse("without --detector or --lay_out", _OF)
+    if not _DRY_RUN.value:
+        _refuse("without --dry_run", _ACCELERATOR)
     if not _MODEL.value:
         raise InputError(
             "no judge is named: give --model=JUDGE, such as qwen3-vl-8b or openai:gpt-4o", code="nothing-named"
@@ -82,6 +93,7 @@ def main(words: list[str]) -> None:
     }
     if _PEOPLE.value:
         _refuse("with --people, which has its own rubric", _RUBRIC)
+        _refuse("with --people, which writes a run first", _DRY_RUN)
         _refuse_collecting("with --people", but="prompts")
         if not (prompts := flags.FLAGS.prompts):
             raise InputError("no prompts are named: give --prompts=evaluation_metadata.jsonl", code="nothing-named")
@@ -90,10 +102,19 @@ def main(words: list[str]) -> None:
         judged_images.judge_people(folder, _PEOPLE.value, prompts, _MODEL.value, **how)
         return
     if collected_images.given() and not image_runs.is_run(words[0]):
+        if _DRY_RUN.value:
+            raise InputError(
+                f"--dry_run counts the images of a run, which {options.quote(words[0])} is not: make it one with"
+                " winobench collect, which asks nothing, and name that run",
+                code="no-effect",
+            )
         runs = [_collected(collected_images.one(words))]
     else:
         _refuse_collecting("for a run, which has its own images and prompts")
         runs = [image_runs.read_images(word) for word in words]
+    if _DRY_RUN.value:
+        judged_images.plan(runs, _MODEL.value, rubric=_RUBRIC.value, accelerator=_ACCELERATOR.value, **how)
+        return
     caches.keep_compiled()
     judged_images.judge(runs, _MODEL.value, rubric=_RUBRIC.value, **how)
 

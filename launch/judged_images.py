@@ -8,25 +8,26 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from winobench.base import extensions
+from winobench.base import extensions, options, registry
 from winobench.base.errors import InputError
 from winobench.base.files import digest
 from winobench.base.version import __version__
 from winobench.runs import endings, judgements, verdicts
 from winobench.runs.labels import shortened
-from winobench.runs.requests import LazyResponder
+from winobench.runs.requests import ImageText, ImageTurn, LazyResponder
 from winobench.runs.run_tables import few_mark
 
-from . import output, text
+from . import output, spending, text
 
 _NOTED, _MOST = 0.05, 0.5  # shares of unread answers that are noted, and that are an error
 _ROOM = 200  # letters of a text that the judge reads. Results have all of them
 
 if TYPE_CHECKING:
+    from winobench.base.registry import ModelRef
     from winobench.prompts.prompt_files import Prompt
     from winobench.runs.image_runs import Images
     from winobench.runs.judgements import Judgement
-    from winobench.runs.requests import Responder
+    from winobench.runs.requests import Request, Responder
 
 
 def check(model: str, prompts: Sequence[Prompt], rubric: str | None = None) -> None:
@@ -72,6 +73,91 @@ def judge(
     judgements_of = [_document(judgement, run) for judgement, run in zip(results, runs, strict=True)]
     output.print_json({**(document or {}), "judgements": judgements_of})
     _end(results)
+
+
+def plan(
+    runs: Sequence[Images],
+    model: str,
+    *,
+    label: str | None = None,
+    rubric: str | None = None,
+    accelerator: str | None = None,
+    **how: Any,
+) -> None:
+    """Prints what `judge` would ask, and what that takes. Nothing is asked, written, or loaded."""
+    from winobench.generation import judged
+    from winobench.scorers import loading as scorers
+
+    ref = scorers.resolve(model, scorers.IMAGES)
+    if ref.kind == registry.PLUGGED_IN:
+        raise InputError(
+            f"--dry_run loads no model, but only the loaded {options.quote(model)} tells its kinds of answers, as it is"
+            " plugged in: leave the option out",
+            code="no-effect",
+        )
+    for run in runs:
+        check(model, run.prompts, rubric)
+    responder, name = _later(model, how), text.display_name(model)
+    planned = []
+    for run in runs:
+        estimate, requests = judged.estimate(run, responder, name=name, label=label, rubric=rubric)
+        if (local := _local(ref, requests, accelerator, how)) is not None:
+            estimate["local"] = local
+        planned.append({"folder": str(run.folder), "judge": name, **estimate})
+        print(_planned_lines(planned[-1]))
+    output.print_json({"judgements": [], "planned": planned})
+
+
+def _local(
+    model: ModelRef, requests: Sequence[Request], accelerator: str | None, how: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Memory and time of a local judge. None where no installed package knows them."""
+    planned = None
+    if accelerator or (model.is_checkpoint and "judging_plan" in extensions.added(extensions.PARTS)):
+        options_of_plan = {name: how[name] for name in ("dtype", "batch_size", "model_parallel")}
+        planner = extensions.find(extensions.PARTS, "judging_plan")
+        planned = planner.estimate(model, requests, accelerator, **options_of_plan)
+    if accelerator and requests and planned is None:
+        raise InputError(
+            f"--accelerator has no effect on {options.quote(model.name)}, whose time is unknown: leave it out",
+            code="no-effect",
+        )
+    return planned
+
+
+def _planned_lines(planned: Mapping[str, Any]) -> str:
+    """Missing requests, and their tokens and price, or memory and time."""
+    of = f"{planned['questions']:,} questions about {planned['images']:,} images"
+    lines = [
+        f"{planned['judge']} by {planned['rubric']}: {of}",
+        f"  {planned['missing']:,} of {planned['requests']:,} requests are missing",
+    ]
+    if planned["open"]:
+        lines.append(
+            f"  {planned['open']:,} images have more questions, which follow these answers and are not counted"
+        )
+    if "tokens" in planned:
+        tokens, costs = planned["tokens"], planned["costs"]
+        parts = spending.tokens_in_words(tokens)
+        if tokens["input"] is None:
+            parts = ["tokens read not known (no published rule for this model's images)", *parts]
+        is_part = planned["cost"] is None and costs["output"] is not None
+        parts.append(f"{spending.dollars(costs['output'])} for these" if is_part else spending.dollars(planned["cost"]))
+        lines.append(f"  at most, an answer each: {'; '.join(parts)}")
+    if local := planned.get("local"):
+        is_timed = planned["kind"] not in (ImageText.kind, ImageTurn.kind)
+        lines.append(f"  {_local_words(local, is_timed)}")
+    return "\n".join(lines)
+
+
+def _local_words(local: Mapping[str, Any], is_timed: bool) -> str:
+    weights = f"weights of {local['weights'] / 1e9:,.1f} GB on each device"
+    if "accelerator" not in local:
+        return f"{weights}{'. --accelerator=h100 estimates the time' if is_timed else ''}"
+    words = f"{local['accelerator']}: {weights}, of {local['usable'] / 1e9:,.1f} GB"
+    if not local["fits"]:
+        return f"{words}, which does not fit: name more devices, or a smaller dtype"
+    return words if local["seconds"] is None else f"{words}; {local['seconds'] / 60:,.1f} minutes"
 
 
 def _document(judgement: Judgement, run: Images) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import math
 import pathlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -13,6 +14,7 @@ import numpy as np
 
 from winobench.base import options, registry, texts
 from winobench.base.errors import InputError
+from winobench.data import images as image_files
 from winobench.metrics import Design, Interval, mean_of_means
 from winobench.models import snapshots
 from winobench.rubrics import named_rubrics
@@ -21,7 +23,17 @@ from winobench.runs import asking, endings, image_records, judgements, records, 
 from winobench.runs.image_records import ImageRecord, MissingImage
 from winobench.runs.image_runs import Images
 from winobench.runs.judgements import Judgement
-from winobench.runs.requests import ImageMatch, InputImage, LazyResponder, Request, Responder, Response, check_responder
+from winobench.runs.requests import (
+    ImageMatch,
+    InputImage,
+    LazyResponder,
+    Request,
+    Responder,
+    Response,
+    ability,
+    check_responder,
+    images_of,
+)
 
 _LONGEST_LABEL = 200  # letters. The folder's name has the rubric, too
 
@@ -84,17 +96,7 @@ def judge_images(
     fingerprint = dict(judge.fingerprint())
     chosen.check_judge(name, fingerprint, kind)
     _check_folder(folder, fingerprint)
-    groups = _groups(run, chosen)
-    if not groups and run.missing:
-        raise InputError(f"{run.folder} has no image that {chosen.name} judges: all are missing", code="no-images")
-    asked = [_ask_about(run, records, chosen, kind, fingerprint) for records in groups]
-    asked = [image for image in asked if image.keys]
-    if not asked:
-        raise InputError(
-            f"{chosen.name} has no question about the images of {run.folder}, as it compares several of one prompt:"
-            " generate with several seeds, such as --seeds=0,1,2,3",
-            code="no-content",
-        )
+    asked = _first_questions(run, chosen, kind, fingerprint)
     images, missing, received = _answers(judge, folder, asked, progress)
     if chosen.follow_ups is not None and images:
         images = [_ask_more(run, image, chosen, kind, fingerprint, received) for image in images]
@@ -165,6 +167,88 @@ def _summary(
     pairs = [(image.record, its) for image, its in zip(images, scores, strict=True)]
     pairs += [(image, [*rubric.missing(image.prompt)]) for image in run.missing if rubric.fits(image.prompt)]
     return summarise([(image.prompt.text, its) for image, its in pairs if image.model == label], rubric)
+
+
+def estimate(
+    run: Images, judge: Responder | LazyResponder, *, name: str, rubric: str | None = None, label: str | None = None
+) -> tuple[dict[str, Any], list[Request]]:
+    """What `judge_images` would ask. Nothing is asked, written, or loaded.
+
+    Returns: numbers of images, of questions about them, of requests, of missing ones, and of ``open`` images: further
+      questions about these follow missing answers, and are not counted. Of a hosted judge also its ``tokens``
+      {"input", "output"}, their ``costs`` in US dollars, and the ``cost`` of both, at most and None where unknown. And
+      the missing requests. A judge that is not loaded yet counts all answers in its folder as its own.
+
+    Raises InputError as `judge_images`.
+    """
+    chosen = named_rubrics.choose(rubric, run.prompts)
+    folder = folder_of(run, chosen.name, name, label)
+    kind = kind_for(chosen, name, judge.kinds)
+    fingerprint = {} if isinstance(judge, LazyResponder) else dict(judge.fingerprint())
+    if fingerprint:
+        chosen.check_judge(name, fingerprint, kind)
+        _check_folder(folder, fingerprint)
+    if isinstance(judge, LazyResponder) and (finished := _finished(run, judge, chosen, folder)) is not None:
+        numbers = dict.fromkeys(("questions", "requests"), finished.num_questions) | {"missing": 0, "open": 0}
+        return {"rubric": chosen.name, "kind": kind, "images": finished.num_images, **numbers}, []
+    asked = _first_questions(run, chosen, kind, fingerprint)
+    looked, open_images = _look(judge, folder, asked), 0
+    if chosen.follow_ups is not None:
+        received = asking.Answers(looked.read)
+        is_read = [all(key in looked.read for key in image.keys) for image in asked]
+        pairs = [*zip(asked, is_read, strict=True)]
+        asked = [
+            _ask_more(run, image, chosen, kind, fingerprint, received) if whole else image for image, whole in pairs
+        ]
+        looked, open_images = _look(judge, folder, asked), is_read.count(False)
+    missing = [*looked.missing.values()]
+    planned = {
+        "rubric": chosen.name,
+        "kind": kind,
+        "images": sum(len(image.records) for image in asked),
+        "questions": sum(len(image.keys) for image in asked),
+        "requests": looked.total,
+        "missing": len(missing),
+        "open": open_images,
+    }
+    return {**planned, **_most_spent(judge, missing)}, missing
+
+
+def _look(judge: Responder | LazyResponder, folder: pathlib.Path, asked: Sequence[_Asked]) -> asking.Looked:
+    wanted = _wanted(asked)
+    if not isinstance(judge, LazyResponder):
+        return asking.look(folder / records.RESPONSES, judge, wanted)
+    stored = responses.recorded(folder / records.RESPONSES, wanted, of_any=True)
+    return asking.Looked({}, {key: wanted[key] for key in wanted if key not in stored}, len(wanted))
+
+
+def _most_spent(judge: Responder | LazyResponder, requests: Sequence[Any]) -> dict[str, Any]:
+    """Tokens of a hosted judge and their costs, at most. Empty for another judge."""
+    most, cost = ability(judge, "most_tokens"), ability(judge, "cost")
+    if most is None or cost is None:
+        return {}
+    size_of = functools.cache(_size)
+    counts = [most(request, [size_of(image.path) for image in images_of(request)]) for request in requests]
+    tokens = {name: _sum([count[name] for count in counts]) for name in ("input", "output")}
+    costs = {
+        "input": cost(Response(input_tokens=tokens["input"], output_tokens=0)),
+        "output": cost(Response(input_tokens=0, output_tokens=tokens["output"])),
+    }
+    return {"tokens": tokens, "costs": costs, "cost": _sum(costs.values())}
+
+
+def _sum(counts: Collection[Any]) -> Any:
+    """A sum with parts missing would look like the whole."""
+    return None if None in counts else sum(counts)
+
+
+def _size(path: str) -> tuple[int, int]:
+    """Width and height of an image, by its header."""
+    try:
+        with image_files.regular_file(path) as file, image_files.opened(file) as image:
+            return image.size
+    except (image_files.ImageProblem, OSError) as error:
+        raise InputError(f"the image {path} cannot be read ({error}): restore it", code="cannot-read") from None
 
 
 def _finished(run: Images, judge: LazyResponder, rubric: Rubric, folder: pathlib.Path) -> Judgement | None:
@@ -332,6 +416,26 @@ def _source(run: Images, record: ImageRecord) -> InputImage:
     return InputImage(str(path), sha256)
 
 
+def _first_questions(run: Images, rubric: Rubric, kind: str, fingerprint: Mapping[str, Any]) -> list[_Asked]:
+    """All questions that follow no answer."""
+    groups = _groups(run, rubric)
+    if not groups and run.missing:
+        raise InputError(f"{run.folder} has no image that {rubric.name} judges: all are missing", code="no-images")
+    asked = [_ask_about(run, records, rubric, kind, fingerprint) for records in groups]
+    asked = [image for image in asked if image.keys]
+    if not asked:
+        raise InputError(
+            f"{rubric.name} has no question about the images of {run.folder}, as it compares several of one prompt:"
+            " generate with several seeds, such as --seeds=0,1,2,3",
+            code="no-content",
+        )
+    return asked
+
+
+def _wanted(images: Iterable[_Asked]) -> dict[str, Request]:
+    return {key: request for image in images for key, request in zip(image.keys, image.requests, strict=True)}
+
+
 def _ask_about(
     run: Images, records: tuple[ImageRecord, ...], rubric: Rubric, kind: str, fingerprint: Mapping[str, Any]
 ) -> _Asked:
@@ -375,7 +479,7 @@ def _answers(
 
     Answers that are recorded already count, too. Each is on disk before it is used.
     """
-    wanted = {key: request for image in images for key, request in zip(image.keys, image.requests, strict=True)}
+    wanted = _wanted(images)
     with asking.Session(folder / records.RESPONSES, progress=progress) as session:
         answers = session.ask(responder, wanted, "judging")
     lasting = endings.lasting(wanted, answers.read, answers.blocked)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import pathlib
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,15 @@ class Answers:
     asked: int = 0  # number of calls made now
     received: list[Response] = dataclasses.field(default_factory=list)  # of calls made now
     seconds: float = 0.0  # that the run's own answers took when an earlier call of it asked for them
+
+
+@dataclasses.dataclass(frozen=True)
+class Looked:
+    """Recorded answers to some requests, the requests without one, and the number of requests that are sent in all."""
+
+    read: dict[str, Response]
+    missing: dict[str, Request]
+    total: int
 
 
 class Session:
@@ -77,10 +87,7 @@ class Session:
         """Reads the store, takes answers of the runs next to it, and asks for the rest, incomplete answers included."""
         self.store.seconds_between_syncs = 0.0 if ability(responder, "cost") else _SECONDS_BETWEEN_SYNCS
         self.calls.append((responder, wanted))
-        parts = _parts(responder, wanted)
-        requests = {key: request for key, request in wanted.items() if key not in parts}
-        for own in parts.values():
-            requests |= own
+        parts, requests = _with_parts(responder, wanted)
         self._read_recorded(responder, requests)
         missing = {key: request for key, request in requests.items() if key not in self.answers.read}
         self._ask(responder, missing, len(requests), label, received)
@@ -202,6 +209,33 @@ class Session:
 
 def say_nothing_to_ask(total: int) -> None:
     progress_bars.say(f"all {total:,} responses are recorded: nothing to ask")
+
+
+def look(folder: pathlib.Path, responder: Responder, wanted: Mapping[str, Request]) -> Looked:
+    """What `Session.ask` would find on disk, and send. Nothing is written or asked."""
+    parts, requests = _with_parts(responder, wanted)
+    stored, whole = responses.recorded(folder, requests), {}
+    for key, response in stored.items():
+        with contextlib.suppress(ValueError):  # `Session` will reject it
+            whole[key] = read(responder, requests[key], response.raw)
+    whole = {key: response for key, response in whole.items() if response.ending == FINISHED}
+    missing = {key: request for key, request in requests.items() if key not in whole}
+    combine = ability(responder, "combine")
+    for key, own in parts.items():
+        if combine is not None and not missing.keys() & own.keys():
+            whole[key] = combine(wanted[key], [whole[part] for part in own])
+    return Looked(whole, missing, len(requests))
+
+
+def _with_parts(
+    responder: Responder, wanted: Mapping[str, Request]
+) -> tuple[dict[str, dict[str, Request]], dict[str, Request]]:
+    """`_parts`, and all requests that are sent: the parts of those that have some, and the others."""
+    parts = _parts(responder, wanted)
+    requests = {key: request for key, request in wanted.items() if key not in parts}
+    for own in parts.values():
+        requests |= own
+    return parts, requests
 
 
 def _parts(responder: Responder, wanted: Mapping[str, Request]) -> dict[str, dict[str, Request]]:

@@ -19,7 +19,7 @@ import pathlib
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from absl import logging
@@ -44,7 +44,11 @@ def request_json(request: Request) -> dict[str, Any]:
 
 def key(fingerprint: Mapping[str, Any], request: Request) -> str:
     """SHA-256, in hexadecimal, of responder and request, but for ``prefix_turns`` and the places of images."""
-    content = request_json(request)
+    return _key(fingerprint, request_json(request))
+
+
+def _key(fingerprint: Mapping[str, Any], request: Mapping[str, Any]) -> str:
+    content = dict(request)
     content.pop("prefix_turns", None)
     if "picture" in content:
         content["picture"] = content["picture"]["sha256"]
@@ -211,13 +215,7 @@ class ResponseStore:
         for folder in folders:
             if not missing:
                 break
-            try:
-                places, _ = _index(folder, only=missing)
-                stored = {key: _read(line) for key, line in places.items()}
-            except InputError as error:
-                logging.warning("the responses of another run are left aside: %s", error)
-                continue
-            for name, response in stored.items():
+            for name, response in _of_another(folder, missing).items():
                 # The first run that asked, however often its responses have been copied.
                 origin = response.origin or pathlib.Path(folder).resolve().parent.name
                 content = {"request": response.request, "raw": response.raw, "seconds": response.seconds}
@@ -337,6 +335,32 @@ def _entry(line: bytes) -> dict[str, Any] | None:
         and isinstance(entry.get("origin"), (str, type(None)))
     )
     return entry if whole and isinstance(entry["key"], str) else None
+
+
+def _of_another(folder: pathlib.Path, keys: set[str]) -> dict[str, Stored]:
+    """The responses of another run to some requests. Damaged parts are left aside with a warning."""
+    try:
+        return {key: _read(place) for key, place in _index(folder, only=keys)[0].items()}
+    except InputError as error:
+        logging.warning("the responses of another run are left aside: %s", error)
+        return {}
+
+
+def recorded(folder: pathlib.Path, keys: Collection[str], *, of_any: bool = False) -> dict[str, Stored]:
+    """The responses to some requests that a run has or takes from those next to it, by their keys. Writes nothing.
+
+    With ``of_any``, the keys are those of requests to a responder with an empty fingerprint, and the run's responses
+    of any responder count.
+    """
+    places, rejected = _index(folder)
+    if of_any:
+        stored = {_key({}, response.request): response for response in map(_read, places.values())}
+        return {key: stored[key] for key in keys if key in stored}
+    stored = {key: _read(places[key]) for key in keys if key in places}
+    for other in ResponseStore(folder).neighbours():
+        missing = set(keys) - stored.keys() - rejected
+        stored |= _of_another(other, missing) if missing else {}
+    return stored
 
 
 def num_recorded(folder: pathlib.Path) -> int:

@@ -114,8 +114,8 @@ class Scorer:
         return program.items * self.copies / program.seconds
 
 
-def make_plan(job: Job) -> Plan:
-    """Plans VQAScore on the fewest devices that hold the model together.
+def make_plan(job: Job, total: work.Total | None = None) -> Plan:
+    """Plans VQAScore on the fewest devices that hold the model together, for the config's tasks or this work.
 
     Images and pairs at once are halved until they fit, as in the scorer.
     """
@@ -132,7 +132,7 @@ def make_plan(job: Job) -> Plan:
         if pairs:
             break
     load = scorer.load(config.model, images, pairs)
-    total = work.total(work.names(config.tasks), 1, 1, config.limit)
+    total = total or work.total(work.names(config.tasks), 1, 1, config.limit)
     content = {"model": config.model, "copies": scorer.copies, "model_parallel": parts, "weights": scorer.weights}
     content |= {"table": scorer.table, "rows": scorer.rows}
     for name, program in (("images", images), ("pairs", pairs)):
@@ -228,6 +228,11 @@ class _Network:
     def state(self, question: Question) -> Any:
         """The state of an image, as shapes [1, ...]."""
         return jax.eval_shape(self.image_function(question), self.params, self.pixels())
+
+
+def weight_bytes(config: NetworkConfig, mesh: Mesh, dtype: str) -> int:
+    """Bytes of the parameters on a device."""
+    return bytes_there(_Network.of(config, mesh, dtype).params)
 
 
 def network_class(config: NetworkConfig) -> type[VisionLanguageNetwork]:

@@ -21,6 +21,7 @@ from winobench.runs.requests import (
     EMPTY,
     FILTERED,
     FINISHED,
+    ImageText,
     Response,
 )
 
@@ -161,6 +162,15 @@ class Api(abc.ABC):
     def tells_likelihoods(cls, model: str) -> bool:
         """Whether answers come with log-probabilities. Only then ``body`` gets `ImageOptions` and `ImageStarts`."""
         return False
+
+    @classmethod
+    def may_think(cls, model: str) -> bool:
+        """Whether a model thinks before each answer, without being asked to."""
+        return False
+
+    def as_text(self, request: Any) -> ImageText:
+        """The request for a text that a request about an image is sent as."""
+        return request
 
     @abc.abstractmethod
     def body(self, request: Any) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from typing import Any, Generic, TypeVar
 from absl import logging
 
 from winobench.base.errors import InputError
-from winobench.responders.hosted import bodies, calls, choices, settings
-from winobench.responders.hosted.api import Api, cut_at, one_line
+from winobench.responders.hosted import bodies, calls, choices, image_tokens, settings
+from winobench.responders.hosted.api import LIMITS, Api, count, cut_at, one_line
 from winobench.responders.hosted.prices import cost
 from winobench.responders.hosted.providers import APIS
 from winobench.runs.requests import (
@@ -25,6 +25,7 @@ from winobench.runs.requests import (
     SEVERAL,
     ImageOptions,
     ImageStarts,
+    ImageText,
     Raw,
     Request,
     Response,
@@ -34,6 +35,7 @@ from winobench.runs.requests import (
 
 _VOTE_TOKENS = 1024  # of a vote at most: models that think count that, too
 _BLANK = "[key]"
+_FRAME = 8  # tokens around a text or an image, at most
 
 S = TypeVar("S", bound=settings.Connection)
 
@@ -164,6 +166,23 @@ class HostedModel(Hosted[settings.Settings]):
         if self._settings.votes != settings.Settings.votes:
             identity["votes"] = self._settings.votes
         return identity
+
+    def most_tokens(
+        self, request: ImageText | ImageOptions | ImageStarts, sizes: Sequence[tuple[int, int]]
+    ) -> dict[str, int | None]:
+        """Tokens {"input", "output"} of a request about images of so many pixels, at most. None where unknown.
+
+        A token of a text has at least one byte. A model that thinks may fill the room for thoughts.
+        """
+        sent = self._server.as_text(request)
+        seen = [image_tokens.most_tokens(self.model, *size) if self._is_own else None for size in sizes]
+        texts = [sent.question or choices.CAPTION, *(turn.text for turn in getattr(sent, "before", ()))]
+        known = [len(text.encode()) for text in texts] + [tokens for tokens in seen if tokens is not None]
+        read = None if None in seen else sum(known) + _FRAME * (len(texts) + len(sizes))
+        fixed = [count(self._fields["extra_body"].get(name)) for name in LIMITS]
+        thinks = not self._logprobs and (self._server.thinks or APIS[self.api].may_think(self.model))
+        written = next(filter(None, fixed), sent.max_tokens + self._server.room * thinks)
+        return {"input": read, "output": written}
 
     def parts(self, request: Request) -> tuple[Request, ...]:
         """The requests that make up one: its votes, each of which can be sent and kept alone. Otherwise itself."""

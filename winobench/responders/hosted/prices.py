@@ -67,6 +67,11 @@ def image_tokens(model: str, quality: str | None, size: str | None) -> int | Non
     return stated[_SIZES.index(size)]
 
 
+def without_date(model: str) -> str:
+    """The name of a model of which this may be a dated snapshot."""
+    return _SNAPSHOT.sub("", model)
+
+
 def cost(
     model: str,
     input_tokens: int | None,
@@ -75,7 +80,7 @@ def cost(
 ) -> float | None:
     """US dollars; None where price or tokens are not known. A dated snapshot costs as the model without the date."""
     table = {**PRICES, **(prices or {})}
-    price = table.get(model, table.get(_SNAPSHOT.sub("", model)))
+    price = table.get(model, table.get(without_date(model)))
     if price is None or input_tokens is None or output_tokens is None:
         return None
     return (input_tokens * float(price[0]) + output_tokens * float(price[1])) / 1e6

@@ -70,23 +70,30 @@ class OpenAI(Api, provider="openai"):
 
     @classmethod
     def tells_likelihoods(cls, model: str) -> bool:
-        return _THINKING.match(model) is None
+        return not cls.may_think(model)
 
-    def body(self, request: Generation | ImageText | ImageOptions | ImageStarts) -> dict[str, Any]:
-        settings = self._settings
+    @classmethod
+    def may_think(cls, model: str) -> bool:
+        return _THINKING.match(model) is not None
+
+    def as_text(self, request: ImageText | ImageOptions | ImageStarts) -> ImageText:
         if isinstance(request, ImageStarts):
             # A token may be a digit of 10.
             length = max(len(start.strip()) if start.strip().isdigit() else 1 for start in request.starts)
-            sent = text_about(request, request.question, max_tokens=length, temperature=1.0)
-            return {**self.body(sent), "logprobs": True, "top_logprobs": self.most_likely}
+            return text_about(request, request.question, max_tokens=length, temperature=1.0)
         if isinstance(request, ImageOptions):
             question, marks = choices.put(request)
             begins = choices.beginning(marks)
             # Servers differ in whether the temperature is in the log-probabilities: at 1 it makes no difference. What
             # all answers begin with must be written first, though, as it is likeliest. A letter is a token at most.
             length, temperature = (1 + len(begins), 0.0) if begins else (1, 1.0)
-            sent = text_about(request, question, max_tokens=length, temperature=temperature)
-            return {**self.body(sent), "logprobs": True, "top_logprobs": self.most_likely}
+            return text_about(request, question, max_tokens=length, temperature=temperature)
+        return request
+
+    def body(self, request: Generation | ImageText | ImageOptions | ImageStarts) -> dict[str, Any]:
+        settings = self._settings
+        if isinstance(request, ImageOptions | ImageStarts):
+            return {**self.body(self.as_text(request)), "logprobs": True, "top_logprobs": self.most_likely}
         if isinstance(request, ImageText):
             encoded = [images.encode(image, IMAGES) for image in images_of(request)]
             # In the order of the guide's examples.
