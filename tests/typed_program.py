@@ -54,6 +54,7 @@ from winobench import (
     VisionLanguageModel,
     VQAScore,
     ZImage,
+    collect_images,
     compare,
     denoising_errors,
     evaluate,
@@ -135,6 +136,10 @@ def finished(folder: pathlib.Path) -> list[str]:
 def generated(folder: pathlib.Path) -> Images:
     prompts: list[Prompt] = [*read_prompts("prompts.txt", limit=3), Prompt("1", "a cat")]
     return generate_images([], prompts, folder, seeds=[0, 1])
+
+
+def collected(folder: pathlib.Path) -> Images:
+    return collect_images(folder, "prompts.txt", folder / "run", name="another model", allow_missing=True)
 
 
 def judged(run: Images) -> dict[str, float]:

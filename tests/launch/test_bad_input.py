@@ -78,7 +78,7 @@ REFUSED = {
         "{images} --model=openai:m --api=votes=3": "--api is a group: give one of --api.base_url, ",
         "{images} --model=openai:m --api.votes=many": "--api.votes is a whole number",
         "{images} --model=m --of=a": "--of has no effect without --detector",
-        "{images} --model=m --prompts=p": "--prompts has no effect without --people",
+        "{images} --model=m --prompts=p": "--prompts has no effect for a run",
         "{images} --model=m --people=p --rubric=tiif": "--rubric has no effect with --people",
         "{images} --model=m --lay_out=new": "--model has no effect with --detector or --lay_out",
         "{images} --model=clip-vit-b32 --rubric=geneval2": "no prompt has questions for the rubric geneval2",
