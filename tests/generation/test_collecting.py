@@ -91,6 +91,12 @@ def test_prompts_of_one_text_share_its_files_in_their_order(tmp_path):
     names = ["A cube_0.png", "A cube_1.png", "A cube_10.png", "A cube_9.png", "A sphere_3.png", "A sphere_4.png"]
     run = collect(write(tmp_path / "in", *names), prompts)
     assert [*files_of(run).values()] == [names[0], names[4], names[3], names[1], names[5], names[2]]
+    # Also where the names have other signs. Two texts that differ in signs share none.
+    prompts = [Prompt(str(number), f"A cube{sign}") for number, sign in enumerate("??")]
+    folder = write(tmp_path / "signs", "A cube__0.png", "A cube__1.png")
+    assert [*files_of(collect(folder, prompts, tmp_path / "two")).values()] == ["A cube__0.png", "A cube__1.png"]
+    with raises("unknown-prompt", "2 of 2"):
+        collect(folder, [prompts[0], Prompt("1", "A cube!")], tmp_path / "three")
 
 
 def test_files_become_rgb_png_files(tmp_path):
@@ -184,6 +190,7 @@ def test_a_table_without_seeds_and_an_object_of_prompts(tmp_path):
         ({"model": None}, "missing-field", ["line 2", "model"]),
         ({"id": "b_1"}, "unknown-prompt", ["1 of 12", "line 2", "A red cube.", "b_1"]),
         ({"id": "a", "category": "form"}, "unknown-prompt", ["1 of 12", "line 2", "form"]),
+        ({"prompt": None, "id": "a", "number": 1}, "unknown-prompt", ["1 of 12", "line 2", "number 1"]),
         ({"model": "a third"}, "missing-images", ["6 of the 18", "prompt a"]),
     ],
 )
@@ -269,8 +276,9 @@ def test_missing_images(tmp_path):
     # Of two prompts with one image each, both lack one: a folder's numbers do not run on from the one before.
     for number, seed in ((0, 1), (1, 0), (2, 0)):
         (folder / f"{number:05d}" / "samples" / f"{seed:05d}.png").unlink()
-    with raises("missing-images", "2 of the 4 images"):
-        collect(folder, GENEVAL[:2], tmp_path / "fewer")
+    for pattern in (None, "{number}/samples/{seed}.png"):
+        with raises("missing-images", "2 of the 4 images"):
+            collect(folder, GENEVAL[:2], tmp_path / "fewer", pattern=pattern)
 
 
 @pytest.mark.parametrize(
@@ -363,6 +371,15 @@ def test_a_kill_a_second_call_and_a_change(tmp_path, monkeypatch):
     assert again.records != run.records
     os.utime(folder / "00002" / "samples" / "00001.png", (1, 1))
     assert collect(folder, GENEVAL).records == again.records
+
+
+def test_a_run_within_the_folder_is_not_collected(tmp_path, monkeypatch):
+    """Its copies keep texts, and would count twice."""
+    monkeypatch.chdir(tmp_path)
+    PIL.Image.new("RGB", (2, 2)).save("a.png", pnginfo=image_data_texts("parameters", "A cube\nSteps: 20"))
+    for name in ("one", "two"):
+        assert len(collect_images(".", "metadata", name=name, progress=False).records) == 1
+    assert len([*tmp_path.glob("runs/*/config.json")]) == 2
 
 
 def test_two_folders_of_one_name_are_two_runs(tmp_path, monkeypatch):

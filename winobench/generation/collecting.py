@@ -25,6 +25,7 @@ METADATA = "metadata"
 """As prompts or pattern: the text that ComfyUI or AUTOMATIC1111's web interface wrote into each image."""
 
 _GRID = re.compile("([1-9][0-9]?)x([1-9][0-9]?)")
+_OF_PROMPT = re.compile(r"\{(id|number|prompt)\}")
 
 
 def collect_images(
@@ -181,7 +182,9 @@ def settle(
         own = image.model if len(names) > 1 else None
         groups[labels[own or names[0]], numbers[image]].append(image)
     # In a folder for each prompt, numbers begin again.
-    seeded = _have_seeds(groups, prompts, begin_again=layout is not None and layout.pattern.endswith("/{seed}"))
+    parts = [] if layout is None else layout.pattern.split("/")
+    begin_again = any("{seed}" in part and not _OF_PROMPT.search(part) for part in parts)
+    seeded = _have_seeds(groups, prompts, begin_again=begin_again)
     if layout is not None and layout.pattern == image_layouts.LAYOUTS[0].pattern:
         image_layouts.check_metadata(folder, images, {image.file: prompts[numbers[image][0]] for image in images})
     tiles = math.prod(grid)

@@ -20,6 +20,7 @@ from typing import Any
 from winobench.base import files, json_files, options
 from winobench.base.errors import InputError
 from winobench.prompts.prompt_files import Layout, Prompt
+from winobench.runs.image_runs import is_run
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".avif")
 """Ends of the names of image files."""
@@ -58,14 +59,17 @@ class FoundImage:
 
 
 def image_files(folder: pathlib.Path) -> Iterator[tuple[pathlib.Path, str]]:
-    """The image files in a folder and its folders, in the order of their names, without hidden ones.
+    """The image files in a folder and its folders, in the order of their names, without hidden ones and other runs.
 
     Raises:
       InputError: a link leads out of the folder, or a name is not UTF-8.
     """
     root = os.path.realpath(folder)
     for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        # A run that was made in this folder has copies of its images.
+        folders[:] = sorted(
+            name for name in folders if not name.startswith(".") and not is_run(os.path.join(parent, name))
+        )
         for name in [*folders, *sorted(names)]:
             path = pathlib.Path(parent, name)
             is_image = name.lower().endswith(ENDINGS) and not name.startswith(".")
@@ -144,15 +148,15 @@ class PromptIndex:
 
     def numbers(self, image: FoundImage) -> list[int]:
         """The numbers of the prompts that an image may be of: several of one text, none where it is unknown."""
-        if image.number is not None:
-            numbers = [image.number] if image.number < len(self._prompts) else []
-        elif image.id is not None:
-            numbers = self._by["id"].get(_text(image.id)) or self._by["digits"].get(_digits(image.id), [])
-            numbers = numbers if len(numbers) == 1 else []
-        else:
+        if image.number is None and image.id is None:
             return self._of_category(
                 image, self._by["text"].get(_text(image.prompt or "")) or self._alike(image.prompt or "")
             )
+        numbers = [image.number] if image.number is not None and image.number < len(self._prompts) else []
+        if image.id is not None:
+            of_id = self._by["id"].get(_text(image.id)) or self._by["digits"].get(_digits(image.id), [])
+            of_id = of_id if len(of_id) == 1 else []
+            numbers = of_id if image.number is None or of_id == numbers else []
         if image.prompt is not None:
             numbers = [number for number in numbers if _text(self._prompts[number].text) == _text(image.prompt)]
         return self._of_category(image, numbers)
@@ -168,12 +172,12 @@ class PromptIndex:
         return image.prompt is None or _text(image.prompt) in self._by["text"]
 
     def _alike(self, name: str) -> list[int]:
-        """The one prompt whose text a file's name has with other signs, or cut off."""
+        """The prompts of the one text that a file's name has with other signs, or cut off."""
         letters = _letters(name)
         numbers = self._by["letters"].get(letters, []) if letters else []
         if not numbers and len(letters) >= _SHORTEST_PREFIX:
             numbers = [n for text, those in self._by["letters"].items() if text.startswith(letters) for n in those]
-        return numbers if len(numbers) == 1 else []
+        return numbers if len({_text(self._prompts[number].text) for number in numbers}) == 1 else []
 
 
 def _text(text: str) -> str:
