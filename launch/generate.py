@@ -89,7 +89,7 @@ def main(config: Settings) -> None:
         [None if lora == "none" else lora for lora in _words(config.lora or "none")],
         settings=settings,
         pipeline_options=options.settings().or_none().check("--pipeline_options", config.pipeline_options),
-        hosted=text.api_options(config.api, config.model),
+        hosted={**text.api_options(config.api, config.model), "sends": not _DRY_RUN.value},
         **{name: getattr(config, name) for name in names},
     )
     of_both: dict[str, Any] = {

@@ -97,7 +97,8 @@ def plan(
         )
     for run in runs:
         check(model, run.prompts, rubric)
-    responder, name = _later(model, how), text.display_name(model)
+    hosted = {**(how.get("hosted") or {}), "sends": False} if ref.kind == registry.HOSTED else None
+    responder, name = _later(model, {**how, "hosted": hosted}), text.display_name(model)
     planned = []
     for run in runs:
         estimate, requests = judged.estimate(run, responder, name=name, label=label, rubric=rubric)

@@ -185,7 +185,9 @@ def test_tokens_of_images(model, size, tokens):
     assert image_tokens.most_tokens(model, *size) == tokens
 
 
-def test_command(run):
+def test_command(run, monkeypatch):
+    """No key is needed."""
+    monkeypatch.delenv("OPENAI_API_KEY")
     words = [run.folder, "--model=openai:gpt-4o", "--dry_run"]
     before = files(run.folder)
     status, out, err = launching.launch("launch.judge", *words)
@@ -206,6 +208,7 @@ def test_command(run):
     assert "written; $0.0040 for these" in out
     assert files(run.folder) == before
     launching.refuse("launch.judge", *words[:2], "--accelerator=h100", named=["--accelerator", "--dry_run"])
+    launching.refuse("launch.judge", *words[:2], named=["OPENAI_API_KEY"])
     people = ["--people=x", "--prompts=y"]
     launching.refuse("launch.judge", *words, *people, named=["--dry_run", "--people"])
     launching.refuse("launch.judge", *words, "--accelerator=h100", named=["--accelerator", "gpt-4o"])

@@ -55,7 +55,7 @@ class Hosted(Generic[S]):
         chosen.check(name, api)
         self.concurrency = chosen.concurrency
         self._fields = self.fields(api)
-        key = settings.read_key(api, needed=self._is_own)
+        key = settings.read_key(api, needed=self._is_own and chosen.sends)
         self._secret = settings.secret(key)
         self._server = api(key, self.base_url, self.model, chosen.timeout, self._fields)
 

@@ -38,6 +38,7 @@ class Connection:
         To connect, at most 20 of them.
       first_wait: seconds before the second attempt. Doubled from attempt to attempt up to a minute, less a random part
         of up to a half. Longer where the server requests it.
+      sends: False for a model that only estimates, which needs no key.
       longest_wait: seconds. The run ends with an error where the server requests a longer wait.
     """
 
@@ -51,6 +52,7 @@ class Connection:
     seconds_to_finish: float = options.option(15.0, _SECONDS)
     extra_body: Mapping[str, Any] | None = None
     prices: Mapping[str, Sequence[float]] | None = None
+    sends: bool = True
 
     def check(self, name: str, api: type[Api]) -> None:
         """Raises InputError for an option that a model or its protocol cannot have."""
