@@ -93,7 +93,10 @@ def test_a_data_url_and_transparent_parts(server, tmp_path):
     PIL.Image.new("RGBA", (4, 4), (255, 0, 0, 0)).save(buffer, "PNG")
     item = f"data:image/png;base64,{base64.encodebytes(buffer.getvalue()).decode()}"
     server.reply = lambda fields: (200, {}, body(b64_json=item, revised_prompt="a cube that is red"))
-    run = draw(server, tmp_path, PROMPTS[:1], background="transparent")
+    run = draw(server, tmp_path / "a", PROMPTS[:1], background="transparent")
+    assert (run.image(run.records[0]) == 255).all()
+    server.reply = lambda fields: (200, {}, body(url=item, revised_prompt="a cube that is red"))
+    run = draw(server, tmp_path / "b", PROMPTS[:1])
     assert (run.image(run.records[0]) == 255).all()
     assert run.records[0].source["revised_prompt"] == "a cube that is red"
 
@@ -129,7 +132,7 @@ def test_an_image_is_edited(server, tmp_path):
         **{"model": "gpt-image-2", "prompt": "ein 'roter' Würfel", "n": "1", "size": "16x8"},
         "image": ("image/png", file_of("before")),
     }
-    pixels, said = model.read(raw)
+    pixels, said = raw["image"], raw["source"]
     np.testing.assert_array_equal(pixels[0, 0], colour("ein 'roter' Würfel"))
     assert said["image_tokens"] == 90
     assert model.price(100, 272, True) == pytest.approx((100 * 5 + 272 * 30) / 1e6)
@@ -201,6 +204,7 @@ def test_images_at_addresses_are_downloaded_without_the_key(server, tmp_path):
         ("/a.png", {"/a.png": (200, {}, b"0" * 3000)}, ["more than"]),
         ("/a.png", {"/a.png": (200, {"Content-Length": "900"}, file_of("x"))}, ["127.0.0.1"]),
         ("http://", {}, ["cannot be downloaded"]),
+        ("http://[bad/a.png", {}, ["not a URL"]),
     ],
 )
 def test_an_image_that_cannot_be_downloaded_is_not_paid_twice(server, tmp_path, monkeypatch, url, files, named):
@@ -234,6 +238,7 @@ FILTERS = {
         {"data": [{"error": {"code": "OutputImageSensitiveContentDetected", "message": "sensitive information"}}]},
     ),
     "no image": (200, {}, {"created": 1, "data": []}),
+    "an empty address": (200, {}, body(url="")),
     "xAI": (200, {}, {"data": [{"b64_json": "", "respect_moderation": False}]}),
 }
 
@@ -254,6 +259,11 @@ def test_a_filtered_prompt_is_a_missing_image_and_ends_nothing(server, tmp_path,
     assert (len(run.records), run.missing, server.prompts[3:]) == (3, (), ["a red cube"])
 
 
+def test_words_about_an_image_that_was_not_sent_speak_of_no_filter(server, tmp_path):
+    server.reply = only("a red cube", (400, {}, error("Invalid image size")))
+    assert [missing.kind for missing in draw(server, tmp_path).missing] == ["blocked"]
+
+
 def test_another_refusal_of_a_prompt_is_a_missing_image_of_another_kind(server, tmp_path):
     words = "Invalid 'prompt': string too long. Expected a string with maximum length 1000."
     server.reply = only("a red cube", (400, {}, error(words, "string_above_max_length", param="prompt")))
@@ -272,6 +282,13 @@ def test_another_refusal_of_a_prompt_is_a_missing_image_of_another_kind(server, 
         ((404, {}, error("The model does not exist.", "model_not_found")), "no-such-model", ["does not exist"]),
         ((400, {}, error("The model 'x' does not exist.", "invalid_value", param="model")), "field-refused", ["model"]),
         ((400, {}, error("Invalid value: '9x9'.", "invalid_value", param="size")), "field-refused", ["size", "9x9"]),
+        # The field's name is also a filter's.
+        ((400, {}, error("Invalid value: 'x'.", "invalid_value", param="moderation")), "field-refused", ["moderation"]),
+        (
+            (422, {}, {"detail": [{"loc": ["body", "moderation"], "msg": "bad", "type": "literal_error"}]}),
+            "field-refused",
+            ["moderation"],
+        ),
         (
             (422, {}, {"detail": [{"loc": ["body", "size"], "msg": "bad", "type": "value_error"}]}),
             "field-refused",
@@ -294,7 +311,7 @@ def test_another_refusal_of_a_prompt_is_a_missing_image_of_another_kind(server, 
 def test_a_fault_of_every_call_ends_the_run_at_once(server, tmp_path, reply, code, named):
     server.reply = lambda fields: reply
     with raises(code, *named) as caught:
-        draw(server, tmp_path / "run", size="9x9", concurrency=1)
+        draw(server, tmp_path / "run", size="9x9", extra_body={"moderation": "x"}, concurrency=1)
     assert len(server.calls) == 1
     assert api_server.KEY not in str(caught.value)
 
@@ -304,13 +321,14 @@ def test_calls_that_may_pass_are_repeated(server, tmp_path):
     replies = [
         (429, {"Retry-After": "0.05"}, error("slow down", "rate_limit_exceeded")),
         (500, {}, error("oops", "server_error")),
+        (500, {}, error("Unable to process image request", "server_error")),
         (200, {"Content-Length": str(len(data))}, data[:50]),  # cut off
         (200, {}, data),
     ]
     server.reply = lambda fields: replies.pop(0)
     began = time.monotonic()
     run = draw(server, tmp_path, PROMPTS[:1])
-    assert (len(run.records), len(server.calls)) == (1, 4)
+    assert (len(run.records), len(server.calls)) == (1, 5)
     assert time.monotonic() - began > 0.05
 
 
@@ -342,6 +360,14 @@ def test_an_answer_without_a_readable_image_is_one_failed_call(server, tmp_path,
     with raises("calls-failed", "1 of 3", "may have been billed"):
         draw(server, tmp_path / "run")
     assert len(server.calls) == 3
+
+
+def test_answers_that_cannot_be_read_end_the_run_before_all_are_paid_for(server, tmp_path):
+    prompts = [Prompt(str(number), f"cube {number}") for number in range(12)]
+    server.reply = lambda fields: (200, {}, body(b64_json=base64.b64encode(b"<svg/>").decode()))
+    with raises("all-calls-failed", "the last 5 calls", "SVG", "may have been billed"):
+        draw(server, tmp_path, prompts, failures_in_a_row=5, concurrency=1)
+    assert len(server.calls) == 5
 
 
 def test_calls_under_way_are_bounded_and_a_dead_server_ends_the_run(server, tmp_path):

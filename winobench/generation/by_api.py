@@ -45,12 +45,7 @@ def generate_missing(
             place: dict[str, Any] = {"prompt": prompts[number], "seed": seed, "number": number}
             error = raw.get("error")
             if error is None:
-                try:
-                    image, source = model.read(raw)
-                except ValueError as malformed:
-                    failed.append(f"malformed: {malformed}. It was answered, so it may have been billed")
-                else:
-                    store.add([image], [{**fields, **place, "source": source}])
+                store.add([raw["image"]], [{**fields, **place, "source": raw["source"]}])
             elif error["kind"] in (FILTERED, BLOCKED):
                 known = {name: fields[name] for name in ("model", "fingerprint")}
                 store.add_missing([MissingImage(**place, **known, kind=error["kind"], reason=error["message"])])

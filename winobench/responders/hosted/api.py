@@ -299,8 +299,7 @@ class Api(abc.ABC):
             "codes": tuple(codes),
             "wait": requested_wait(headers),
         }
-        is_held_back = bodies.is_held_back(message, codes)
-        if is_held_back and (status in (None, 403) or status >= 500):
+        if self._is_held_back(message, codes, sent) and (status in (None, 403) or status >= 500):
             return Failure(BLOCKED, **known)
         if status is None:
             return Failure("server", passing=True, **known)
@@ -311,6 +310,10 @@ class Api(abc.ABC):
         if status in _OF_REQUEST and not passing:
             kind = BLOCKED
         return Failure(kind, passing=passing, **known)
+
+    def _is_held_back(self, message: str, codes: Sequence[str], sent: Mapping[str, Any]) -> bool:
+        """Whether another attempt would end in the same refusal."""
+        return bodies.is_held_back(message, codes)
 
     def _fatal(self, status: int, message: str, codes: Sequence[str], sent: Mapping[str, Any]) -> InputError | None:
         """The error that every call would meet; None for another one."""

@@ -151,10 +151,14 @@ def error(content: Any) -> Error | None:
     return Error(_words(part), codes, _status(codes))
 
 
+def is_filtered(message: str, codes: Sequence[str]) -> bool:
+    """Whether an error's words speak of a filter."""
+    return _HELD_BACK.search(" ".join((message, *codes))) is not None and not _OF_ACCOUNT.search(message)
+
+
 def is_held_back(message: str, codes: Sequence[str]) -> bool:
     """Whether an error's words speak of a filter, or of an image that cannot be read."""
-    words = " ".join((message, *codes))
-    return bool((_HELD_BACK.search(words) and not _OF_ACCOUNT.search(message)) or _BAD_IMAGE.search(words))
+    return is_filtered(message, codes) or _BAD_IMAGE.search(" ".join((message, *codes))) is not None
 
 
 def withheld(content: Any) -> str | None:

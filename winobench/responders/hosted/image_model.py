@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from winobench.data import images
-from winobench.responders.hosted import bodies, prices, settings
+from winobench.responders.hosted import bodies, calls, prices, settings
 from winobench.responders.hosted.api import Api, count
 from winobench.responders.hosted.model import Hosted
 from winobench.responders.hosted.providers import IMAGE_APIS
@@ -43,6 +43,17 @@ class HostedImages(Hosted[settings.ImageSettings]):
     def generation_settings(self) -> dict[str, Any]:
         """The options that decide images, as records have them."""
         return {**self._fields["fields"], **self._fields["extra_body"], "base_url": self.base_url}
+
+    def _checked(self, outcome: calls.Outcome) -> calls.Outcome:
+        """An answer as ``{"image", "source"}`` of `read`. Many in a row that cannot be read end the run."""
+        if outcome.raw is None or "error" in outcome.raw:
+            return outcome
+        try:
+            image, source = self.read(outcome.raw)
+        except ValueError as error:
+            words = f"{error}. It was answered, so it may have been billed"
+            return dataclasses.replace(outcome, raw={"error": {"kind": "malformed", "message": words}}, in_row=True)
+        return dataclasses.replace(outcome, raw={"image": image, "source": source})
 
     def read(self, raw: Raw) -> tuple[np.ndarray, dict[str, Any]]:
         """An image, uint8 ``[height, width, 3]``, with the server's notes. Raises ValueError for bad bodies."""

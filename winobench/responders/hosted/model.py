@@ -94,7 +94,7 @@ class Hosted(Generic[S]):
                 except queue.Empty:
                     break
                 if result is not None:
-                    index, outcome = result
+                    index, outcome = result[0], self._checked(result[1])
                     under_way -= 1
                     if outcome.raw is not None:
                         row = row + 1 if outcome.in_row else 0
@@ -122,6 +122,10 @@ class Hosted(Generic[S]):
     def _bodies(self, requests: Sequence[Any]) -> list[Any]:
         """The fields of each request, or the request itself."""
         raise NotImplementedError
+
+    def _checked(self, outcome: calls.Outcome) -> calls.Outcome:
+        """The outcome of a call, or a failure where its answer is of no use."""
+        return outcome
 
     def _calls(self, results: calls.Results) -> calls.Calls:
         return calls.Calls(self._name, self._server, self._settings, self._blank, results)

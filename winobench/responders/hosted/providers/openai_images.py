@@ -85,9 +85,15 @@ class OpenAIImages(OpenAI, provider="openai", makes_images=True):
         except ValueError:
             return answer
         url = item.pop("url", None)
-        if item.get("b64_json") or not isinstance(url, str):
+        if item.get("b64_json") or not isinstance(url, str) or not url:
             return answer
-        item["b64_json"] = base64.b64encode(await self._download(urllib.parse.urljoin(f"{self._url}/", url))).decode()
+        try:
+            url = urllib.parse.urljoin(f"{self._url}/", url)
+            scheme = urllib.parse.urlsplit(url).scheme
+        except ValueError:
+            raise bounded.Unusable("the image is at an address that is not a URL") from None
+        # `HostedImages.read` takes a data URL as it is.
+        item["b64_json"] = url if scheme == "data" else base64.b64encode(await self._download(url)).decode()
         return status, json.dumps(content), headers
 
     async def _download(self, url: str) -> bytes:
@@ -137,15 +143,23 @@ class OpenAIImages(OpenAI, provider="openai", makes_images=True):
         headers: Mapping[str, str],
         sent: Mapping[str, Any],
     ) -> Failure:
-        if (status in _OF_CONTENT or status >= 500) and bodies.is_held_back(message, codes):
+        fields = [name for name in {**sent, **self._settings["extra_body"]} if name not in _OF_PROMPT]
+        quoted = {name: rf"""['"`]{re.escape(name)}['"`]""" for name in fields}
+        # A field's name, such as ``moderation``, does not speak of a filter.
+        words = re.sub("|".join(quoted.values()), "", message)
+        others = [code for code in codes if code not in fields]
+        if (status in _OF_CONTENT or status >= 500) and bodies.is_filtered(words, others):
             return Failure(FILTERED, message, status, codes=tuple(codes))
         failure = super()._refusal(status, message, codes, headers, sent)
-        fields = [name for name in {**sent, **self._settings["extra_body"]} if name not in _OF_PROMPT]
-        named = [name for name in fields if name in codes or re.search(rf"""['"`]{name}['"`]""", message)]
+        named = [name for name in fields if name in codes or re.search(quoted[name], message)]
         if failure.kind == BLOCKED and named:
             words = f"the server refuses the field {named[0]} ({status}: {message}): give it another value, or none"
             return dataclasses.replace(failure, fatal=InputError(words, code="field-refused"))
         return failure
+
+    def _is_held_back(self, message: str, codes: Sequence[str], sent: Mapping[str, Any]) -> bool:
+        """Where no image was sent, words about a bad one speak of the server's own work."""
+        return "image" in sent and super()._is_held_back(message, codes, sent)
 
 
 def image_of(content: Any) -> dict[str, Any]:
