@@ -190,6 +190,7 @@ class Judged(TypedDict):
     missing: Required[dict[str, Count]]  # images without an answer, by the reason
     no_image: Required[dict[str, dict[str, Count]]]  # label of a model -> kind -> missing images
     models: Required[dict[str, Any]]  # label -> metric -> group -> value, low, high, n
+    overall: NotRequired[dict[str, float]]  # label -> mean of a benchmark's rubrics, if all of them are judged
 
 
 class PlannedJudgement(TypedDict):

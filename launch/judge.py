@@ -25,7 +25,7 @@ Judges images by the rubric of their benchmark: a folder of files by any program
   winobench judge RUN --model=qwen3-vl-8b --dtype=bfloat16
   winobench judge RUN RUN --model=openai:gpt-4o
   winobench judge RUN --model=qwen3-vl-8b --rubric=vqa_score
-  winobench judge RUN --model=openai:gpt-4o --dry_run                 what it would cost
+  winobench judge RUN --model=openai:gpt-4o --dry_run                 the cost, asking nothing
 
 A folder of files becomes a run first, as winobench collect makes it. A judge is a vision-language model, also a hosted
 one, or a scorer such as CLIP. Without --rubric, the prompts decide:
@@ -33,7 +33,7 @@ one, or a scorer such as CLIP. Without --rubric, the prompts decide:
 {_RUBRICS}
 
 GenEval's own detector judges elsewhere: --lay_out writes its images, --detector reads its results. To see how far a
-judge agrees with people on the images of GenEval's study (those of winobench prepare --tasks=meta_geneval):
+judge agrees with people on the images of GenEval's study (from winobench prepare --tasks=meta_geneval):
 
   winobench judge NEW_FOLDER --people=FOLDER --prompts=evaluation_metadata.jsonl --model=qwen3-vl-8b
 

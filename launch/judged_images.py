@@ -60,7 +60,7 @@ def judge(
     for run in runs:
         check(model, run.prompts, rubric)
     responder = _later(model, how)
-    results = []
+    results, documents = [], []
     for run in runs:
         results.append(judged.judge_images(run, responder, name=text.display_name(model), label=label, rubric=rubric))
         _print(results[-1])
@@ -70,8 +70,8 @@ def judge(
             numbers = ", ".join(f"{label} {100 * value:.1f}" for label, value in values.items())
             print(f"overall, %: {numbers}, the mean of {means}")
         print(f"the answers and scores of each image: {run.folder / judgements.FOLDER}")
-    judgements_of = [_document(judgement, run) for judgement, run in zip(results, runs, strict=True)]
-    output.print_json({**(document or {}), "judgements": judgements_of})
+        documents.append({**_document(results[-1], run), **({"overall": values} if values else {})})
+    output.print_json({**(document or {}), "judgements": documents})
     _end(results)
 
 

@@ -92,7 +92,7 @@ def prepare_tasks(
             target = prepared.task_folder(task.name, data_dir)
             state = prepared.read_state(target)
             if overwrite or with_lists is not None or (state is not None and state["task_version"] != task.version):
-                state = None  # it is made anew
+                state = None  # it is made again
             if state is not None and (allow_partial or not state["is_partial"]):
                 print(f"{task.name}: is ready, {prepared.describe(state)} in {target}; --overwrite prepares it again")
             else:

@@ -97,7 +97,7 @@ def write_run(
             config=dict(config),
             versions=provenance.software(),
         )
-        description |= {"collected": about, "drawn": {}}
+        description |= {"collected": about, image_records.GENERATED: {}}
         folder.open(description, overwrite=overwrite)
         with lifecycle.recording(folder, description, folder.has_records):
             if progress:

@@ -1,7 +1,7 @@
 """Qwen2.5-VL (Bai et al., 2025, arXiv:2502.13923) in the layout of transformers.
 
 As `winobench.models.qwen3_vl`, with another vision tower and a Qwen2 as the language model. No states of the tower's
-layers are added to those of the decoder's. Time, rows and columns turn pairs of heads that follow each other.
+layers are added to the decoder's layers. Time, rows and columns turn pairs of heads that follow each other.
 """
 
 from __future__ import annotations

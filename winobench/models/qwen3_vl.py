@@ -104,7 +104,7 @@ def coordinates(squares: jax.Array, slots: int, texts: Sequence[int]) -> tuple[j
     ``squares``, int32 [B, images, 2], are rows and columns of images as the language model reads them.
 
     Returns:
-      Time, row and column, int32 [B, tokens, 3], anything for padding. Which are no padding, bool [B, tokens]. How
+      Time, row and column, int32 [B, tokens, 3], anything for padding. Which are tokens, bool [B, tokens]. How
       far the next token is ahead of its position, int32 [B].
     """
     start = jnp.zeros((len(squares), 1), jnp.int32)

@@ -25,7 +25,7 @@ NOT_FINITE = -1
 # Positions whose logits are in memory at once: 128 MB with a vocabulary of 128,000.
 _POSITIONS_AT_ONCE = 256
 
-# Of any type, as they also stand in place of arrays.
+# Of any type, as they also replace arrays.
 _WHOLE: Any = PartitionSpec()
 _ROWS: Any = PartitionSpec(parallel.DATA_AXIS)
 

@@ -47,7 +47,7 @@ _TEMPERATURE = option_checks.number(0, 100)
 
 
 class _Batch(NamedTuple):
-    """The number of each row's image, of which the first ``wanted`` are no filling, the images, and the prompts."""
+    """The number of each row's image, of which the first ``wanted`` are not filling, the images, and the prompts."""
 
     numbers: np.ndarray
     wanted: int

@@ -61,7 +61,7 @@ class Rubric:
       scores: ``scores(prompt, responses, kind, published) -> scores`` of one image, from the responses in the requests'
         order. With ``published``, the default, texts are read letter by letter as the published code reads them.
         Otherwise as `winobench.base.answer_texts` does.
-      follow_ups: ``follow_ups(prompt, image, kind, responses) -> requests`` that are asked after the first ones, whose
+      follow_ups: ``follow_ups(prompt, image, kind, responses) -> requests`` after the first ones, whose
         responses they may repeat. ``scores`` gets the responses to all, in this order. None without any.
       together: whether ``requests`` gets all images of a prompt by one model, as a tuple, and ``scores`` are of these
         images together. Images about which it requests nothing are left out.

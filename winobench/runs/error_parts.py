@@ -74,7 +74,7 @@ def read_errors(
     """Reads the recorded errors of these pairs whose timestep is the wanted one.
 
     So a run with fewer samples finds the errors of a longer one. ``on_fault`` is called with each part that cannot be
-    used, and why; if it returns, the other parts are read. Returns [num_pairs, num_samples] float32 errors, NaN where
+    used, and why. If it returns, the other parts are read. Returns [num_pairs, num_samples] float32 errors, NaN where
     not computed yet, and the seconds that the slowest process spent on them.
     """
     on_fault = refuse if on_fault is None else on_fault

@@ -9,7 +9,7 @@
     pictures.html, thumbnails/                  the page (`winobench.generation.page`)
 
 Images are written whole or not at all, and their lines after them, synced. Each call appends to its own part. Of two
-lines about an image the later one counts; a line that was cut off is skipped, and its image generated again.
+lines about an image the later one counts. A line that was cut off is skipped, and its image generated again.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ _ADVICE = "give its command again, which makes the missing images"
 
 @dataclasses.dataclass(frozen=True)
 class GeneratingModel:
-    """A model of a run. Fingerprint and settings are empty where nothing is known of them, or not yet."""
+    """A model of a run. Fingerprint and settings are empty where they are unknown, or not known yet."""
 
     label: str  # differs from the other models' labels, and is the name of its folder
     name: str  # a name of `winobench.base.registry.MODELS`, a hub id, a folder's name, and its LoRA
@@ -45,7 +45,7 @@ class GeneratingModel:
 class Images:
     """A run of images. Printing it gives counts, models and the folder.
 
-    Every model has an image of each prompt and seed, or a record of why there is none, unless the run was read with
+    Every model has an image of each prompt and seed, or a record of why it is missing, unless the run was read with
     ``complete=False``.
 
     Attributes:

@@ -349,7 +349,7 @@ def _of_another(folder: pathlib.Path, keys: set[str]) -> dict[str, Stored]:
 def recorded(folder: pathlib.Path, keys: Collection[str], *, of_any: bool = False) -> dict[str, Stored]:
     """The responses to some requests that a run has or takes from those next to it, by their keys. Writes nothing.
 
-    With ``of_any``, the keys are those of requests to a responder with an empty fingerprint, and the run's responses
+    With ``of_any``, the keys belong to requests to a responder with an empty fingerprint, and the run's responses
     of any responder count.
     """
     places, rejected = _index(folder)

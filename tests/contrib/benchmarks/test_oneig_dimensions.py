@@ -138,7 +138,10 @@ def test_the_overall_value_needs_five_dimensions(prompts, tmp_path, monkeypatch,
     assert values["one"] != values["two"]
     monkeypatch.setattr(judged_images, "_later", lambda model, how: Judge())
     monkeypatch.setattr(judged_images, "check", lambda *names: None)
+    printed = []
+    monkeypatch.setattr(judged_images.output, "print_json", printed.append)
     judged_images.judge([run], "judge", rubric="oneig_style")
+    assert [judgement["overall"] for judgement in printed[0]["judgements"]] == [values]
     said = (
         f"overall, %: one {100 * values['one']:.1f}, two {100 * values['two']:.1f}, the mean of alignment by judge (pub"
     )

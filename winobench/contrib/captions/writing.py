@@ -1,6 +1,6 @@
 """Captions of images, or answers to a question about them, written by a vision-language model.
 
-captions.jsonl   a line per image as soon as its text is there; in the images' order in the end
+captions.jsonl   a line per image as soon as its text is there, in the images' order in the end
 captions.csv     the same, once all are there
 responses/       the answers (`winobench.runs.responses`), with which an interrupted call resumes
 """

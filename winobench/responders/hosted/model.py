@@ -176,7 +176,7 @@ class HostedModel(Hosted[settings.Settings]):
     ) -> dict[str, int | None]:
         """Tokens {"input", "output"} of a request about images of so many pixels, at most. None where unknown.
 
-        A token of a text has at least one byte. A model that thinks may fill the room for thoughts.
+        A token of a text has at least one byte. A model that thinks may fill the limit of thoughts.
         """
         sent = self._server.as_text(request)
         seen = [image_tokens.most_tokens(self.model, *size) if self._is_own else None for size in sizes]

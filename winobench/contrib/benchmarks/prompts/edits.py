@@ -29,7 +29,7 @@ def make_edit(where: str, id: str, category: str, fields: Mapping[str, Any], sou
       source: reads the image's file. It may raise OSError.
 
     Raises:
-      InputError: the instruction is no text, or the file is not an image.
+      InputError: the instruction is not a text, or the file is not an image.
     """
     if not isinstance(fields[INSTRUCTION], str):
         raise InputError(f"{where} has the instruction {options.quote(fields[INSTRUCTION])}, which is not a text")

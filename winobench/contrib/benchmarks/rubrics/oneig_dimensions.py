@@ -13,7 +13,7 @@ a mean over prompts of the mean over a prompt's images (for diversity, over its 
 
 None of the published encoders comes with winobench. Packages can plug them in under the names below. The results of any
 other judge are marked as such. The published code writes each image as a JPEG before it is encoded. Here images are
-encoded as they are. Black images stand for missing ones there, and are left out, as in runs of `winobench collect`.
+encoded as they are. Black images mean missing ones there, and are left out, as in runs of `winobench collect`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Compared with PKU-YuanGroup/WISE eb51174 (no licence there):
   and the last of several marks of one name. Of other judges, all forms are read, and two different marks are not.
 - The published code asks again where it reads no mark, and then leaves the image out. It also leaves out missing
   images, and then gives no overall score. Here an unread image has no WiScore, and ``unread`` is their share.
-- The published code also sends a system prompt, one sentence that tells the judge to be strict. Here it is left out.
+- The published code also sends a system prompt, one sentence, by which the judge shall be strict. Here it is left out.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def read(response: Response, wanted: str, published: bool) -> tuple[str, bool]:
     """The words in a response, and whether it is an answer: neither empty nor a refusal.
 
     The published judge is read as it stands. A refusal of another judge has no words. A text whose words are mostly
-    wanted is no refusal.
+    wanted is not a refusal.
     """
     text = response.text or ""
     tokens, known = (_TOKENS.findall(some.casefold()) for some in (text, wanted))
