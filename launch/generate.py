@@ -96,6 +96,7 @@ def main(config: Settings) -> None:
         "seeds": config.seeds,
         "settings": settings,
         "name": configuration.chosen_name(DEFAULT_CONFIG),
+        "overwrite": _OVERWRITE.value,
         "ask_again": _ASK_AGAIN.value,
     }
     if _DRY_RUN.value:
@@ -111,7 +112,6 @@ def main(config: Settings) -> None:
         _WORKDIR.value,
         label=_NAME.value or None,
         batch_size=config.batch_size,
-        overwrite=_OVERWRITE.value,
         config=configuration.plain(config),
         **of_both,
     )

@@ -395,6 +395,10 @@ def test_prices_before_and_after(server, tmp_path):
     after = generate.estimate([made], PROMPTS, tmp_path, **how)["gpt-image-2"]
     assert (after["missing"], after["tokens"]) == (1, {"input": 10, "output": 272})
     assert after["cost"] == pytest.approx(spent["cost"] / 6)
+    # Overwriting requests all of them, also in the folder of another run.
+    for prompts in (PROMPTS, PROMPTS[:2]):
+        all_of_them = generate.estimate([made], prompts, tmp_path, overwrite=True, **how)["gpt-image-2"]
+        assert all_of_them["missing"] == 2 * len(prompts)
     # Without prices of tokens, or without tokens, an image has a price of its own or none.
     assert by_api.spent(generators(server)[0].hosted, run.records)["cost"] is None
     of_images = generators(server, image_price=0.04)[0].hosted
@@ -446,6 +450,7 @@ def test_models_are_told_apart(server, monkeypatch):
         ({"pipeline_options": {"a": 1}}, "option-of-others", ["pipeline_options"]),
         ({"hosted": None}, "wrong-kind-of-model", ["openai:m", "API"]),
         ({"hosted": {"extra_body": {"prompt": "x"}}}, "reserved-field", ["prompt"]),
+        ({"hosted": {"extra_body": {"size": "1x1"}, "size": "2x2"}}, "reserved-field", ["size"]),
         ({"hosted": {"image_price": -1}}, "out-of-range", ["image_price"]),
     ],
 )

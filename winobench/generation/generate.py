@@ -352,15 +352,20 @@ def estimate(
     seeds: Sequence[int] = (0,),
     settings: Settings = Settings(),
     name: str = "images",
+    overwrite: bool = False,
     ask_again: bool = False,
 ) -> dict[str, dict[str, Any]]:
-    """Label -> number of missing images, with tokens, price and seconds of a hosted model, as far as is known."""
+    """Label -> number of missing images, with tokens, price and seconds of a hosted model, as far as is known.
+
+    All are missing where ``overwrite`` would delete those that are there.
+    """
     _refuse_edits(generators, prompts)
     identity = _identity(generators, prompts, seeds, settings)
     planned = {}
     with contextlib.closing(_folder(generators, workdir, name, identity)) as folder:
-        folder.check(identity)
-        written = image_records.read_records(folder.path)
+        if not overwrite:
+            folder.check(identity)
+        written = {} if overwrite else image_records.read_records(folder.path)
         for generator in generators:
             places = [(generator.label, *place) for place in itertools.product(seeds, range(len(prompts)))]
             missing = {place for place in places if _is_missing(folder, written.get(place), ask_again)}

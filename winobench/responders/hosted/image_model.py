@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from winobench.base.errors import InputError
 from winobench.data import images
 from winobench.responders.hosted import bodies, calls, prices, settings
 from winobench.responders.hosted.api import Api, count
@@ -34,11 +35,11 @@ class HostedImages(Hosted[settings.ImageSettings]):
         given = {
             field.name: getattr(self._settings, field.name) for field in dataclasses.fields(model_settings.ImageFields)
         }
-        return {
-            "fields": {name: value for name, value in given.items() if value is not None},
-            "send_seed": self._settings.send_seed,
-            "extra_body": settings.checked_fields(self._settings.extra_body),
-        }
+        fields = {name: value for name, value in given.items() if value is not None}
+        extra = settings.checked_fields(self._settings.extra_body)
+        if both := sorted(fields.keys() & extra):
+            raise InputError(f"extra_body and the options both give {both[0]}: give it once", code="reserved-field")
+        return {"fields": fields, "send_seed": self._settings.send_seed, "extra_body": extra}
 
     def generation_settings(self) -> dict[str, Any]:
         """The options that decide images, as records have them."""
