@@ -230,7 +230,9 @@ def test_prompts_in_metadata(tmp_path):
     assert [*files_of(collect(folder, PROMPTS[:2], tmp_path / "own", pattern="metadata")).values()] == [
         *("1.png", "2.png", "4.webp", "3.jpg")
     ]
-    for text in ("{}", "no json", json.dumps({"3": {"inputs": {"positive": ["3", 0]}}})):
+    both = {"class_type": "ConditioningCombine", "inputs": {"conditioning_1": ["6", 0], "conditioning_2": ["7", 0]}}
+    combined = json.dumps({**graph, "9": both})
+    for text in ("{}", "no json", json.dumps({"3": {"inputs": {"positive": ["3", 0]}}}), combined):
         image.save(folder / "5.png", pnginfo=image_data_texts("prompt", text))
         with raises("unknown-prompt", "5.png", "ComfyUI"):
             collect(folder, "metadata")

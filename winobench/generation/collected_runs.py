@@ -15,7 +15,7 @@ import itertools
 import math
 import os
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import PIL.Image
@@ -98,6 +98,9 @@ def write_run(
             versions=provenance.software(),
         )
         description |= {"collected": about, image_records.GENERATED: {}}
+        if not overwrite and recorded.get("identity") == description["identity"]:
+            written = image_records.read_records(folder.path).values()
+            _check_black([record for record in written if isinstance(record, MissingImage)], config)
         folder.open(description, overwrite=overwrite)
         with lifecycle.recording(folder, description, folder.has_records):
             if progress:
@@ -229,11 +232,7 @@ def _copy(
                     }
                     contents.append(content)
                     lines.append(fields | known)
-            if black and not config["allow_missing"]:
-                raise InputError(
-                    f"{black[0].reason}, which the benchmark's script writes for a missing image: give --allow_missing",
-                    code="missing-images",
-                )
+            _check_black(black, config)
             store.add(contents, lines)
             store.add_missing(black)
             advance(len(batch))
@@ -243,6 +242,14 @@ def _copy(
             for tile in range(tiles)
         ]
         store.add_missing([record for record in absent if record.place not in written])
+
+
+def _check_black(black: Sequence[MissingImage], config: Mapping[str, Any]) -> None:
+    if black and not config["allow_missing"]:
+        raise InputError(
+            f"{black[0].reason}, which the benchmark's script writes for a missing image: give --allow_missing",
+            code="missing-images",
+        )
 
 
 def _converted(image: FoundImage, grid: tuple[int, int], hashes: Mapping[str, str]) -> list[tuple[bytes, list[int]]]:

@@ -19,7 +19,7 @@ from winobench.data.images import FORMATS
 
 _USER_COMMENT, _EXIF, _COMFYUI_TAGS = 0x9286, 0x8769, (0x010F, 0x0110)
 _END = re.compile(r"^(Negative prompt|Steps):", re.MULTILINE)
-_INPUTS = ("text", "text_g", "t5xxl", "positive", "conditioning", "conditioning_1", "prompt", "string", "value")
+_INPUTS = ("text", "text_g", "t5xxl", "positive", "conditioning", "prompt", "string", "value")
 _LINKS = 100  # between a sampler and its text, at most
 
 

@@ -20,7 +20,7 @@ from winobench.contrib.benchmarks.prompts import named_sets
 from winobench.generation import collecting
 from winobench.generation.collecting import collect_images
 from winobench.prompts.prompt_files import NamedSet, Prompt
-from winobench.runs import image_records
+from winobench.runs import image_records, image_runs
 
 
 @pytest.fixture(autouse=True)
@@ -149,6 +149,9 @@ def test_grids_of_oneig(tmp_path, monkeypatch):
     with raises("missing-images", "human/imagen4/001.webp", "--allow_missing"):
         collect(tmp_path, "oneig", prompts, monkeypatch, grid="2x2")
     run = collect(tmp_path, "oneig", prompts, monkeypatch, grid="2x2", allow_missing=True)
+    with raises("missing-images", "human/imagen4/001.webp", "--allow_missing"):
+        collect(tmp_path, "oneig", prompts, monkeypatch, grid="2x2")
+    assert image_runs.read_images(run.folder).config["status"] == "finished"
     assert [(m.place, m.kind) for m in run.missing] == [(("imagen4", 3, 3), "black")]
     assert len(expected) == len(run.records) == 31
     for record in run.records:
