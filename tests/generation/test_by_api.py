@@ -370,6 +370,20 @@ def test_answers_that_cannot_be_read_end_the_run_before_all_are_paid_for(server,
     assert len(server.calls) == 5
 
 
+def test_prompts_of_a_row_that_ends_the_run_are_requested_again(server, tmp_path):
+    prompts = [Prompt(str(number), f"cube {number}") for number in range(9)]
+    server.reply = lambda fields: (
+        (400, {}, error("not today")) if fields["prompt"] not in ("cube 0", "cube 2") else (200, {}, whole("x"))
+    )
+    how = {"failures_in_a_row": 4, "concurrency": 1}
+    with raises("all-calls-failed", "not today"):
+        draw(server, tmp_path, prompts, **how)
+    server.reply = lambda fields: (200, {}, whole("x"))
+    run = draw(server, tmp_path, prompts, **how)
+    assert [missing.prompt.text for missing in run.missing] == ["cube 1"]  # the server has answered the next one
+    assert len(run.records) == 8
+
+
 def test_calls_under_way_are_bounded_and_a_dead_server_ends_the_run(server, tmp_path):
     server.seconds = 0.02
     prompts = [Prompt(str(number), f"cube {number}") for number in range(12)]

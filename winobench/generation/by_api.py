@@ -39,6 +39,8 @@ def generate_missing(
     """
     requests = [Drawing(prompts[number].given, seed, _source(folder, prompts[number])) for seed, number in places]
     failed = []
+    # Recorded once another prompt is answered: a row that ends the run speaks of the server, and not of its prompts.
+    refused: list[MissingImage] = []
     with contextlib.closing(model.ask_parts(requests)) as incoming:
         for index, raw in incoming:
             seed, number = places[index]
@@ -48,10 +50,15 @@ def generate_missing(
                 store.add([raw["image"]], [{**fields, **place, "source": raw["source"]}])
             elif error["kind"] in (FILTERED, BLOCKED):
                 known = {name: fields[name] for name in ("model", "fingerprint")}
-                store.add_missing([MissingImage(**place, **known, kind=error["kind"], reason=error["message"])])
+                refused.append(MissingImage(**place, **known, kind=error["kind"], reason=error["message"]))
             else:
                 failed.append(f"{error['kind']}: {error['message']}")
+            if refused and (error is None or error["kind"] == FILTERED):
+                store.add_missing(refused)
+                refused = []
             advance(1)
+    if refused:
+        store.add_missing(refused)
     if failed:
         raise InputError(
             f"{fields['model']}: {len(failed):,} of {len(places):,} images could not be made (first: {failed[0]}):"
