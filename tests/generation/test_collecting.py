@@ -230,6 +230,11 @@ def test_prompts_in_metadata(tmp_path):
     assert [*files_of(collect(folder, PROMPTS[:2], tmp_path / "own", pattern="metadata")).values()] == [
         *("1.png", "2.png", "4.webp", "3.jpg")
     ]
+    rewritten = [Prompt("a", "A cube.", shown="A red cube."), Prompt("b", "Würfel", shown="Zwei Würfel")]
+    run = collect(folder, rewritten, tmp_path / "rewritten", pattern="metadata")
+    assert [*files_of(run)] == [("in", 0, "a"), ("in", 0, "b"), ("in", 1, "a"), ("in", 1, "b")]
+    with raises("unknown-prompt", "A red cube."):  # of two
+        collect(folder, [*rewritten, Prompt("c", "Cube", shown="A red cube.")], pattern="metadata")
     both = {"class_type": "ConditioningCombine", "inputs": {"conditioning_1": ["6", 0], "conditioning_2": ["7", 0]}}
     combined = json.dumps({**graph, "9": both})
     for text in ("{}", "no json", json.dumps({"3": {"inputs": {"positive": ["3", 0]}}}), combined):

@@ -143,22 +143,23 @@ class PromptIndex:
         self._prompts = prompts
         self._by: dict[str, dict[str, list[int]]] = {name: collections.defaultdict(list) for name in _KEYS}
         for number, prompt in enumerate(prompts):
-            for name, key in _KEYS.items():
-                self._by[name][key(prompt.id if name in ("id", "digits") else prompt.text)].append(number)
+            for name, (field, key) in _KEYS.items():
+                self._by[name][key(getattr(prompt, field))].append(number)
 
     def numbers(self, image: FoundImage) -> list[int]:
         """The numbers of the prompts that an image may be of: several of one text, none where it is unknown."""
         if image.number is None and image.id is None:
-            return self._of_category(
-                image, self._by["text"].get(_text(image.prompt or "")) or self._alike(image.prompt or "")
-            )
+            text = _text(image.prompt or "")
+            numbers = self._by["text"].get(text) or self._of_one_text(self._by["given"].get(text, []))
+            return self._of_category(image, numbers or self._alike(text))
         numbers = [image.number] if image.number is not None and image.number < len(self._prompts) else []
         if image.id is not None:
             of_id = self._by["id"].get(_text(image.id)) or self._by["digits"].get(_digits(image.id), [])
             of_id = of_id if len(of_id) == 1 else []
             numbers = of_id if image.number is None or of_id == numbers else []
         if image.prompt is not None:
-            numbers = [number for number in numbers if _text(self._prompts[number].text) == _text(image.prompt)]
+            prompts = [(number, self._prompts[number]) for number in numbers]
+            numbers = [number for number, it in prompts if _text(image.prompt) in (_text(it.text), _text(it.given))]
         return self._of_category(image, numbers)
 
     def _of_category(self, image: FoundImage, numbers: list[int]) -> list[int]:
@@ -169,7 +170,7 @@ class PromptIndex:
 
     def is_exact(self, image: FoundImage) -> bool:
         """Whether an image that names its prompt by the text has it letter by letter."""
-        return image.prompt is None or _text(image.prompt) in self._by["text"]
+        return image.prompt is None or any(_text(image.prompt) in self._by[name] for name in ("text", "given"))
 
     def _alike(self, name: str) -> list[int]:
         """The prompts of the one text that a file's name has with other signs, or cut off."""
@@ -177,6 +178,9 @@ class PromptIndex:
         numbers = self._by["letters"].get(letters, []) if letters else []
         if not numbers and len(letters) >= _SHORTEST_PREFIX:
             numbers = [n for text, those in self._by["letters"].items() if text.startswith(letters) for n in those]
+        return self._of_one_text(numbers)
+
+    def _of_one_text(self, numbers: list[int]) -> list[int]:
         return numbers if len({_text(self._prompts[number].text) for number in numbers}) == 1 else []
 
 
@@ -195,7 +199,13 @@ def _letters(text: str) -> str:
     return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", text)).casefold()
 
 
-_KEYS = {"id": _text, "digits": _digits, "text": _text, "letters": _letters}
+_KEYS = {
+    "id": ("id", _text),
+    "digits": ("id", _digits),
+    "text": ("text", _text),
+    "given": ("given", _text),
+    "letters": ("text", _letters),
+}
 
 
 def recognise(
