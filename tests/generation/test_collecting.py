@@ -414,6 +414,7 @@ def test_two_folders_of_one_name_are_two_runs(tmp_path, monkeypatch):
         ({"prompts": []}, "nothing-named", ["no prompts"]),
         ({"prompts": ["a"]}, "wrong-type", ["Prompt"]),
         ({"allow_missing": 1}, "bad-value", ["allow_missing"]),
+        ({"name": "模" * 86}, "bad-name", ["too long", "--name"]),
     ],
 )
 def test_bad_arguments(keywords, code, words, tmp_path):

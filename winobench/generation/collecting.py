@@ -24,6 +24,7 @@ from winobench.runs.image_runs import Images
 METADATA = "metadata"
 """As prompts or pattern: the text that ComfyUI or AUTOMATIC1111's web interface wrote into each image."""
 
+_LONGEST_LABEL = 255  # bytes, which file systems allow
 _GRID = re.compile("([1-9][0-9]?)x([1-9][0-9]?)")
 _OF_PROMPT = re.compile(r"\{(id|number|prompt)\}")
 
@@ -177,6 +178,13 @@ def settle(
         say(f"{len(loose):,} names have a prompt's text with other signs or cut off, such as {loose[0].where}: {text}")
     names = _model_names(images, name or os.path.basename(os.path.abspath(folder)), given=name is not None)
     labels = dict(zip(names, registry.model_labels(names), strict=True))
+    for name, label in labels.items():
+        if len(os.fsencode(label)) > _LONGEST_LABEL:
+            raise InputError(
+                f"the model's name {options.quote(name)} is too long for a folder: give a shorter one with --name, or"
+                " in its folder or table",
+                code="bad-name",
+            )
     groups: dict[tuple[str, tuple[int, ...]], list[FoundImage]] = collections.defaultdict(list)
     for image in images:
         own = image.model if len(names) > 1 else None
