@@ -26,10 +26,8 @@ class Settings(model_settings.Sampler, model_settings.Pipeline):
     prompts: str = option(
         "clevr:70",
         options.text(4_096),
-        "a .txt file (a prompt a line), a .csv or .tsv file (columns prompt, category, id, shown), clevr:N,"
-        " geneval:FILE, geneval2:FILE, partiprompts:FILE, drawbench:FILE, winoground_t2i:FILE,"
-        " t2i_compbench:FILE_OR_FOLDER, genai_bench:FILE_OR_FOLDER, dpg_bench:FOLDER_OR_FILE, tiif:FOLDER,"
-        " oneig:FOLDER, wise:FOLDER, t2i_reasonbench:FOLDER, or unigenbench:FILE",
+        "a .txt file (a prompt a line), a .csv or .tsv file (columns prompt, category, id, shown), clevr:N, or the"
+        " files of a benchmark, such as geneval2:FILE or dpg_bench:FOLDER (docs/howto/generate_images.md lists all)",
     )
     categories: str | None = option(
         None, options.text().or_none(), "only prompts of these categories, with commas. None for all"

@@ -314,7 +314,8 @@ def _no_such_flags(first: str, rest: Sequence[str], known: Mapping[str, str]) ->
         said, otherwise = f"there is no flag --{name}", "--help lists the flags."
         errors.append(unknown(name, known, said, otherwise, others=flags.FLAGS, code="no-such-flag"))
     sentences = [str(error) for error in errors]
-    return InputError(" ".join([sentences[0], *(f"{s[0].upper()}{s[1:]}" for s in sentences[1:])]), code=errors[0].code)
+    message = " ".join([sentences[0], *(f"{s[0].upper()}{s[1:]}" for s in sentences[1:])])
+    return InputError(message, code="no-such-flag")
 
 
 def _load_module(spec: str, launcher: str | None = None) -> tuple[Any, str | None]:

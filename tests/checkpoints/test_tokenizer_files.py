@@ -119,7 +119,7 @@ def _settings(name, **changes):
         (_vocabulary(lambda ids: ids.pop("red</w>")), ("unreadable-tokenizer",)),
         (_vocabulary(lambda ids: ids.pop("<|endoftext|>")), ("damaged-tokenizer", "eos_token")),
         (_merges(lambda text: ""), ("damaged-tokenizer", "tokens", "merges.txt")),
-        (_merges(lambda text: "\n".join(text.split("\n")[:-2]) + "\n"), ("damaged-tokenizer", "1")),
+        (_merges(lambda text: "\n".join(text.split("\n")[:-2]) + "\n"), ("damaged-tokenizer", "merge")),
         (_settings("tokenizer_config.json", tokenizer_class="Foo"), ("wrong-kind-of-tokenizer", "'Foo'")),
         (_settings("tokenizer_config.json", tokenizer_class=[]), ("wrong-kind-of-tokenizer",)),
         (_settings("tokenizer_config.json", bos_token=5), ("damaged-tokenizer", "bos_token", "5")),

@@ -25,7 +25,7 @@ SAID = {
     "view": ["--bundle", "--open", "--port", "only this computer"],
     "report": ["runs/gdbench-*", "--out", "--gallery", "--resamples", "--seed", "--raters"],
     "compare": ["--tasks", "--groups", "booktabs"],
-    "generate": ["--prompts", "--seeds", "t2i_compbench:FILE_OR_FOLDER", "--processes", "pictures.html"],
+    "generate": ["--prompts", "--seeds", "geneval2:FILE", "--processes", "pictures.html"],
     "reproduce": ["--paper", "--data_dir"],
     "judge": ["--rubric", "--label", "geneval2", "RUN/judged/<rubric>-<judge>"],
     "understand": ["--judge", "--num_prompts", "report/report.html"],

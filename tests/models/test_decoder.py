@@ -262,7 +262,7 @@ def test_published_configs():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model_type": "qwen3_moe"}, "model type 'qwen3_moe' is not one of llama, qwen3 and llava"),
+        ({"model_type": "qwen3_moe"}, "model type 'qwen3_moe' is not one of llama, qwen2, qwen3 and llava"),
         ({"model_type": "llava"}, "no text_config"),
         ({"model_type": "llama", "sliding_window": 4096}, "sliding_window=4096"),
         ({**QWEN3, "layer_types": ["full_attention", "sliding_attention"]}, "layer_types="),

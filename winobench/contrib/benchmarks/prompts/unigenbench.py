@@ -6,7 +6,6 @@ of the long English ones lacks a comma, at which the published code ends. It is 
 
 from __future__ import annotations
 
-import json
 import pathlib
 import re
 from typing import Any
@@ -16,7 +15,7 @@ from winobench.base.errors import InputError
 from winobench.contrib.benchmarks import wordings
 from winobench.prompts.prompt_files import Prompt, make_prompt, table_rows
 
-_POINTS = json.loads(wordings.read("unigenbench.json"))
+_POINTS = json_files.parse(wordings.read("unigenbench.json"))
 EXPLANATIONS: dict[str, dict[str, str]] = {
     language: dict(point[language] for point in _POINTS) for language in ("en", "zh")
 }

@@ -16,12 +16,11 @@ viescore, whose texts come from VIEScore (Ku et al. 2024, arXiv:2312.14867):
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from winobench.base import answer_texts
+from winobench.base import answer_texts, json_files
 from winobench.contrib.benchmarks import wordings
 from winobench.contrib.benchmarks.prompts import gedit
 from winobench.contrib.benchmarks.prompts.edits import INSTRUCTION
@@ -106,14 +105,14 @@ def _listed(part: str) -> list[float] | None:
     if not part.startswith("{") or not part.endswith("}"):  # spares the repair of endless answers
         return None
     try:
-        value = json.loads(part)
+        value = json_files.parse(part, foreign=True)
         marks = value["score"]
         marks = marks if isinstance(marks, list) else [marks]
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (json_files.NotJSON, TypeError, KeyError):
         try:
-            value = json.loads(_PAIR.sub(_repaired, _KEY.sub(r'"\1":', part)))
+            value = json_files.parse(_PAIR.sub(_repaired, _KEY.sub(r'"\1":', part)), foreign=True)
             marks = value["score"]
-        except (ValueError, TypeError, KeyError, RecursionError):
+        except (json_files.NotJSON, TypeError, KeyError):
             return None
     return marks if isinstance(marks, list) and all(type(mark) in (int, float) for mark in marks) else None
 

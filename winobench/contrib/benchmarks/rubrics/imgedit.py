@@ -15,11 +15,10 @@ step1_get_avgscore.py and step2_typescore.py.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 
-from winobench.base import answer_texts
+from winobench.base import answer_texts, json_files
 from winobench.contrib.benchmarks import wordings
 from winobench.contrib.benchmarks.prompts import imgedit
 from winobench.contrib.benchmarks.prompts.edits import INSTRUCTION
@@ -30,7 +29,7 @@ from winobench.runs.requests import ImagesText, InputImage, Request, Response
 SCORE = "score"
 
 _WORDINGS: dict[str, str] = {
-    kind: text.replace("<edit_prompt>", "{}") for kind, text in json.loads(wordings.read("imgedit.json")).items()
+    kind: text.replace("<edit_prompt>", "{}") for kind, text in json_files.parse(wordings.read("imgedit.json")).items()
 }
 _TOKENS = 1000
 _MOST = 5

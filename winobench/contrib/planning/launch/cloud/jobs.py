@@ -302,7 +302,14 @@ def _extras(config: Any, accelerator: accelerators.Gpus | accelerators.Slice | N
 
 
 # Options that names do not have at these values, since earlier versions lacked them.
-_LATER = (("backend", "auto"), ("embeddings", None), ("float8", False))
+_LATER = (
+    ("api", configuration.plain(model_settings.ImageApi())),
+    ("backend", "auto"),
+    ("embeddings", None),
+    ("float8", False),
+    ("negative_prompt", None),
+    ("shown", None),
+)
 
 
 def _job_name(launcher: str, spec: str, config: Any) -> str:
