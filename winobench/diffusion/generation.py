@@ -104,8 +104,7 @@ class ImageGeneration:
             gives NaN or infinite numbers, or there is a negative prompt without guidance.
         """
         pipeline = cast(AnyPipeline, self).snapshot()  # all parts of an image are of one moment
-        texts = checked_texts(texts)
-        total = len(texts)
+        total = len(texts := checked_texts(texts))
         options.whole(1, pipeline.schedule.num_train_timesteps).check("num_steps", num_steps)
         pipeline.check_sampler(sampler, pipeline.schedule)
         guidance_scale = options.GUIDANCE.check("guidance_scale", guidance_scale)
@@ -113,24 +112,19 @@ class ImageGeneration:
         keys = _keys(seed, numbers, total)
         batch_size = options.BATCH_SIZE.check("batch_size", batch_size)
         size = pipeline.check_image_size(_size_of(image) if image_size is None else image_size)
-        shape = pipeline.latent_shape(size)
-        params = pipeline.denoiser_function()[1]
+        shape, params = pipeline.latent_shape(size), pipeline.denoiser_function()[1]
         mesh = _devices(params, batch_size) if mesh is None else _checked_mesh(mesh, batch_size)
         _check_memory(pipeline, size, total, batch_size, mesh)
         noise = _drawn(keys[0], shape) if latents is None else _checked_latents("latents", latents, (total, *shape))
-        if image is None and strength is not None:
-            raise InputError(
-                f"strength is {options.quote(strength)}, but no image is named to begin with: name one",
-                code="missing-images",
-            )
+        _check_strength(strength, image)
         run = Run(
             *(num_steps, guidance_scale, sampler, image, strength, batch_size, size, mesh),
             decoding=not return_latents,
             negative_prompt=negative_prompt,
         )
         drawn, decoded = pipeline._run(run, texts, noise, keys[1])
-        seeds = np.resize(seed, total)
-        names = [f"{options.quote(text)} (seed {seed})" for text, seed in zip(texts, seeds, strict=True)]
+        seeded = zip(texts, np.resize(seed, total), strict=True)
+        names = [f"{options.quote(text)} (seed {seed})" for text, seed in seeded]
         is_finite = np.isfinite(drawn).reshape(total, -1).all(axis=1)
         check_finite(is_finite, "the latent array of", names, pipeline.networks.values())
         if decoded is None:
@@ -233,6 +227,14 @@ def _devices(params: Sequence[jax.Array], batch_size: int) -> Mesh:
     while batch_size % len(devices):
         devices.pop()
     return parallel.make_mesh(devices)
+
+
+def _check_strength(strength: float | None, image: ArrayLike | None) -> None:
+    if image is None and strength is not None:
+        raise InputError(
+            f"strength is {options.quote(strength)}, but no image is named to begin with: name one",
+            code="missing-images",
+        )
 
 
 def _checked_mesh(mesh: Mesh, batch_size: int) -> Mesh:

@@ -102,15 +102,14 @@ def judge_images(
         images = [_ask_more(run, image, chosen, kind, fingerprint, received) for image in images]
         images, others, received = _answers(judge, folder, images, progress)
         missing = dict(collections.Counter(missing) + collections.Counter(others))
-    if not images:
-        raise _no_answers(name, sum(missing.values()), missing, received)
+    _check_answered(name, images, missing, received)
     is_published = kind == chosen.kinds[0] and chosen.is_published(name)
     answers = [[received.read[key] for key in image.keys] for image in images]
     scores = [
         [*chosen.scores(image.record.prompt, responses, kind, is_published)]
         for image, responses in zip(images, answers, strict=True)
     ]
-    models = {model.label: _summary(run, model.label, images, scores, chosen) for model in run.models}
+    models = {label: _summary(run, label, images, scores, chosen) for label in (model.label for model in run.models)}
     judgement = Judgement(
         rubric=chosen.name,
         version=chosen.version,
@@ -264,11 +263,14 @@ def _finished(run: Images, judge: LazyResponder, rubric: Rubric, folder: pathlib
     return before
 
 
-def _no_answers(name: str, number: int, missing: Mapping[str, int], received: asking.Answers) -> InputError:
-    advice = endings.missing(missing)
+def _check_answered(name: str, images: Sequence[_Asked], missing: Mapping[str, int], received: asking.Answers) -> None:
+    """Refuses a judgement of no image."""
+    if images:
+        return
     first = next(iter(received.failed.values()), None)
-    return InputError(
-        f"{name}: all {number:,} images lack an answer{f' (first: {first})' if first else ''}, {advice}",
+    reason = f" (first: {first})" if first else ""
+    raise InputError(
+        f"{name}: all {sum(missing.values()):,} images lack an answer{reason}, {endings.missing(missing)}",
         code="incomplete-answers",
     )
 

@@ -42,7 +42,6 @@ def make_generators(
     copied to the devices for each batch: the same images with less memory. ``hosted`` are options of hosted models
     (`winobench.responders.hosted.HostedImages`). Such models are refused when it is None.
     """
-    settings = settings or Settings()
     lora_scale = options.SCALE.check("lora_scale", lora_scale)
     if lora_scale != 1 and not any(loras):
         raise InputError(f"lora_scale is {lora_scale!r}, but no LoRA is named: name one (lora), or leave it out")
@@ -52,7 +51,7 @@ def make_generators(
             f"{remote!r} is behind an API, without weights here: name a diffusion model", code="wrong-kind-of-model"
         )
     refs = {
-        model: _check(model, settings, dtype, variant, revision, dict(pipeline_options or {}), backend)
+        model: _check(model, settings or Settings(), dtype, variant, revision, dict(pipeline_options or {}), backend)
         for model in dict.fromkeys(models)
     }
     from winobench.diffusion import families  # late: names that are wrong are answered at once
@@ -66,11 +65,8 @@ def make_generators(
         if lora is not None
     }
     lora_labels = dict(zip(named, registry.model_labels(named, registry.lora_label), strict=True))
-    names = list(dict.fromkeys(models))
-    titles = [registry.model_label(refs[name].title) for name in names]
-    labels = dict(
-        zip(names, registry.model_labels(names, dict(zip(names, titles, strict=True)).__getitem__), strict=True)
-    )
+    own = registry.model_labels([*refs], lambda name: registry.model_label(refs[name].title))
+    labels = dict(zip(refs, own, strict=True))
     words = [
         extensions.find(extensions.PARTS, "textual_inversions").read_word(path, allow_pickle=allow_pickle)
         for path in embeddings or ()
@@ -78,12 +74,12 @@ def make_generators(
     more = {"variant": variant, "revision": revision, "pipeline_options": pipeline_options, "embeddings": embeddings}
     generators = []
     for model, lora in generated_by:
-        if refs[model].kind == registry.HOSTED:
-            generators.append(_hosted(refs[model], labels[model], settings, hosted or {}))
+        if (ref := refs[model]).kind == registry.HOSTED:
+            generators.append(_hosted(ref, labels[model], settings or Settings(), hosted or {}))
             continue
         load = functools.partial(
             load_pipeline,
-            refs[model],
+            ref,
             dtype,
             adapters=None if lora is None else adapters.get((model, lora)),
             lora_scale=lora_scale,
@@ -94,13 +90,13 @@ def make_generators(
             allow_pickle=allow_pickle,
             **dict(pipeline_options or {}),
         )
-        label, name, of_lora = labels[model], labels[model] if refs[model].is_folder else model, None
+        label, name, of_lora = labels[model], labels[model] if ref.is_folder else model, None
         if lora is not None:
             of_lora = {"name": lora_labels[lora], "sha256": adapters[model, lora].sha256, "scale": lora_scale}
             scale = "" if lora_scale == 1 else f" x {lora_scale:g}"
             label, name = f"{label}+{lora_labels[lora]}", f"{name} + {lora_labels[lora]}{scale}"
         named_more = {key: value for key, value in more.items() if value}
-        files = functools.partial(_files, refs[model], [backend, allow_pickle, [word.digest() for word in words]])
+        files = functools.partial(_files, ref, [backend, allow_pickle, [word.digest() for word in words]])
         generators.append(Generator(label, name, load, dtype, of_lora, named_more, files))
     return generators
 
