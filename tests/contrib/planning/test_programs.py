@@ -114,7 +114,6 @@ def test_the_step_on_a_gpu():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("little_effort")
 @pytest.mark.parametrize(
     ("text", "package"), [("v5e:16x16", "libtpu"), pytest.param("h100:64", "jax_plugins", id="64 GPUs")]
 )
