@@ -119,6 +119,9 @@ def test_a_model_that_matches_and_is_judged_is_a_point_for_each_skill(tmp_path):
     page = report.write_report(folders, tmp_path / "lacking", images=[drawn.folder])
     said = f"{first.model} lacks 1 of {len(prompts)} images"
     assert said in page.read_text()
+    others = generate_images([fakes.generator(fakes.FakePipeline("four"))], prompts, tmp_path / "four", progress=False)
+    with pytest.warns(UserWarning, match="nothing on the images in .*four: none of its runs"):
+        report.write_report(folders[:1], tmp_path / "others", images=[drawn.folder, others.folder])
     rows = csv_rows(tmp_path / "lacking" / "understanding.csv")
     assert [row["no_image"].startswith(said) for row in rows] == [row["run"] == first.model for row in rows]
 

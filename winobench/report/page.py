@@ -7,6 +7,7 @@ import pathlib
 import re
 import shlex
 import types
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 
 import jinja2
@@ -42,6 +43,7 @@ from winobench.report.sections import (
     wscplus,
 )
 from winobench.report.sections.gallery import Gallery
+from winobench.report.sections.generation import matching_models
 from winobench.report.sections.shared import ReportData, Section
 from winobench.runs.image_runs import read_images
 from winobench.runs.labels import task_label
@@ -121,6 +123,7 @@ def write_report(
     runs = [without_paths(run) for run in read_runs(paths, skip)]
     report_data = ReportData(runs, resamples, seed, ratings, gallery_examples, fit_timesteps, image_runs)
     _check_fit(report_data)
+    _warn_of_images(report_data)
     folder = runs[0].path / "report" if len(runs) == 1 else pathlib.Path("report")
     if out is not None:
         folder = pathlib.Path(user_path(out))
@@ -146,6 +149,18 @@ def write_report(
     except OSError as error:
         raise InputError(f"--out {folder} cannot be written: {error}.", code="cannot-write") from error
     return path
+
+
+def _warn_of_images(report_data: ReportData) -> None:
+    """Warns of images that no section shows, since other weights made them, or unknown ones."""
+    shown = {id(images) for _, _, images, _ in matching_models(report_data)}
+    for images in report_data.image_runs:
+        if id(images) not in shown:
+            warnings.warn(
+                f"the report has nothing on the images in {images.folder}: none of its runs is of a model that made"
+                " them. winobench view shows them",
+                stacklevel=3,
+            )
 
 
 def _check_fit(report_data: ReportData) -> None:

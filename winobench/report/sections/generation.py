@@ -96,7 +96,7 @@ def understanding_section(report_data: ReportData) -> Section | None:
     return _section(report_data, "understanding", title, texts, points, panels, columns, ("matching", "generation"))
 
 
-def _models(report_data: ReportData) -> Iterator[tuple[int, Run, Images, str]]:
+def matching_models(report_data: ReportData) -> Iterator[tuple[int, Run, Images, str]]:
     """Number and run of a model that matched, the images that the same weights generated, and its label there."""
     for images in report_data.image_runs:
         for run_number, run in enumerate(report_data.runs):
@@ -107,7 +107,7 @@ def _models(report_data: ReportData) -> Iterator[tuple[int, Run, Images, str]]:
 
 
 def _verified_points(report_data: ReportData) -> Iterator[_Point]:
-    for run_number, run, images, label in sorted(_models(report_data), key=lambda model: model[0]):
+    for run_number, run, images, label in sorted(matching_models(report_data), key=lambda model: model[0]):
         verdicts = read_verdicts(images.folder)
         lacking = _lacking(judgement_of(images, verdicts), label)
         matched = run.tasks[_TASK].results if _TASK in run.tasks else {}
@@ -121,7 +121,7 @@ def _verified_points(report_data: ReportData) -> Iterator[_Point]:
 
 def _judged_points(report_data: ReportData) -> Iterator[_Point]:
     current: dict[int, list[Judgement]] = {}
-    for run_number, run, images, label in _models(report_data):
+    for run_number, run, images, label in matching_models(report_data):
         if id(images) not in current:
             current[id(images)] = [judged for judged in judgements.read_all(images) if _is_current(judged)]
         for judged in current[id(images)]:
