@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import PIL.Image
 import pytest
 
 from tests.evaluation import fakes as scoring_fakes
@@ -12,6 +13,7 @@ from tests.rubrics.test_geneval2 import ROWS, write
 from winobench import report
 from winobench.evaluation import evaluate
 from winobench.generation import judged
+from winobench.generation.collecting import collect_images
 from winobench.generation.generate import generate_images
 from winobench.prompts import grammar
 from winobench.prompts.named_sets import read_prompts
@@ -124,6 +126,27 @@ def test_a_model_that_matches_and_is_judged_is_a_point_for_each_skill(tmp_path):
         report.write_report(folders[:1], tmp_path / "others", images=[drawn.folder, others.folder])
     rows = csv_rows(tmp_path / "lacking" / "understanding.csv")
     assert [row["no_image"].startswith(said) for row in rows] == [row["run"] == first.model for row in rows]
+
+
+def test_images_of_another_program_belong_to_the_run_of_their_models_name(tmp_path):
+    prompts = read_prompts(write(tmp_path / "data.jsonl", [row | {"prompt": f"{i}"} for i, row in enumerate(ROWS * 3)]))
+    (tmp_path / "files").mkdir()
+    for number, prompt in enumerate(prompts):
+        pixels = np.full((4, 4, 3), 20 * number, np.uint8)
+        PIL.Image.fromarray(pixels).save(tmp_path / "files" / f"{prompt.id}.png")
+    folders = []
+    for name in ("one", "two"):
+        evaluate.evaluate(Judge(name), [scenes()], tmp_path / name, progress=False, model=name)
+        folders.append(tmp_path / name)
+    run = collect_images(tmp_path / "files", prompts, tmp_path / "run", name="two", progress=False)
+    found = judged.judge_images(run, fakes.ImageJudge(), name="a judge", progress=False)
+    page = report.write_report(folders, tmp_path / "report", images=[run.folder]).read_text()
+    assert "Other programs made the images of two: only the name is known." in page
+    rows = csv_rows(tmp_path / "report" / "understanding.csv")
+    assert {row["run"] for row in rows} == {"two"}
+    spatial = next(row for row in rows if row["skill"] == "spatial")
+    entry = found.models["two"]["soft_tifa_am"]["position"]
+    assert float(spatial["generation_value"]) == pytest.approx(entry["value"])
 
 
 @pytest.mark.parametrize("rubric", RUBRICS.values(), ids=RUBRICS)

@@ -152,7 +152,7 @@ def write_report(
 
 
 def _warn_of_images(report_data: ReportData) -> None:
-    """Warns of images that no section shows, since other weights made them, or unknown ones."""
+    """Warns of images that no section shows, since no run is of a model that made them."""
     shown = {id(images) for _, _, images, _ in matching_models(report_data)}
     for images in report_data.image_runs:
         if id(images) not in shown:

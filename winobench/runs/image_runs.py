@@ -84,6 +84,11 @@ class Images:
         """The prompts' categories, in the order in which they first occur. Without the empty one."""
         return tuple(dict.fromkeys(prompt.category for prompt in self.prompts if prompt.category))
 
+    @property
+    def is_collected(self) -> bool:
+        """Whether another program made the images, so that only the models' names are known."""
+        return "collected" in self.config
+
     def model(self, label: str) -> GeneratingModel:
         """The model of a label.
 

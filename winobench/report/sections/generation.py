@@ -61,6 +61,7 @@ def generation_section(report_data: ReportData) -> Section | None:
         f" ask for, judged by the {' and the '.join(dict.fromkeys(point.judge for point in points))}.",
         f"Over all {len(points)} points, {_correlation(points)}, as if points were independent. Skills of one model"
         " are not.",
+        *_known_by_name(report_data),
     ]
     title = "Does it generate what it understands?"
     columns = ["model and skill", *names]
@@ -90,6 +91,7 @@ def understanding_section(report_data: ReportData) -> Section | None:
         " (accuracy − chance) / (1 − chance). Up: the mean score that an automatic judge gives to the skill in"
         " generated images. Intervals are 95%, as if tasks were independent.",
         *(f"{rubric}, {judge}: {_correlations(own)}" for (rubric, judge), own in by_judge.items()),
+        *_known_by_name(report_data),
     ]
     title = "Matching and generation, skill by skill"
     columns = ["model and skill", "rubric and judge", "matching, above chance, %", "generation, %"]
@@ -97,13 +99,25 @@ def understanding_section(report_data: ReportData) -> Section | None:
 
 
 def matching_models(report_data: ReportData) -> Iterator[tuple[int, Run, Images, str]]:
-    """Number and run of a model that matched, the images that the same weights generated, and its label there."""
+    """Number and run of a model that matched, the images that it generated, and its label there.
+
+    It has the same weights or, if another program made the images, the same name.
+    """
     for images in report_data.image_runs:
         for run_number, run in enumerate(report_data.runs):
             weights = run.config["identity"].get("scorer", {}).get("model")
             for model in images.models:
-                if weights and model.fingerprint == weights:
+                is_named = images.is_collected and model.name == run.config.get("model")
+                if weights and (model.fingerprint == weights or is_named):
                     yield run_number, run, images, model.label
+
+
+def _known_by_name(report_data: ReportData) -> list[str]:
+    """A sentence on the models of which only the name is known."""
+    names = [label for _, _, images, label in matching_models(report_data) if images.is_collected]
+    return [f"Other programs made the images of {', '.join(dict.fromkeys(names))}: only the name is known."] * any(
+        names
+    )
 
 
 def _verified_points(report_data: ReportData) -> Iterator[_Point]:
