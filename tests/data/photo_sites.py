@@ -23,12 +23,20 @@ class Sites:
 
     def __init__(self, port):
         self.port = port
-        self.requests = []
+        self.noted = []
         self.under_way, self.most = {}, {}
         self.busy_left = 1
 
     def url(self, path, host="127.0.0.1"):
         return f"http://{host}:{self.port}{path}"
+
+    @property
+    def requests(self):
+        """The requests. A client may have its answer before the server has noted its request, which is waited for."""
+        deadline = time.monotonic() + 5
+        while any(self.under_way.values()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return self.noted
 
     def paths(self):
         return [path for _, path, *_ in self.requests]
@@ -49,7 +57,7 @@ def running():
         finally:
             with lock:
                 sites.under_way[host] -= 1
-                sites.requests.append((host, handler.path, handler.headers["User-Agent"], begin, time.monotonic()))
+                sites.noted.append((host, handler.path, handler.headers["User-Agent"], begin, time.monotonic()))
 
     with web_server.listening(answer) as port:
         sites = Sites(port)
