@@ -17,9 +17,9 @@ import pathlib
 import jax
 
 from benchmarks import machine, result_files
-from tests.contrib.families import tiny
-from tests.torch_pipelines import comparison
-from winobench.torch_pipelines import loading
+from tests.contrib.torch_pipelines import comparison
+from tests.contrib.torch_pipelines.classes import tiny
+from winobench.contrib.torch_pipelines import loading
 
 
 def main() -> None:

@@ -20,10 +20,8 @@ from sphinx import pycode
 import winobench
 from launch import configuration
 from winobench import __main__ as command_line
-from winobench.base import options
+from winobench.base import extensions, options
 from winobench.diffusion import families
-from winobench.torch_pipelines import families as torch_families
-from winobench.torch_pipelines import refusals
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "_generated"
@@ -150,6 +148,7 @@ def _message(arguments: Sequence[ast.expr]) -> str:
 
 def diffusers_classes() -> Iterator[str]:
     """Tables: the classes of diffusers that can be scored, with figures, and the refused ones."""
+    torch_families = extensions.find(extensions.PARTS, "torch_families")
     figures = json.loads((ROOT / "benchmarks" / "results" / "torch-classes.json").read_text())
     measured = {row["class"]: row for row in figures["classes"]}
     versions = ", ".join(f"{name} {version}" for name, version in figures["versions"].items())
@@ -175,7 +174,7 @@ def diffusers_classes() -> Iterator[str]:
         numbers = f"{row['prediction']:.1e} | {row['latents']:.1e} | {row['compiling']:.1f}"
         yield f"| `{name}` | {route} | {images} | {numbers} |"
     yield from ("", "## Refused", "", "| class | reason |", "| --- | --- |")
-    for name, reason in sorted(refusals.REFUSED.items()):
+    for name, reason in sorted(torch_families.refusals.REFUSED.items()):
         yield f"| `{name}` | {_escaped(reason)} |"
     yield from (
         "",

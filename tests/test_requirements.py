@@ -88,12 +88,12 @@ def test_every_requirement_has_an_upper_bound(project, extras):
 @pytest.mark.parametrize("package", ["winobench", "launch", "configs"])
 def test_what_is_installed_imports_neither_diffusers_nor_torch(package):
     """Not late either, but for the contrib package that converts single files: folders are read without them. What runs
-    their code is one folder and the families that plug into it. They are not imported without need
-    (torch_pipelines/test_loading.py)."""
+    their code is one folder of the core and the packages that plug in. They are not imported without need, as tests of
+    these packages check."""
     named = re.compile(r"^\s*(from|import)\b.*\b(diffusers|torch|torchvision)\b", re.MULTILINE)
     values = extensions.added(extensions.TORCH_FAMILIES).values()
-    families = {ROOT / f"{value.partition(':')[0].replace('.', '/')}.py" for value in values}
-    torch = {*(ROOT / package / "torch_pipelines").rglob("*.py")} | families
+    folders = {ROOT.joinpath(*value.split(".")[:3]) for value in values} | {ROOT / package / "torch_modules"}
+    torch = {path for folder in folders for path in folder.rglob("*.py")}
     for path in sorted({*(ROOT / package).rglob("*.py")} - torch):
         text = path.read_text()
         module = ast.parse(text if named.search(text) else "")

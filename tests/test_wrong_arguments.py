@@ -25,7 +25,7 @@ FUNCTIONS += ["read_prompts", "read_run", "task_from_jsonl"]
 CLASSES = ["Captioner", "Contrastive", "DiffusionITM", "HostedVQAScore", "ItmHead", "NoiseSchedule", "VQAScore"]
 CLASSES += ["VisionLanguageModel"]
 METHODS = ["model_card", "eval_results", "inspect_log", "write_report", "table", "images", "encode_texts", "generate"]
-METHODS += ["from_pretrained", "from_diffusers"]
+METHODS += ["from_pretrained"]
 UNKNOWN_NAMES_ARE_EMPTY = ["images"]
 
 
@@ -98,14 +98,12 @@ def calls(tmp_path_factory, tiny_pipeline):
         "encode_texts": {"texts": ["a"]},
         "generate": {"texts": ["a"], "num_steps": 1, "guidance_scale": 1.0, "seed": 0},
         "from_pretrained": {"source": model, "dtype": "float32"},
-        "from_diffusers": {"pipe": None},
     }
     given |= {name: _defaults(getattr(winobench, name)) for name in CLASSES if name not in given}
     of_others = {name: getattr(report, name) for name in ("model_card", "eval_results", "inspect_log", "write_report")}
     of_others |= {"table": run.table, "images": run.images}
     of_others |= {"encode_texts": pipeline.encode_texts, "generate": pipeline.generate}
     of_others["from_pretrained"] = winobench.StableDiffusion.from_pretrained
-    of_others["from_diffusers"] = winobench.TorchPipeline.from_diffusers
     return {name: (of_others.get(name) or getattr(winobench, name), given[name]) for name in given}
 
 

@@ -18,7 +18,7 @@ logging.getLogger("transformers").addFilter(lambda record: "PyTorch was not foun
 def _read_names() -> dict[str, str]:
     """Public name -> its module: each line of the stub is ``from MODULE import NAME as NAME``."""
     stub = pathlib.Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
-    lines = (line.split() for line in stub.splitlines() if line.startswith("from "))
+    lines = (line.split() for line in stub.splitlines() if line.startswith("from winobench."))
     return {name: module for _, module, _, name, *_ in lines}
 
 
@@ -37,14 +37,20 @@ def __getattr__(name: str) -> object:
         warnings.warn(f"winobench.{name} is now winobench.{new}", DeprecationWarning, stacklevel=2)
         return __getattr__(new)
     if name == "__all__":
-        value: object = sorted(_read_names())
+        value: object = __dir__()
     elif (module := _read_names().get(name)) is not None:
         value = getattr(importlib.import_module(module), name)
     else:
-        raise AttributeError(f"module 'winobench' has no attribute {name!r}")
+        from winobench.base import extensions
+
+        if name not in extensions.added(extensions.NAMES):
+            raise AttributeError(f"module 'winobench' has no attribute {name!r}")
+        value = extensions.find(extensions.NAMES, name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(_read_names())
+    from winobench.base import extensions
+
+    return sorted({*_read_names(), *extensions.added(extensions.NAMES)})

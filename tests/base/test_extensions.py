@@ -14,7 +14,6 @@ from winobench.base import extensions
 from winobench.prompts import named_sets
 from winobench.report import exports, page
 from winobench.rubrics import named_rubrics
-from winobench.torch_pipelines import families
 from winobench.training import recipes
 
 
@@ -75,20 +74,6 @@ def test_names_of_winobench_stay_its_own(install, monkeypatch):
     monkeypatch.setattr(configs, "__path__", [*configs.__path__, str(folder / "other" / "configs")])
     configuration.config_files.cache_clear()
     assert configuration.config_files()["gdbench"] == own
-
-
-def test_a_package_adds_classes_of_diffusers(install):
-    group = extensions.TORCH_FAMILIES
-    folder = install((group, "My", "mine:FAMILY"), (group, "SanaPipeline", "mine:FAMILY"), (group, "Bad", "bad:FAMILY"))
-    (folder / "mine.py").write_text("from winobench.torch_pipelines.families import Family\nFAMILY = Family(side=7)\n")
-    (folder / "bad.py").write_text("1 / 0\n")
-    assert {"My", "Bad"} == {*families.names()} - families.FAMILIES.keys()
-    assert families.family_of("My").side == 7
-    assert families.family_of("SanaPipeline").side == 1
-    with raises("broken-plug-in", "Bad", "ZeroDivisionError"):
-        families.family_of("Bad")
-    with raises("wrong-kind-of-model", "ZImagePipeline", "no installed package", group):
-        families.family_of("ZImagePipeline")
 
 
 def test_parts_of_packages_stand_next_to_winobenchs_own(install):

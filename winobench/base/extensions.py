@@ -21,16 +21,16 @@ COMMANDS, RECIPES, JUDGEMENTS = "winobench.commands", "winobench.recipes", "wino
 TASKS, TORCH_FAMILIES = "winobench.tasks", "winobench.torch_families"
 REPORT_SECTIONS, EXPORTS = "winobench.report_sections", "winobench.exports"
 PROMPTS, RUBRICS = "winobench.prompts", "winobench.rubrics"
-RATING_METRICS, PARTS = "winobench.rating_metrics", "winobench.parts"
+RATING_METRICS, PARTS, NAMES = "winobench.rating_metrics", "winobench.parts", "winobench.names"
 """Groups of entry points. A command's value is its package, a recipe's its module.
 
 `winobench.tasks` describes the values of tasks. The value of a judgement is a function: folder of a run of images ->
 image's path in it -> judge -> words. The name of a torch family is a class of diffusers. Its value is a
-`winobench.torch_pipelines.families.Family`. A section of the report is a function as in `winobench.report.page`. The
+`Family`, as `docs/howto/extend.md` describes. A section of the report is a function as in `winobench.report.page`. The
 name of an export is a format, and its value a function: run, path -> the paths of its files. A value of prompts is name
 -> `winobench.prompts.prompt_files.NamedSet`, and one of rubrics a sequence of `winobench.rubrics.base.Rubric`.
 A rating metric has the name of its `winobench.metrics.ratings.RatingMetric`.
-The names of parts are those that winobench's own modules look for by `find`.
+The names of parts are those that winobench's own modules look for by `find`. Names are public names of `winobench`.
 """
 
 

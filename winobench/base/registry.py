@@ -50,7 +50,7 @@ class Model:
 
 
 BY_TORCH = {"backend": "torch"}
-"""Options of models that torch's own code runs (`winobench.torch_pipelines`)."""
+"""Options of models that torch's own code runs (`winobench.TorchPipeline`)."""
 
 _MODELS: dict[str, dict[str, tuple[Any, ...]]] = {
     "diffusion_itm": {

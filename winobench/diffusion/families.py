@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from winobench.base import options
+from winobench.base import extensions, options
 from winobench.base.errors import InputError
 from winobench.diffusion import family_names
 from winobench.diffusion.family_names import FAMILIES
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 AUTO, NATIVE, TORCH = options.BACKENDS
 
-_TORCH = "winobench.torch_pipelines.pipeline:TorchPipeline"
+_TORCH_FAMILIES = "torch_families"  # the part that knows the classes of diffusers
 
 
 def load_pipeline(
@@ -37,7 +37,7 @@ def load_pipeline(
       dtype: see there.
       revision: see there.
       backend: ``native`` for families in Flax, ``torch`` for diffusers' own code under JAX, which is experimental
-        (`winobench.torch_pipelines`). ``auto`` is ``native`` where such a family exists, and ``torch`` otherwise.
+        (`winobench.TorchPipeline`). ``auto`` is ``native`` where such a family exists, and ``torch`` otherwise.
       **keywords: see `Pipeline.from_pretrained`.
 
     Raises:
@@ -112,15 +112,16 @@ def family_of(source: Source, backend: str = AUTO) -> type[AnyPipeline]:
     kind = index.get("_class_name")
     if backend != TORCH and (name := family_names.family_name(kind)):
         return _family(name)
-    torch_families = importlib.import_module("winobench.torch_pipelines.families")
     if isinstance(kind, list):
-        torch_families.refuse_code(path, "pipeline", kind)
-    by_torch = torch_families.names()
-    is_known = kind in by_torch or torch_families.refusals.reason(str(kind)) is not None
-    if backend == TORCH or (backend == AUTO and is_known):
-        with sources.blame(path):
-            torch_families.family_of(str(kind))
-        return _imported(_TORCH)
+        family_names.refuse_code(path, "pipeline", kind)
+    by_torch: list[str] = []
+    if backend == TORCH or _TORCH_FAMILIES in extensions.added(extensions.PARTS):
+        torch_families = extensions.find(extensions.PARTS, _TORCH_FAMILIES)
+        if backend == TORCH or (backend == AUTO and torch_families.knows(str(kind))):
+            with sources.blame(path):
+                torch_families.family_of(str(kind))
+            return extensions.find(extensions.NAMES, "TorchPipeline")
+        by_torch = torch_families.names()
     if kind in by_torch:
         raise InputError(
             f"{path} describes a {kind}, which runs by torch alone: this needs a family that is written in Flax, one of"

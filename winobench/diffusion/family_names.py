@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
 
+from winobench.base import options
+from winobench.base.errors import InputError
 from winobench.models.any_pipeline import AnyPipeline
 
 FAMILIES: dict[str, str] = {
@@ -56,3 +58,12 @@ def family_name(kind: Any) -> str | None:
     kind = _LEGACY.get(kind, kind.removeprefix("Flax"))
     plain = {kind, *(kind.replace(f"{task}Pipeline", "Pipeline") for task in _OTHER_TASKS)}
     return next((name for name in FAMILIES if name in plain), None)
+
+
+def refuse_code(path: object, part: str, names: Sequence[Any]) -> NoReturn:
+    """Raises InputError for a part whose class is code of the repository."""
+    raise InputError(
+        f"{path} takes its {part} from {options.quote(names)}, which is code of the repository: such code is never run"
+        " here, so take a model whose parts are classes of diffusers and transformers",
+        code="foreign-code",
+    )

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from winobench.base import options, registry
+from winobench.base import extensions, options, registry
 from winobench.base.errors import InputError
 from winobench.checkpoints import language_models, models, sources
 from winobench.contrib.planning import few_blocks
@@ -20,6 +20,8 @@ from winobench.models import released
 from winobench.models.decoder import Decoder
 from winobench.models.decoder_config import DecoderConfig
 from winobench.models.t5 import T5Config, T5ForConditionalGeneration
+
+_TORCH_PLANS = "torch_plans"  # the part for pipelines that torch runs
 
 
 class _Tokens(dict):
@@ -79,9 +81,8 @@ def make_pipeline(description: Description, dtype: str) -> Pipeline:
 def read_pipeline(config: Any, model: str) -> Pipeline:
     settings = options.settings().or_none().check("--pipeline_options", config.pipeline_options)
     if _runs_by_torch(model, config):
-        from winobench.contrib.planning import torch_pipelines
-
-        return torch_pipelines.read_pipeline(model, config.dtype, revision=config.revision, settings=settings)
+        by_torch = extensions.find(extensions.PARTS, _TORCH_PLANS)
+        return by_torch.read_pipeline(model, config.dtype, revision=config.revision, settings=settings)
     return make_pipeline(read_description(model, revision=config.revision, settings=settings), config.dtype)
 
 
@@ -101,9 +102,7 @@ def shallow(pipeline: Pipeline) -> list[tuple[tuple[int, ...], Pipeline]]:
     def with_blocks(counts: tuple[int, ...]) -> Pipeline:
         config = whole.config.with_block_counts(*counts)
         if pipeline.backend is not None:
-            from winobench.contrib.planning import torch_pipelines
-
-            return torch_pipelines.with_denoiser(pipeline, config)
+            return extensions.find(extensions.PARTS, _TORCH_PLANS).with_denoiser(pipeline, config)
         network = models.abstract_model(type(whole), config, dtype=whole.dtype)
         return dataclasses.replace(pipeline, **{pipeline.DENOISER: network})
 

@@ -1,8 +1,0 @@
-"""AuraFlow."""
-
-from __future__ import annotations
-
-from winobench.contrib.families.shared import times_in_lists
-from winobench.torch_pipelines.families import Family
-
-FAMILY = Family(constants=(1,), side=2, during=times_in_lists)
