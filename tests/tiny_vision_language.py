@@ -55,8 +55,11 @@ _QWEN_TEMPLATE = (
     "{% if part['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ part['text'] }}{% endif %}"
     "{% endfor %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-# Qwen2.5-VL's says this first.
-_QWEN25_TEMPLATE = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n" + _QWEN_TEMPLATE
+# Qwen2.5-VL's says this first where no other system turn is there.
+_QWEN25_TEMPLATE = (
+    "{% if messages[0]['role'] != 'system' %}<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n{% endif %}"
+    + _QWEN_TEMPLATE
+)
 
 
 def make_processor(folder: pathlib.Path, family: str):

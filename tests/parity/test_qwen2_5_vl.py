@@ -35,7 +35,9 @@ from winobench.runs.requests import (
     ImagesOptions,
     ImagesText,
     ImageText,
+    ImageTurn,
     InputImage,
+    Turn,
 )
 from winobench.scorers import vqa_score
 from winobench.scorers.vqa_score import VQAScore
@@ -76,13 +78,14 @@ def models(folders):
     return {name: load(folder) for name, folder in folders.items()}
 
 
-def torch_inputs(folder, images, question):
-    """What the published processor makes of pictures and a question in the chat template."""
+def torch_inputs(folder, images, question, system=""):
+    """What the published processor makes of pictures, a question and a system's text in the chat template."""
     processor = transformers.Qwen2VLImageProcessorPil.from_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     inputs = processor([image.convert("RGB") for image in images], return_tensors="pt")
     content = [*({"type": "image"} for _ in images), {"type": "text", "text": question}]
-    turns = [{"role": "user", "content": content}]
+    first = [{"role": "system", "content": [{"type": "text", "text": system}]}] if system else []
+    turns = [*first, {"role": "user", "content": content}]
     first, *parts = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True).split(
         "<|image_pad|>"
     )
@@ -200,6 +203,32 @@ def test_greedy_texts_about_one_and_several_images(networks, models, folders, fa
             expected.append(models[family].tokenizer.decode(written, skip_special_tokens=True).strip())
         assert writer.write(groups, prompts, max_tokens=12) == expected
         assert len(set(expected)) == len(expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", QWENS)
+def test_texts_behind_a_system_turn(networks, models, folders, family, tmp_path):
+    """Requests with and without one in a call. Greedy texts equal torch's, and the turns its chat template's."""
+    image, question, system = make_images()[0], "a cube", "Be strict {}.\nAlways."
+    image.save(path := tmp_path / "a.png")
+    shown = InputImage(str(path), hashlib.sha256(path.read_bytes()).hexdigest())
+    asked = [ImageText(shown, question, 12), ImageTurn(shown, question, 12, before=(Turn("system", system),))]
+    answers = dict(VisionLanguageModel(models[family], batch_size=4).ask(asked))
+    for number, text in enumerate(("", system)):
+        inputs = torch_inputs(folders[family], [image], question, text)
+        ids = networks[family].generate(**inputs, do_sample=False, max_new_tokens=12)[0]
+        written = models[family].tokenizer.decode(ids[inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+        assert answers[number] == {"text": written.strip()}
+    assert answers[0] != answers[1]
+    with raises("image-slot-in-text"):
+        VisionLanguageModel(models[family]).write([image], "?", system="<|image_pad|>")
+
+
+@pytest.mark.slow
+def test_a_system_turn_needs_turns(tmp_path):
+    folder = write_vision_language(tmp_path, "llava")
+    with raises("kind-not-answered", "system turn", "Qwen3-VL"):
+        VisionLanguageModel.from_pretrained(folder).write(make_images()[:1], "?", system="Be strict.")
 
 
 @pytest.mark.slow

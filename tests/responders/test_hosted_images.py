@@ -88,6 +88,32 @@ def test_a_conversation_about_a_picture_goes_out_in_turns(server, image):
     assert len(keys) == 3
 
 
+@pytest.mark.parametrize("api", ["openai", "anthropic"])
+def test_a_system_turn_goes_out_before_the_picture(server, image, api):
+    request = ImageTurn(image, "Why?", before=(Turn("system", "Be strict."),))
+    server.answer = lambda prompt: "so"
+    assert [response.text for response in answers(make(server, api), [request])] == ["so"]
+    ((_, _, body),) = server.calls
+    system = {"openai": {"role": "system", "content": "Be strict."}}.get(api)
+    *first, last = body["messages"]
+    assert first == ([system] if system else [])
+    assert body.get("system") == (None if system else "Be strict.")
+    assert last["role"] == "user"
+    assert sorted(part["type"] for part in last["content"]) == sorted(
+        ["text", {"openai": "image_url"}.get(api, "image")]
+    )
+    most = make(server, api).most_tokens(request, [(8, 6)])
+    assert most["output"] == request.max_tokens
+
+
+@pytest.mark.parametrize("roles", [("user",), ("user", "system"), ("system", "system"), ("assistant", "user")])
+def test_other_turns_before_a_question_are_refused(server, image, roles):
+    request = ImageTurn(image, "Why?", before=tuple(Turn(role, "So?") for role in roles))
+    with raises("conversation-refused", "system turn"):
+        list(make(server).ask([request]))
+    assert not server.calls
+
+
 def test_several_pictures_go_out_in_their_order(server, image, tmp_path):
     other = written(tmp_path / "blue.jpg", Image.new("RGB", (4, 9), "blue"))
     asked = ImagesText(other, "What has changed?", more_images=(image, other))

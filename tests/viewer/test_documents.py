@@ -15,7 +15,7 @@ from tests.report.conftest import Skilled, csv_rows, draw_nothing, make_older, m
 from winobench import report
 from winobench.base import csv_cells, parquet_files
 from winobench.base.texts import text_hash
-from winobench.generation.judged import judge_images
+from winobench.generation.judged import folder_of, judge_images
 from winobench.report import analysis
 from winobench.runs import image_runs, reading
 from winobench.runs.image_records import ImageStore, MissingImage
@@ -209,6 +209,17 @@ def test_scores_of_a_judge(viewed, tmp_path):
     assert found["wordings"] == ['Does this figure show "{}"? Please answer yes or no.']
     expected = made.models["one"]["vqa_score"]["all"]
     assert {"model": "one", "metric": "vqa_score", "group": "all", **expected} in found["rows"]
+
+
+def test_scores_by_an_earlier_version_of_a_rubric_are_marked(viewed, tmp_path):
+    folder = shutil.copytree(viewed[5], tmp_path / "drawn")
+    run = image_runs.read_images(folder)
+    made = judge_images(run, generation_fakes.ImageJudge(), name="clip-flant5-xxl", rubric="vqa_score", progress=False)
+    results = folder_of(run, "vqa_score", "clip-flant5-xxl") / "results.json"
+    for version, mark in ((made.version, ""), (made.version - 1, f", by version {made.version - 1} of the rubric")):
+        results.write_text(json.dumps(json.loads(results.read_text()) | {"version": version}))
+        judges = [rubric["judge"] for rubric in documents.images_document(folder, "drawn")["rubrics"]]
+        assert f"clip-flant5-xxl{mark}" in judges
 
 
 def test_missing_images(viewed, tmp_path):

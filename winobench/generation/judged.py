@@ -144,7 +144,7 @@ def overall(run: Images, judgement: Judgement) -> tuple[dict[str, float], dict[s
     for other in sorted(
         judgements.read_all(run) if joint else (), key=lambda one: (not one.is_published, one != judgement)
     ):
-        if other.rubric in joint and other.version == named_rubrics.RUBRICS[other.rubric].version:
+        if other.rubric in joint and not named_rubrics.is_outdated(other):
             chosen.setdefault(joint[other.rubric], other)
     if chosen.keys() != set(joint.values()):
         return {}, {}

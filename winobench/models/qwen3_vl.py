@@ -25,7 +25,7 @@ from winobench.models.decoder import Decoder
 from winobench.models.decoder_cache import Cache
 from winobench.models.qwen3_vl_config import Qwen3VLConfig
 from winobench.models.qwen3_vl_vision import Qwen3VLVisionModel
-from winobench.models.vision_language import PromptForm, VisionLanguageNetwork
+from winobench.models.vision_language import PromptForm, TurnsForm, VisionLanguageNetwork
 
 if TYPE_CHECKING:
     from winobench.data.patches import Patches
@@ -51,7 +51,7 @@ class Qwen3VLForConditionalGeneration(VisionLanguageNetwork):
         text_tokens=512,
         template=f"{_BEFORE}{{}}{_BEHIND}",
         caption="Describe this image.",
-        next_turn="<|im_end|>\n<|im_start|>user\n",
+        turns=TurnsForm("<|im_end|>\n<|im_start|>user\n", "<|im_start|>system\n{}<|im_end|>\n"),
         names_image=True,
         image_token="<|image_pad|>",
         tokens=("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>"),

@@ -25,6 +25,14 @@ IMAGE_TOKEN = "<image>"
 
 
 @dataclasses.dataclass(frozen=True)
+class TurnsForm:
+    """Form of a family's turns around its prompt."""
+
+    next: str  # between an answer and the next question
+    system: str  # before all others, with the system's text for {}. A template may begin with it, too
+
+
+@dataclasses.dataclass(frozen=True)
 class PromptForm:
     """Form of a family's prompts."""
 
@@ -34,9 +42,7 @@ class PromptForm:
     text_tokens: int  # longest question of VQAScore. Longer ones lose their beginning
     template: str = "{}"  # around a prompt for a text
     caption: str = ""  # instead of an empty prompt
-    next_turn: str | None = (
-        None  # between an answer and the next question of a conversation. None where it has no other turns
-    )
+    turns: TurnsForm | None = None  # of conversations. None where prompts have no other turns
     names_image: bool = False  # texts have image_token where the image is read. Otherwise it comes before all of them
     on_square: bool = False  # VQAScore is published with images that are filled up to squares, not cropped
     on_crop: bool = False  # VQAScore is published with the middle square of images, not with squashed ones

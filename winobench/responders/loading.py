@@ -127,7 +127,7 @@ def answered_kinds(model: str | ModelRef, wants: str = IMAGES) -> frozenset[str]
         return ANSWERS[ref.kind]
     form = vision_language.network_class(source).form
     unable = set() if form.between else SEVERAL
-    return ANSWERS[ref.kind] - unable - (set() if form.next_turn else {ImageTurn.kind})
+    return ANSWERS[ref.kind] - unable - (set() if form.turns else {ImageTurn.kind})
 
 
 def _matcher(scorer: Any, seed: int, sampling: Mapping[str, Any] | None) -> Responder:

@@ -30,6 +30,7 @@ from winobench.runs.requests import (
     ImageTurn,
     Raw,
     Response,
+    conversation,
     images_of,
 )
 from winobench.scorers import common, networks
@@ -93,7 +94,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
           InputError: an option is out of its range.
         """
         self._use(loaded)
-        if loaded.form.next_turn is not None:
+        if loaded.form.turns is not None:
             self.kinds = self.kinds | {ImageTurn.kind}
         self.config = loaded.config
         if loaded.form.between:
@@ -180,7 +181,8 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         if first.kind == ImageStarts.kind:
             started = self.iter_start_scores(images, questions, [request.starts for request in requests])
             return ((number, finite("scores", [score])) for number, score in started)
-        how = {"max_tokens": first.max_tokens, "temperature": first.temperature, "sample": first.sample}
+        how: dict[str, Any] = {name: getattr(first, name) for name in ("max_tokens", "temperature", "sample")}
+        how["system"] = conversation(first)[0]
         return ((number, {"text": text}) for number, text in self.iter_texts(images, questions, **how))
 
     def read(self, request: _Asked, raw: Raw) -> Response:
@@ -204,6 +206,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         max_tokens: int = 30,
         temperature: float = 0.0,
         sample: int = 0,
+        system: str = "",
     ) -> Iterator[tuple[int, str]]:
         """Writes a text about each image.
 
@@ -215,6 +218,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
           max_tokens: of the longest text.
           temperature: 0 for the most likely token at each place. Otherwise texts are sampled.
           sample: its number. Another one gives other texts.
+          system: the text of a system turn, for models with such turns. It replaces the template's own one.
 
         Returns:
           An iterator over (number of the image, its text), batch after batch, in order. Texts come without special
@@ -227,10 +231,17 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
         images = self._checked_images(images)
         prompts = [prompts] * len(images) if isinstance(prompts, str) else checked_list("prompts", prompts)
         _check_counts(images, prompts=prompts)
-        check_texts(prompts, longest=LONGEST_PROMPT)
+        check_texts([*prompts, system], longest=LONGEST_PROMPT)
+        if system and self._loaded.form.turns is None:
+            raise InputError(
+                "a text about an image has a system turn, but this model reads none: leave system out, or name a"
+                " Qwen2.5-VL, a Qwen3-VL or a hosted model",
+                code="kind-not-answered",
+            )
         limit = common.positive("max_tokens", max_tokens)
         temperature = _TEMPERATURE.check("temperature", temperature)
-        return self.snapshot()._texts(images, prompts, limit, temperature, common.positive("sample", sample + 1) - 1)
+        sample = common.positive("sample", sample + 1) - 1
+        return self.snapshot()._texts(images, prompts, limit, temperature, sample, system)
 
     def iter_option_scores(
         self, images: Sequence[Any], prompts: Sequence[str], options: Sequence[Sequence[str]]
@@ -297,8 +308,9 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
             yield from zip(batch.numbers.tolist(), scores[: batch.wanted].tolist(), strict=False)
 
     def _texts(
-        self, images: list[Any], prompts: list[str], limit: int, temperature: float, sample: int
+        self, images: list[Any], prompts: list[str], limit: int, temperature: float, sample: int, system: str
     ) -> Iterator[tuple[int, str]]:
+        program = self._program_of(images, system)
         for batch in self._batches(images, self._columns(self._or_caption(prompts), limit)):
             rows = len(batch.numbers)
             draws = None
@@ -309,9 +321,7 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
                     *self._put((np.asarray(keys, np.uint32), np.full(rows, temperature, np.float32)))
                 )
             limits = self._put(np.where(np.arange(rows) < batch.wanted, limit, 0).astype(np.int32))
-            written = decoding.generate(
-                self._program_of(images), self._params, batch.prompts, limits, draws, width=shapes.width(limit)
-            )
+            written = decoding.generate(program, self._params, batch.prompts, limits, draws, width=shapes.width(limit))
             texts, counts = map(parallel.fetch, parallel.wait_if_cpu(self.mesh, written))
             for number, text, count in zip(batch.numbers[: batch.wanted].tolist(), texts, counts, strict=False):
                 yield number, self._text(number, text[:count].tolist())
@@ -335,8 +345,9 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
 
     def _asked(self, request: ImageText | ImageOptions | ImageStarts) -> str:
         """The text in the template's place: a question, with the earlier turns of its conversation before it."""
-        ends = {"user": self.template.partition("{}")[2], "assistant": self._loaded.form.next_turn}
-        before = request.before if isinstance(request, ImageTurn) else ()
+        form = self._loaded.form.turns
+        ends = {"user": self.template.partition("{}")[2], "assistant": form and form.next}
+        _, before = conversation(request)
         return "".join(f"{turn.text}{ends[turn.role]}" for turn in before) + request.question
 
     def _pixels(self, image: Any) -> Any:
@@ -345,8 +356,16 @@ class VisionLanguageModel(networks.HoldsVisionLanguage):
             return self._loaded.processor(image)
         return jax.tree.map(lambda *parts: np.stack(parts), *map(self._loaded.processor, image))
 
-    def _program_of(self, images: Sequence[Any]) -> decoding.Program:
-        return self._program_of_several if isinstance(images[0], tuple) else self._program
+    def _program_of(self, images: Sequence[Any], system: str = "") -> decoding.Program:
+        program = self._program_of_several if isinstance(images[0], tuple) else self._program
+        form = self._loaded.form.turns
+        if not system or form is None:
+            return program
+        begin, _, end = form.system.partition("{}")
+        template = self.template.replace("{}", "")
+        if template.startswith(begin):
+            template = template.partition(end)[2]
+        return dataclasses.replace(program, before=self._loaded.tokens("{}", [begin + system + end + template])[0])
 
     def _checked_images(self, images: Any) -> list[Any]:
         """A list of images. Where each text has several, they are tuples of one length."""
@@ -440,7 +459,7 @@ def _alike(request: _Asked) -> tuple[Any, ...]:
         return (request.kind,)
     kind = request.kind, len(images_of(request))
     if isinstance(request, ImageText):
-        return *kind, request.max_tokens, request.temperature, request.sample
+        return *kind, request.max_tokens, request.temperature, request.sample, conversation(request)[0]
     return *kind, len(request.options if isinstance(request, ImageOptions) else request.starts)
 
 

@@ -9,6 +9,7 @@ from winobench.base.errors import InputError
 from winobench.prompts.prompt_files import Prompt
 from winobench.rubrics import geneval, geneval2, vqa_score
 from winobench.rubrics.base import Rubric
+from winobench.runs.judgements import Judgement
 
 _OWN = {rubric.name for module in (geneval2, geneval, vqa_score) for rubric in module.RUBRICS}
 _ADDED = [rubric for rubrics in extensions.loaded(extensions.RUBRICS).values() for rubric in rubrics]
@@ -16,6 +17,11 @@ _NEW = [rubric for rubric in _ADDED if rubric.name not in _OWN]
 
 RUBRICS = {rubric.name: rubric for rubric in (*geneval2.RUBRICS, *geneval.RUBRICS, *_NEW, *vqa_score.RUBRICS)}
 """Name -> rubric, also of packages that plug in. The last one fits any prompt."""
+
+
+def is_outdated(judgement: Judgement) -> bool:
+    """Whether results are by an earlier version of a rubric."""
+    return judgement.rubric in RUBRICS and RUBRICS[judgement.rubric].version != judgement.version
 
 
 def choose(name: str | None, prompts: Sequence[Prompt]) -> Rubric:

@@ -105,9 +105,9 @@ class ImageText:
 
 @dataclasses.dataclass(frozen=True)
 class ImageTurn(ImageText):
-    """`ImageText` as the next turn of a conversation that began with the image."""
+    """`ImageText` as the next turn of a conversation. The user's first turn shows the image."""
 
-    before: tuple[Turn, ...] = ()  # the user's and the assistant's turns, one after the other
+    before: tuple[Turn, ...] = ()  # the system's turn, if any, then the user's and the assistant's by turns
 
     kind = "picture_turn"
 
@@ -190,6 +190,12 @@ def images_of(request: ImageRequest) -> tuple[InputImage, ...]:
     return (request.image, *getattr(request, "more_images", ()))
 
 
+def conversation(request: ImageRequest) -> tuple[str, tuple[Turn, ...]]:
+    """The system's text, empty without one, and the turns between it and the question."""
+    before: tuple[Turn, ...] = getattr(request, "before", ())
+    return (before[0].text, before[1:]) if before and before[0].role == "system" else ("", before)
+
+
 def text_about(request: ImageOptions | ImageStarts, question: str, **how: Any) -> ImageText:
     """Asks for a text about the images of another request. ``how`` are fields of `ImageText`."""
     image, *more = images_of(request)
@@ -206,7 +212,15 @@ def check_request(request: Request) -> None:
         case Similarity():
             read = [request.text, *request.others]
         case ImageText():
-            read = [request.question, *(turn.text for turn in getattr(request, "before", ()))]
+            system, turns = conversation(request)
+            read = [request.question, system, *(turn.text for turn in turns)]
+            roles = [turn.role for turn in turns]
+            if roles != ["user", "assistant"] * (len(roles) // 2):
+                raise InputError(
+                    f"the turns before a question about an image are by {', '.join(roles)}: give a system turn at most,"
+                    " then the user's and the assistant's by turns",
+                    code="conversation-refused",
+                )
         case ImageOptions():
             read = [request.question, *request.options]
         case ImageStarts():

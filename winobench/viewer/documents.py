@@ -22,6 +22,7 @@ from winobench.metrics.agreement import NUM_RESAMPLES
 from winobench.report import analysis, exports, page, published
 from winobench.report.sections import differences, what_was_run
 from winobench.report.sections.shared import ReportData
+from winobench.rubrics.named_rubrics import is_outdated
 from winobench.runs import image_records
 from winobench.runs.examples import TERM_COLUMNS, terms_of
 from winobench.runs.image_runs import read_images
@@ -139,7 +140,8 @@ def images_document(path: str | os.PathLike, slug: str) -> dict[str, Any]:
         "rubrics": [
             {
                 "rubric": judgement.rubric,
-                "judge": judgement.who,
+                "judge": judgement.who
+                + (f", by version {judgement.version} of the rubric" if is_outdated(judgement) else ""),
                 "wordings": list(judgement.wordings),
                 "missing": judgement.num_missing,
                 "no_image": [*missing_in_words(judgement).values()],

@@ -28,6 +28,9 @@ IDS = {
 }
 
 
+DIGESTS = {"legacy": "1034e394de55d899", "verified": "c9b9e5e189408801"}
+
+
 def write(folder, end="", change=None):
     folder.mkdir(exist_ok=True)
     for file, numbers in zip(FILES, IDS[end], strict=True):
@@ -98,6 +101,20 @@ def test_the_judge_reads_the_published_text(tmp_path):
         content = {"wise": edition, "explanation": "{prompt} é", "subcategory": ""}
         (request,) = rubric.requests(wise_prompts.Prompt("1", "a {b}", "culture", content), IMAGE, "picture_text")
         assert hashlib.sha256(request.question.encode()).hexdigest()[:16] == digest
+
+
+@pytest.mark.parametrize(("rubric", "edition"), [(MARKS, "legacy"), (VERDICT, "verified")])
+def test_the_judge_reads_the_published_system_prompt_before(rubric, edition):
+    """SHA-256 of the system prompts of gpt_eval.py and vllm_eval.py. Judges without system turns read the rest."""
+    prompt = wise_prompts.Prompt("1", "a", "culture", {"wise": edition, "explanation": "b", "subcategory": ""})
+    (request,), (plain,) = (rubric.requests(prompt, IMAGE, kind) for kind in rubric.kinds)
+    ((role, text),) = ((turn.role, turn.text) for turn in request.before)
+    assert (role, hashlib.sha256(text.encode()).hexdigest()[:16]) == ("system", DIGESTS[edition])
+    assert rubric.kinds[0] == request.kind == "picture_turn"
+    assert (plain.kind, plain.question, plain.max_tokens) == ("picture_text", request.question, request.max_tokens)
+    assert text in rubric.wordings[request.kind]
+    assert text not in rubric.wordings[plain.kind]
+    assert rubric.version == 2  # the first one never sent it
 
 
 def read(rubric, text, published):

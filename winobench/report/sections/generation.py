@@ -144,14 +144,15 @@ def _judged_points(report_data: ReportData) -> Iterator[_Point]:
 
 def _is_current(judged: Judgement) -> bool:
     """Whether results are of a rubric as it is now. A warning names results of an earlier version."""
-    rubric = named_rubrics.RUBRICS.get(judged.rubric)
-    if rubric is not None and rubric.version != judged.version:
+    is_outdated = named_rubrics.is_outdated(judged)
+    if is_outdated:
         warnings.warn(
             f"results of {judged.judge} by {judged.rubric} are of version {judged.version} and left out, since the"
-            f" rubric now has version {rubric.version}: give the same winobench judge command again",
+            f" rubric now has version {named_rubrics.RUBRICS[judged.rubric].version}: give the same winobench judge"
+            " command again",
             stacklevel=2,
         )
-    return rubric is not None and rubric.version == judged.version
+    return judged.rubric in named_rubrics.RUBRICS and not is_outdated
 
 
 def _points_of(run_number: int, run: Run, label: str, judged: Judgement) -> Iterator[_Point]:

@@ -10,7 +10,8 @@ Compared with PKU-YuanGroup/WISE eb51174 (no licence there):
   and the last of several marks of one name. Of other judges, all forms are read, and two different marks are not.
 - The published code asks again where it reads no mark, and then leaves the image out. It also leaves out missing
   images, and then gives no overall score. Here an unread image has no WiScore, and ``unread`` is their share.
-- The published code also sends a system prompt, one sentence, by which the judge shall be strict. Here it is left out.
+- The published code sends a system prompt (`_SYSTEMS`). A judge that reads no system turns is asked without it, and
+  its results are not the published ones. Version 1 never sent it.
 """
 
 from __future__ import annotations
@@ -25,13 +26,19 @@ from winobench.contrib.benchmarks import wordings
 from winobench.contrib.benchmarks.prompts import wise
 from winobench.prompts.prompt_files import Prompt
 from winobench.rubrics.base import ALL, Rubric, Score, named, unread
-from winobench.runs.requests import ImageText, InputImage, Request, Response
+from winobench.runs.requests import ImageText, ImageTurn, InputImage, Request, Response, Turn
 
 WISCORE = "wiscore"
 _WEIGHTS = {"consistency": 0.7, "realism": 0.2, "aesthetic quality": 0.1}
 _MOST = 2  # of a mark
 _WORDINGS = {
     edition: wordings.read(f"{name}.txt") for edition, name in (("legacy", "wise"), ("verified", "wise_verified"))
+}
+_SYSTEMS = {
+    "legacy": "You are a professional Vincennes image quality audit expert, please evaluate the image quality strictly"
+    " according to the protocol.",
+    "verified": "You are a professional text-to-image quality auditor. Evaluate the image strictly according to the"
+    " protocol.",
 }
 _MAX_TOKENS = {"legacy": 2000, "verified": 500}
 _OF_CATEGORIES: Mapping[str, Mapping[str, float]] = {
@@ -47,7 +54,10 @@ _THOUGHTS = re.compile(r"<think>.*?</think>\s*|</think>\s*", re.DOTALL)
 def _requests(prompt: Prompt, image: InputImage, kind: str) -> Iterator[Request]:
     edition = prompt.content["wise"]
     text = _WORDINGS[edition].format(prompt=prompt.text, explanation=prompt.content["explanation"])
-    yield ImageText(image, text, max_tokens=_MAX_TOKENS[edition])
+    if kind == ImageTurn.kind:
+        yield ImageTurn(image, text, max_tokens=_MAX_TOKENS[edition], before=(Turn("system", _SYSTEMS[edition]),))
+    else:
+        yield ImageText(image, text, max_tokens=_MAX_TOKENS[edition])
 
 
 def _scores(prompt: Prompt, responses: Sequence[Response], kind: str, published: bool = True) -> Iterator[Score]:
@@ -103,10 +113,13 @@ def _verdict(text: str | None) -> int | None:
 
 def _rubric(edition: str, **fields: Any) -> Rubric:
     return Rubric(
-        version=1,
+        version=2,
         source="Niu et al. 2025, arXiv:2503.07265, code github.com/PKU-YuanGroup/WISE eb51174",
-        kinds=(ImageText.kind,),
-        wordings={ImageText.kind: (_WORDINGS[edition],)},
+        kinds=(ImageTurn.kind, ImageText.kind),
+        wordings={
+            ImageTurn.kind: (_SYSTEMS[edition], _WORDINGS[edition]),
+            ImageText.kind: (_WORDINGS[edition],),
+        },
         fits=lambda prompt: wise.edition(prompt) == edition,
         requests=_requests,
         macros={(WISCORE, ALL): _OF_CATEGORIES[edition]},

@@ -9,7 +9,7 @@ from typing import Any
 from winobench.base.errors import InputError
 from winobench.responders.hosted import bodies, choices, images
 from winobench.responders.hosted.api import Api, body_text, count, ended, join
-from winobench.runs.requests import INTERRUPTED, Generation, ImageText, ImageTurn, Response, Turn, images_of
+from winobench.runs.requests import INTERRUPTED, Generation, ImageText, Response, Turn, conversation, images_of
 
 IMAGES = images.Limits(("JPEG", "PNG", "GIF", "WEBP"), 3_750_000, 8000)
 """https://platform.claude.com/docs/en/build-with-claude/vision (seen 2026-11-25): JPEG, PNG, GIF and WebP; 8000 x 8000
@@ -25,11 +25,10 @@ class Anthropic(Api, provider="anthropic"):
     package, client = "anthropic", "AsyncAnthropic"
 
     def body(self, request: Generation | ImageText) -> dict[str, Any]:
-        system = ""
         if isinstance(request, ImageText):
             encoded = [images.encode(image, IMAGES) for image in images_of(request)]
             # The guide says that images before texts are understood best.
-            before = request.before if isinstance(request, ImageTurn) else ()
+            system, before = conversation(request)
             first, *turns = (*before, Turn("user", request.question or choices.CAPTION))
             blocks = [
                 *(

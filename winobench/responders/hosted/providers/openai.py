@@ -25,9 +25,9 @@ from winobench.runs.requests import (
     ImageOptions,
     ImageStarts,
     ImageText,
-    ImageTurn,
     Response,
     Turn,
+    conversation,
     images_of,
     text_about,
 )
@@ -97,7 +97,7 @@ class OpenAI(Api, provider="openai"):
         if isinstance(request, ImageText):
             encoded = [images.encode(image, IMAGES) for image in images_of(request)]
             # In the order of the guide's examples.
-            before = request.before if isinstance(request, ImageTurn) else ()
+            system, before = conversation(request)
             first, *turns = (*before, Turn("user", request.question or choices.CAPTION))
             parts = [
                 {"type": "text", "text": first.text},
@@ -106,7 +106,8 @@ class OpenAI(Api, provider="openai"):
                     for media_type, content in encoded
                 ),
             ]
-            messages: list[dict[str, Any]] = [{"role": "user", "content": parts}]
+            messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
+            messages.append({"role": "user", "content": parts})
         else:
             messages, turns = [], [*request.turns]
         messages += [{"role": turn.role, "content": turn.text} for turn in turns]
