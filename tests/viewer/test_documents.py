@@ -219,7 +219,7 @@ def test_scores_by_an_earlier_version_of_a_rubric_are_marked(viewed, tmp_path):
     for version, mark in ((made.version, ""), (made.version - 1, f", by version {made.version - 1} of the rubric")):
         results.write_text(json.dumps(json.loads(results.read_text()) | {"version": version}))
         judges = [rubric["judge"] for rubric in documents.images_document(folder, "drawn")["rubrics"]]
-        assert f"clip-flant5-xxl{mark}" in judges
+        assert f"{made.who}{mark}" in judges
 
 
 def test_missing_images(viewed, tmp_path):
