@@ -72,6 +72,13 @@ def test_a_plan_of_scoring(tmp_path, monkeypatch):
     assert job.dollars == job.hours * 4 * 2
 
 
+@pytest.mark.parametrize("model", ["openai:gpt-4o", "recorded:answers.csv"])
+@pytest.mark.parametrize("config", ["gdbench:table1", "wscplus", "winoviz", "images", "hardneg"])
+def test_a_model_that_runs_elsewhere_has_no_plan(config, model):
+    with raises("wrong-kind-of-model", model, "runs elsewhere", "dry_run"):
+        plans.make_plan(configuration.load(config, [("model", model)]), TARGET)
+
+
 def plan_of(programs, weights, tables, usable, staged):
     load = scoring.Fit(scoring.Scoring(weights, tables, None, (), staged), programs[0], programs[1:]).load("m")
     return Plan("v6e:2x4", "TFLOP for a pass", usable, None, (load,), (), (), {})

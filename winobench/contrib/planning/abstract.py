@@ -115,11 +115,6 @@ def read_language_model(source: str, *, revision: str | None = None) -> DecoderC
     known = released.language_model(source) if revision is None else None
     if known is not None:
         return known
-    if ":" in source and not os.path.exists(source):
-        raise InputError(
-            f"{source} is hosted. Plans are for local models: name one of {', '.join(registry.LANGUAGE_MODELS)}, a"
-            " folder or a hub id"
-        )
     resolved = sources.resolve(source, revision=revision)
     kind = language_models.language_model_kind(resolved)
     if kind == "decoder":

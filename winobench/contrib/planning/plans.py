@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from winobench.base import options
+from winobench.base import options, registry
 from winobench.base.errors import InputError
 from winobench.contrib.planning import asking, generating, scoring, training, vision_language
 from winobench.contrib.planning.plan import Job, Plan
@@ -16,6 +16,8 @@ from winobench.scorers import loading
 def make_plan(config: Any, target: Target, **how: Any) -> Plan:
     """Plans a config for some devices. `how` are the other fields of `Job`."""
     job = Job(config, target, **how)
+    for name in options.comma_separated(getattr(config, "model", None) or ""):
+        _check_has_weights(name)
     if isinstance(config, model_settings.Sampler):
         return generating.make_plan(job)
     model = getattr(config, "model", None)
@@ -33,3 +35,14 @@ def make_plan(config: Any, target: Target, **how: Any) -> Plan:
     if loading.resolve(model, revision=config.revision).kind == "vqa_score":
         return vision_language.make_plan(job)
     return scoring.make_plan(job)
+
+
+def _check_has_weights(name: str) -> None:
+    """Refuses a model without weights, which no accelerator runs."""
+    if registry.resolve(name).is_checkpoint:
+        return
+    raise InputError(
+        f"{options.quote(name)} runs elsewhere, so there is nothing to plan: name a model with weights. --dry_run of"
+        " winobench judge and generate counts the tokens of a hosted one",
+        code="wrong-kind-of-model",
+    )
