@@ -25,7 +25,7 @@ from . import forms_of
 
 LAUNCHER = "eval"
 
-_DIFFUSION = (settings.DIFFUSION,)
+_DIFFUSION, _LIKELIHOOD = (settings.DIFFUSION,), (settings.LIKELIHOOD,)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +84,18 @@ class Settings(settings.Scoring, model_settings.Pipeline):
         options.choice("own", "epsilon"),
         "own compares in the network's own target, noise or velocity. epsilon compares noise",
         only_for=_DIFFUSION,
+    )
+    guidance: float | None = option(
+        None,
+        options.GUIDANCE.or_none(),
+        "guidance of the logits, of models that predict tokens (janus-pro-1b). None for the text's own. Two passes",
+        only_for=_LIKELIHOOD,
+    )
+    preprocessing: str = option(
+        "squash",
+        options.choice("squash", "crop"),
+        "images of models that predict tokens: squash resizes all of it, crop takes the middle, as in their training",
+        only_for=_LIKELIHOOD,
     )
     max_pixels: int | None = option(
         None,

@@ -86,7 +86,7 @@ def _settled(module: Any, config: ml_collections.ConfigDict, usual: Any, overrid
             values[field] = value
         if "read" in about and value is not None:
             about["read"](value)
-    cases = {settings.SAMPLES, settings.DIFFUSION, values.get("sampling.mode", "")}
+    cases = {*settings.CASES} - {*settings.MODES} | {values.get("sampling.mode", "")}
     on_line, given_on_line = ({flag[field]: known[field] for field in declared} for known in (declared, values))
     settings.check_cases(on_line, given_on_line, cases, prefix="--")
     chosen = options.replaced(usual, values)

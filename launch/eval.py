@@ -238,6 +238,7 @@ def check_model(config: Settings, model: str | ModelRef, *, deeply: bool = True)
         config.dtype,
         timesteps=options.read_timesteps(config.sampling.timesteps),
         samples=_unusual(config, settings.SAMPLES),
+        normalized=_unusual(config, settings.NORMALIZED),
         deeply=deeply,
         **_options(config),
     )
@@ -254,13 +255,14 @@ def _options(config: Settings) -> dict[str, Any]:
     if "pipeline_options" in diffusion:
         given = diffusion["pipeline_options"]
         diffusion["pipeline_options"] = options.settings().check("--pipeline_options", given)
-    return {name: value for name, value in vars(config).items() if name in loading.OPTIONS} | {"diffusion": diffusion}
+    groups = {"diffusion": diffusion, "likelihood": _unusual(config, settings.LIKELIHOOD)}
+    return {name: value for name, value in vars(config).items() if name in loading.OPTIONS} | groups
 
 
 def _unusual(config: Settings, case: str) -> dict[str, Any]:
     """The unusual values of options that only a case has: name without its group -> value."""
     declared, values = options.declared(config), options.values(config)
-    cases = {settings.SAMPLES, settings.DIFFUSION, *settings.MODES} - {case}
+    cases = {*settings.CASES} - {case}
     return {name.rpartition(".")[2]: values[name] for name, _ in options.out_of_place(declared, values, cases)}
 
 

@@ -105,6 +105,12 @@ _MODELS: dict[str, dict[str, tuple[Any, ...]]] = {
         "qwen-image": ("Qwen/Qwen-Image", "Qwen-Image, 1024 pixels", BY_TORCH),
         "sana-1.6b": ("Efficient-Large-Model/Sana_1600M_1024px_BF16_diffusers", "SANA 1.6B, 1024 pixels", BY_TORCH),
     },
+    "image_likelihood": {
+        "janus-pro-1b": ("deepseek-community/Janus-Pro-1B", "Janus-Pro 1B, predicts tokens, 384 pixels"),
+        "janus-pro-7b": ("deepseek-community/Janus-Pro-7B", "Janus-Pro 7B, predicts tokens, 384 pixels"),
+        "emu3-gen": ("BAAI/Emu3-Gen-hf", "Emu3-Gen 8B, predicts tokens, 720 pixels"),
+        "glm-image": ("zai-org/GLM-Image", "GLM-Image 9B, its token part, 1024 pixels"),
+    },
     "contrastive": {
         # OpenAI's weights in a repository that has them as safetensors.
         "clip-vit-b32": ("timm/vit_base_patch32_clip_224.openai", "CLIP ViT-B/32, 224 pixels"),

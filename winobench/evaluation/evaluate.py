@@ -102,7 +102,9 @@ class _Evaluation:
         self.scorer, self.tasks = scorer, tasks
         self.sampling, self.settings, self.recording = sampling, settings, recording
         self._is_sampled = not isinstance(scorer, base.WithoutSamples)
-        cases = {sampling.mode, *([of_runs.SAMPLES] if self._is_sampled else [])}
+        self._is_normalized = self._is_sampled or scorer.normalizes
+        abilities = {of_runs.SAMPLES: self._is_sampled, of_runs.NORMALIZED: self._is_normalized}
+        cases = {sampling.mode, *(case for case, has_it in abilities.items() if has_it)}
         for part in (sampling, settings):
             of_runs.check_cases(options.declared(part), vars(part), cases)
         _check_race(scorer, tasks, sampling)
@@ -184,7 +186,7 @@ class _Evaluation:
         """The tasks in groups of the same samples, and the errors of tasks whose data cannot be used."""
         settings, sampling = self.settings, self.sampling
         failed: dict[str, InputError] = {}
-        normalize = settings.normalize if self._is_sampled else "none"
+        normalize = settings.normalize if self._is_normalized else "none"
         plans: dict[str, Any] = {
             "data_dir": settings.data_dir,
             "limit": settings.limit,

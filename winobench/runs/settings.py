@@ -21,12 +21,17 @@ MODES = ("fixed", "race")
 
 # Cases that an option may be for, and why others do not have it.
 SAMPLES, DIFFUSION, (FIXED, RACE) = "samples", "diffusion", MODES
+LIKELIHOOD, NORMALIZED = "likelihood", "normalized"
 _WITHOUT = {
     SAMPLES: "a scorer without samples of noise",
     DIFFUSION: "a scorer that is not a diffusion model",
+    LIKELIHOOD: "a scorer that is not a likelihood of image tokens",
+    NORMALIZED: "a scorer whose scores are used as they are",
     FIXED: "a race, which decides by plain means",
     RACE: "a fixed number of samples",
 }
+CASES = tuple(_WITHOUT)
+"""Everything that an option may be for."""
 
 
 def _read_weights(given: Any) -> Any:
@@ -143,7 +148,7 @@ class Scoring(Data):
         normalization.AUTO,
         normalization.choice(),
         "auto, unconditional (less the error under the empty text), gray_image, or none",
-        only_for=(SAMPLES,),
+        only_for=(NORMALIZED,),
         usual=(normalization.AUTO, "none"),
         read=lambda given: normalization.choice().check("normalize", given),  # of those that there are now
     )

@@ -35,6 +35,8 @@ class Scorer(Protocol):
       are not recorded.
     - ``set_cache_folder(folder, reuse=...)`` gets the run's folder before anything is scored. The scorer may keep paid
       answers there, in its own folder. With ``reuse``, it may read the folders of the runs next to it.
+    - ``normalizes``: True where evaluations subtract the score of the text "", which makes images comparable.
+    - ``chance``: a number that is subtracted from float64 scores before they are recorded as float32.
     - ``iter_scores(images, texts, pairs)`` with pairs int [n, 2] of (number of the image, number of the text): yields
       (int [b], which of the pairs, their float32 scores [b]) of batch after batch, each pair once. Without it,
       ``score`` is called for one image at a time, with the texts of the questions about that image.
@@ -91,6 +93,8 @@ class WithoutSamples:
         self.mesh = getattr(scorer, "mesh", None)
         self.answers_questions = getattr(scorer, "answers_questions", False)
         self.match_threshold = getattr(scorer, "match_threshold", None)
+        self.normalizes = bool(getattr(scorer, "normalizes", False))
+        self._chance = float(getattr(scorer, "chance", 0.0))
         self.encode_images = getattr(scorer, "encode_images", None)  # images -> vectors [n, width]
         self._instance = uuid.uuid4().hex
 
@@ -126,7 +130,7 @@ class WithoutSamples:
         pairs = np.asarray(triples)[:, :2]
         if iter_scores := self._ability("iter_scores"):
             for numbers, scores in iter_scores(images, texts, pairs):
-                yield numbers, -np.asarray(scores, np.float32)
+                yield numbers, (self._chance - np.asarray(scores)).astype(np.float32)
             return
         ends = [*np.flatnonzero(np.diff(pairs[:, 0])) + 1, len(pairs)]
         for start, end in zip([0, *ends], ends, strict=False):

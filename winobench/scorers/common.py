@@ -65,12 +65,12 @@ def finite_scores(scores: np.ndarray) -> np.ndarray:
 def over_grid(
     shape: tuple[int, ...], iterate: Callable[[np.ndarray], Iterable[tuple[np.ndarray, np.ndarray]]]
 ) -> np.ndarray:
-    """Float32 of this shape, of a function of int32 [n, dimensions] that yields (some of these rows, their values)."""
+    """Floats of this shape, of a function of int32 [n, dimensions] that yields (some of these rows, their values)."""
     rows = np.indices(shape, dtype=np.int32).reshape(len(shape), -1).T
-    values = np.empty(len(rows), np.float32)
-    for numbers, part in iterate(rows):
-        values[numbers] = part
-    return values.reshape(shape)
+    numbers, values = map(np.concatenate, zip(*iterate(rows), strict=True))
+    ordered = np.empty_like(values)
+    ordered[numbers] = values
+    return ordered.reshape(shape)
 
 
 def distinct(keys: Sequence[Any]) -> tuple[list[int], np.ndarray]:

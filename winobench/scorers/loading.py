@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from winobench.base import options, registry
+from winobench.base import extensions, options, registry
 from winobench.base.errors import InputError
 from winobench.base.registry import HOSTED, LANGUAGE_MODEL, PLUGGED_IN, RECORDED, ModelRef
 
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 SCORES, TEXTS, IMAGES = "scores", "texts", "images"
 """Uses of a model: scores of images and texts, answers about texts, or answers about images."""
 
-DIFFUSION, SAMPLES = "diffusion", "samples"
-"""Two groups of options: for diffusion models, and for evaluations that sample noise."""
+DIFFUSION, SAMPLES, LIKELIHOOD, NORMALIZED = "diffusion", "samples", "likelihood", "normalized"
+"""Groups of options: for diffusion models, for evaluations that sample noise, for models that predict tokens, and for
+scores that are set against the score of the empty text."""
 
 
 class Option(NamedTuple):
@@ -41,6 +42,8 @@ OPTIONS: dict[str, Option] = {
     "chat_template": Option("models that write", None, "auto"),
     DIFFUSION: Option("diffusion models", _DICT),
     SAMPLES: Option("diffusion models", _DICT),
+    LIKELIHOOD: Option("models that predict the tokens of an image", _DICT),
+    NORMALIZED: Option("models that generate images", _DICT),
     HOSTED: Option("hosted models", _DICT),
 }
 """Name -> option or group of options. A class checks the values that are not checked here."""
@@ -51,13 +54,17 @@ WEIGHTS = FILES | {"variant", "model_parallel"}
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A kind of models: its class, its name in messages, its files, its options, and the requests that it answers."""
+    """A kind of models: its class, its name in messages, its files, its options, and the requests that it answers.
+
+    ``path`` is of the form ``module:class``, or the name of an entry point of ``winobench.parts``.
+    """
 
     path: str
     name: str = ""
     model_types: tuple[str, ...] | str = ()
     file: str | None = None
-    takes: frozenset[str] = WEIGHTS
+    pipelines: tuple[str, ...] = ()  # of diffusers, whose folders are of this kind
+    takes: frozenset[str] = WEIGHTS  # options, groups, and single options of groups
     ignores: frozenset[str] = frozenset({HOSTED})  # may be given, but has no effect
     answers: frozenset[str] = frozenset({"picture_match"})
 
@@ -76,7 +83,15 @@ SCORERS: dict[str, Kind] = {
         "winobench.scorers.diffusion_itm:DiffusionITM",
         "diffusion pipeline",
         file="model_index.json",
-        takes=WEIGHTS | {DIFFUSION, SAMPLES},
+        takes=WEIGHTS | {DIFFUSION, SAMPLES, NORMALIZED},
+    ),
+    "image_likelihood": Kind(
+        "image_likelihood",
+        "model that predicts the tokens of an image",
+        # The last two are original layouts, which the scorer refuses.
+        ("janus", "emu3", "glm_image", "multi_modality", "Emu3"),
+        pipelines=("GlmImagePipeline",),
+        takes=WEIGHTS | {LIKELIHOOD, NORMALIZED, "image_size"},
     ),
     "contrastive": Kind(
         "winobench.scorers.contrastive:Contrastive",
@@ -99,7 +114,9 @@ SCORERS: dict[str, Kind] = {
         takes=frozenset({HOSTED}),
         ignores=frozenset({"model_parallel"}),
     ),
-    PLUGGED_IN: Kind("", takes=frozenset({SAMPLES}), ignores=frozenset({HOSTED, "allow_pickle", "batch_size"})),
+    PLUGGED_IN: Kind(
+        "", takes=frozenset({SAMPLES, NORMALIZED}), ignores=frozenset({HOSTED, "allow_pickle", "batch_size"})
+    ),
 }
 """Kind -> the scorer's class. Nothing here imports it."""
 
@@ -115,6 +132,7 @@ def load_scorer(
     model_parallel: int = 1,
     max_pixels: int | None = None,
     diffusion: dict[str, Any] | None = None,
+    likelihood: dict[str, Any] | None = None,
     hosted: dict[str, Any] | None = None,
 ) -> Scorer | SampledScorer:
     """Loads a model and makes it a scorer.
@@ -131,6 +149,7 @@ def load_scorer(
       max_pixels: of vision-language models images of any shape: see `winobench.VQAScore.from_pretrained`.
       diffusion: options that only diffusion models have, such as ``lora`` and ``lora_scale``. Those that are None are
         left out.
+      likelihood: options of models that predict the tokens of an image, such as ``guidance``.
       hosted: options of a hosted model (`winobench.responders.hosted.HostedModel`), of no meaning for others.
 
     Raises:
@@ -139,7 +158,7 @@ def load_scorer(
     ref = resolve(model, SCORES, revision)
     given: dict[str, Any] = {"variant": variant, "allow_pickle": allow_pickle, "batch_size": batch_size}
     given |= {"max_pixels": max_pixels}
-    given |= {"model_parallel": model_parallel, DIFFUSION: diffusion, HOSTED: hosted}
+    given |= {"model_parallel": model_parallel, DIFFUSION: diffusion, LIKELIHOOD: likelihood, HOSTED: hosted}
     if ref.kind == PLUGGED_IN:
         taken(ref, SCORERS[ref.kind], given)
         return registry.make_plugged_in(ref.name)
@@ -157,11 +176,9 @@ def load(ref: ModelRef, kind: Kind, dtype: str, given: Mapping[str, Any]) -> Any
         keywords["mesh"] = parallel.make_mesh(jax.local_devices(), model_parallel=keywords.pop("model_parallel"))
     if HOSTED in keywords:
         keywords["api"] = keywords.pop(HOSTED)
-    module, _, cls = kind.path.partition(":")
     released = ref.released.options if ref.released is not None else {}
-    return getattr(importlib.import_module(module), cls).from_pretrained(
-        ref.checkpoint, dtype, **{**released, **keywords}
-    )
+    cls = extensions.load(kind.path) if ":" in kind.path else extensions.find(extensions.PARTS, kind.path)
+    return cls.from_pretrained(ref.checkpoint, dtype, **{**released, **keywords})
 
 
 def taken(ref: ModelRef, kind: Kind, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,15 +188,15 @@ def taken(ref: ModelRef, kind: Kind, given: Mapping[str, Any]) -> dict[str, Any]
         option = OPTIONS.get(name, Option(""))
         if option.allowed is not None:
             value = option.allowed.check(name, value, "wrong-type" if option.allowed is _DICT else "bad-value")
-        if name in (DIFFUSION, SAMPLES):
+        if option.allowed is _DICT and name != HOSTED:
             values = {key: item for key, item in (value or {}).items() if item is not None}
         else:
             values = {} if value is None or value == option.usual else {name: value}
         if not values or name in kind.ignores:
             continue
-        if name in OPTIONS and name not in kind.takes:
+        if name in OPTIONS and name not in kind.takes and (others := values.keys() - kind.takes):
             raise InputError(
-                f"{next(iter(values))} is an option of {option.owner}, but {ref.name!r} is none: leave it out",
+                f"{min(others)} is an option of {option.owner}, but {ref.name!r} is none: leave it out",
                 code="option-of-others",
             )
         keywords |= values
@@ -274,6 +291,11 @@ def checkpoint_kind(source: str, revision: str | None = None) -> str:
     from winobench.checkpoints import sources
 
     folder = sources.resolve(source, revision=revision)
+    index = folder.find("model_index.json")
+    pipeline = sources.read_json(index).get("_class_name") if index is not None else None
+    for name, kind in SCORERS.items():
+        if isinstance(pipeline, str) and pipeline in kind.pipelines:
+            return name
     for name, kind in SCORERS.items():
         if kind.file is not None and folder.find(kind.file) is not None:
             return name

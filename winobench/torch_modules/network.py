@@ -122,7 +122,7 @@ class TorchNetwork(nnx.Module):
             copy.deepcopy(module, {id(tensor): tensor.to("meta") for tensor in tensors.values()}) if keep else module
         )
         del tensors
-        self.program = TorchProgram(module.to("meta"), (config, key))
+        self.program = TorchProgram(_on_meta(module), (config, key))
 
     def follow(self, config: TorchConfig, key: Any) -> None:
         """Takes over changed options. The arrays stay."""
@@ -148,17 +148,25 @@ class TorchNetwork(nnx.Module):
 
     def run(self, *arrays: Any) -> jax.Array:
         """`compute` of JAX arrays, in a trace."""
-        from winobench.torch_modules import bridge
-
-        with self.traced() as module:
-            return bridge.as_jax(self.compute(module, *jax.tree.map(bridge.as_torch, arrays)))
+        return self.apply(self.compute, *arrays)
 
     def run_in_torch(self, *arrays: Any) -> np.ndarray:
         """`compute` of arrays, by torch on the host."""
+        return self.apply_in_torch(self.compute, *arrays)
+
+    def apply(self, function: Callable[..., Any], *arrays: Any) -> jax.Array:
+        """A function of the module and tensors, of JAX arrays, in a trace."""
+        from winobench.torch_modules import bridge
+
+        with self.traced() as module:
+            return bridge.as_jax(function(module, *jax.tree.map(bridge.as_torch, arrays)))
+
+    def apply_in_torch(self, function: Callable[..., Any], *arrays: Any) -> np.ndarray:
+        """A function of the module and tensors, of arrays, by torch on the host."""
         from winobench.torch_modules import bridge
 
         with bridge.in_torch(), self.with_arrays(bridge.to_torch, np.asarray) as module:
-            return bridge.to_numpy(self.compute(module, *jax.tree.map(bridge.to_torch, arrays)))
+            return bridge.to_numpy(function(module, *jax.tree.map(bridge.to_torch, arrays)))
 
     def with_arrays(
         self, convert: Callable[[Any], Any], first: Callable[[Any], Any] = lambda array: array
@@ -169,6 +177,19 @@ class TorchNetwork(nnx.Module):
         arrays = {name: first(parameter.get_value()) for name, parameter in self.arrays.items()}
         arrays |= {name: operations.weight_of(arrays[name]) for name in self.kernels}
         return self.program.with_tensors({name: convert(array) for name, array in arrays.items()})
+
+
+def _on_meta(module: Any) -> Any:
+    """The module on the meta device. Tied parameters stay one."""
+    names: dict[int, list[str]] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    module = module.to("meta")
+    for first, *others in names.values():
+        for name in others:
+            owner, last = _owner(module, name)
+            setattr(owner, last, module.get_parameter(first))
+    return module
 
 
 def weights_of_convolutions(module: Any) -> tuple[str, ...]:

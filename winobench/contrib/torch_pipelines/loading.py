@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import importlib.util
 import inspect
 import pathlib
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -29,9 +31,9 @@ if TYPE_CHECKING:
 
 # Packages by which diffusers cleans texts -> their modules.
 _CLEANERS = {"ftfy": "ftfy", "beautifulsoup4": "bs4"}
-# Largest differences from torch, as a share of the root mean square of its values. In float32 it is the difference of
-# one value. In half precision, where rounding errors add up differently, it is the root mean square of all.
-_TOLERANCES = {"float32": 1e-4, "bfloat16": 0.05, "float16": 0.01}
+TOLERANCES = {"float32": 1e-4, "bfloat16": 0.05, "float16": 0.01}
+"""Largest differences from torch, as `difference` measures them."""
+
 # They compute betas from the config, and shift the schedule afterwards.
 _SHIFTED_CLASSES = ("CogVideoXDDIMScheduler", "CogVideoXDPMScheduler")
 # Pixels of the comparison's images, where a model takes them: a host computes small images quickly.
@@ -163,40 +165,49 @@ def _read_schedule(scheduler: Any) -> Schedule:
 
 
 def check_against_torch(pipeline: TorchParts) -> None:
-    """Raises InputError unless predictions and an image's latents equal torch's. The cache keeps the result."""
+    """Raises InputError unless predictions and an image's latents equal torch's."""
+    check_once(pipeline.fingerprint, pipeline.diffusers_class, functools.partial(differences, pipeline))
+
+
+def check_once(fingerprint: str, name_of_class: str, measure: Callable[[], Mapping[str, tuple[float, float]]]) -> None:
+    """Raises InputError for a difference from torch that is larger than allowed. The cache keeps the result."""
     device = jax.devices()[0]
-    key = [pipeline.fingerprint, device.platform, device.device_kind, jax.__version__, caches.processor()]
+    key = [fingerprint, device.platform, device.device_kind, jax.__version__, caches.processor()]
     path = pathlib.Path(caches.folder()) / "torch_checks" / f"{files.digest(key)[:32]}.json"
     if path.exists():
         return
-    measured = differences(pipeline)
-    for name, (difference, allowed) in measured.items():
-        if not difference <= allowed:
+    measured = measure()
+    for name, (between, allowed) in measured.items():
+        if not between <= allowed:
             raise InputError(
-                f"{name} of this {pipeline.diffusers_class} differ from torch's by {difference:.1e} of their size"
+                f"{name} of this {name_of_class} differ from torch's by {between:.1e} of their size"
                 f" (at most {allowed:.0e} is rounding): it cannot be used here, so report it",
                 code="differs-from-torch",
             )
     path.parent.mkdir(parents=True, exist_ok=True)
-    files.write_json(path, {name: difference for name, (difference, _) in measured.items()})
+    files.write_json(path, {name: between for name, (between, _) in measured.items()})
 
 
 def differences(pipeline: TorchParts) -> dict[str, tuple[float, float]]:
-    """Name of an output -> (its difference from torch's, the largest allowed), both as in `_TOLERANCES`."""
+    """Name of an output -> (its difference from torch's, the largest allowed), both as in `TOLERANCES`."""
     random = np.random.default_rng(0)
     pixels = random.standard_normal((1, 3, *[_usable_size(pipeline)] * 2)).astype(np.float32)
     vae, network, schedule = pipeline.vae, pipeline.network, pipeline.schedule
     latents = vae.run_in_torch(pixels.astype(vae.dtype))
-    difference = _difference(_jitted(vae, pixels.astype(vae.dtype)), latents, vae.dtype)
-    measured = {"latents": (difference, _TOLERANCES[vae.dtype.name])}
+    measured = {
+        "latents": (
+            difference(_jitted(vae, pixels.astype(vae.dtype)), latents, vae.dtype),
+            TOLERANCES[vae.dtype.name],
+        )
+    }
     for rows in _ROWS:
         noisy = random.standard_normal((rows, *latents.shape[1:])).astype(network.dtype)
         numbers = np.linspace(0, schedule.num_train_timesteps - 1, rows + 2)[1:-1].astype(int)
         times = np.asarray(schedule.model_time(schedule.timesteps_at(numbers)))
         conditions = pipeline.texts.encode_all(_TEXTS[:rows], network.dtype)
         inputs = (noisy, times, conditions)
-        difference = _difference(_jitted(network, *inputs), network.run_in_torch(*inputs), network.dtype)
-        measured[f"predictions for {rows}"] = difference, max(_TOLERANCES[network.dtype.name], pipeline.family.rounding)
+        between = difference(_jitted(network, *inputs), network.run_in_torch(*inputs), network.dtype)
+        measured[f"predictions for {rows}"] = between, max(TOLERANCES[network.dtype.name], pipeline.family.rounding)
     return measured
 
 
@@ -205,7 +216,12 @@ def _jitted(network: Any, *inputs: Any) -> np.ndarray:
     return np.asarray(jax.jit(lambda params, *inputs: structure.module(params).run(*inputs))(params, *inputs))
 
 
-def _difference(got: np.ndarray, wanted: np.ndarray, dtype: Any) -> float:
+def difference(got: Any, wanted: Any, dtype: Any) -> float:
+    """Difference from torch's values, as a share of their root mean square.
+
+    In float32 it is the largest one. In half precision, where rounding errors add up differently, it is the root mean
+    square of all.
+    """
     got, wanted = (np.asarray(array, np.float32) for array in (got, wanted))
     between = np.abs(got - wanted)
     largest = between.max() if dtype == jnp.float32 else _size(between)

@@ -121,7 +121,7 @@ def _class_of(pipeline: type, library: str, name: str) -> Any:
 
 def _refuse_auto_map(source: Source, part: str, name: str) -> None:
     for stem in ("config", "tokenizer_config", "processor_config", "preprocessor_config"):
-        path = source.find(f"{part}/{stem}.json")
+        path = source.find(sources.join(part, f"{stem}.json"))
         if path is not None and (code := sources.read_json(path).get(_AUTO_MAP)):
             refuse_code(path, f"{part} ({name})", [code])
 
@@ -142,7 +142,7 @@ def folder_of(source: Source, names: Iterable[str]) -> str:
         return str(source.path)
     import huggingface_hub
 
-    patterns = [INDEX, *(f"{part}/{pattern}" for part in names for pattern in _SMALL_FILES)]
+    patterns = [INDEX, *(sources.join(part, pattern) for part in names for pattern in _SMALL_FILES)]
     try:
         return huggingface_hub.snapshot_download(
             source.repo_id,
@@ -200,17 +200,18 @@ def load_network(
     dtype: str,
     is_denoiser: bool,
 ) -> Any:
-    """Loads one network. Its files must fill all parameters."""
+    """Loads one network. Its files must fill all parameters. A model of transformers alone is the part ``""``."""
     from winobench.torch_modules import bridge
 
-    path = source.require(f"{part}/config.json", f"so its {kind.__name__} cannot be loaded")
+    path = source.require(sources.join(part, "config.json"), f"so its {kind.__name__} cannot be loaded")
+    whose = f"{part} of {source}" if part else str(source)
     config = sources.read_json(path)
     # winobench itself dequantises bitsandbytes' forms, for which diffusers needs a GPU, and 8-bit floats with scales.
     is_ours = any(not (array.stored and array.file.startswith(os.path.join(folder, ""))) for array in tensors.values())
     if not is_ours:
         _check_quantiser(source, part, config)
     torch_dtype = getattr(bridge.torch, dtype)
-    with quietly(f"{part} of {source} cannot be loaded"):
+    with quietly(f"{whose} cannot be loaded"):
         if is_ours:
             config.pop("quantization_config", None)
             return _filled(kind, config, tensors, torch_dtype)
@@ -227,12 +228,12 @@ def load_network(
     left = sorted(key for key in report["unexpected_keys"] if is_denoiser or _SCALES.fullmatch(key))
     if lacking or left or report["mismatched_keys"]:
         raise sources.mismatch(
-            f"the weights of {part} of {source} do not fit the {kind.__name__} that its config describes:"
+            f"the weights of {whose} do not fit the {kind.__name__} that its config describes:"
             + (f" {len(lacking)} are missing ({sources.shorten(lacking, 2)})" if lacking else "")
             + (f" {len(left)} are unknown to it ({sources.shorten(left, 2)})" if left else "")
         )
     if config.get("quantization_config"):
-        with quietly(f"{part} of {source} cannot be dequantised"):
+        with quietly(f"{whose} cannot be dequantised"):
             network = network.dequantize().to(dtype=torch_dtype)
     return network
 
@@ -288,8 +289,9 @@ def load_other(source: Source, folder: str, part: str, kind: type) -> Any:
     """A tokenizer, a processor or a scheduler."""
     if hasattr(kind, "vocab_files_names"):
         _check_vocabulary(source, part, kind)
+    whose = f"{part} of {source}" if part else str(source)
     more = {} if hasattr(kind, "load_config") else {"trust_remote_code": False}
-    with quietly(f"{part} of {source} cannot be loaded as a {kind.__name__}"):
+    with quietly(f"{whose} cannot be loaded as a {kind.__name__}"):
         return kind.from_pretrained(os.path.join(folder, part), local_files_only=True, **more)
 
 

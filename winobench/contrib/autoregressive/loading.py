@@ -1,0 +1,126 @@
+"""Loads generators from folders and repositories in transformers' layout, and compares their states with torch's."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from winobench.base import files
+from winobench.base.errors import InputError
+from winobench.checkpoints import models, sources
+from winobench.contrib.autoregressive import network as networks
+from winobench.contrib.autoregressive.emu3 import Emu3
+from winobench.contrib.autoregressive.family import Family
+from winobench.contrib.autoregressive.glm_image import GlmImage
+from winobench.contrib.autoregressive.janus import Janus
+from winobench.contrib.autoregressive.network import TokenNetwork
+from winobench.models import snapshots
+from winobench.scorers import pairs
+from winobench.torch_modules import bridge
+
+FAMILIES: dict[str, type[Family]] = {"janus": Janus, "emu3": Emu3, "glm_image": GlmImage}
+"""``model_type`` of config.json -> layout."""
+
+# ``model_type`` of the original layouts -> repositories of the same models in transformers' layout.
+_CONVERTED = {
+    "multi_modality": "deepseek-community/Janus-Pro-1B or deepseek-community/Janus-Pro-7B",
+    "Emu3": "BAAI/Emu3-Gen-hf",
+}
+# Places of an image's sequence whose states are compared with torch's. A host computes a few tokens quickly.
+_COMPARED = 16
+_TEXTS = ("a dog to the left of a cat", "", "two birds")
+_EQUAL_CODES = 0.98
+# The attribute of transformers' classes that names modules of float32.
+_STRICT = "_keep_in_fp32_modules_strict"
+
+
+@dataclasses.dataclass(frozen=True)
+class Generator:
+    """A generator that is ready for use: its network and the processor of transformers with its tokenizer."""
+
+    network: TokenNetwork
+    processor: Any
+
+    @property
+    def family(self) -> Family:
+        return self.network.family
+
+
+def load(
+    source: Any,
+    dtype: str = "float32",
+    *,
+    image_size: int | None = None,
+    variant: str | None = None,
+    revision: str | None = None,
+) -> Generator:
+    """Loads a generator, whose states and codes have to equal torch's.
+
+    Args:
+      source: a registered name, a folder or a hub id.
+      dtype: of the decoder: ``float32``, ``bfloat16`` or ``float16``. Codes of images are always found in float32.
+      image_size: height and width of generated images in pixels, where the model has a choice.
+      variant: of the weight files.
+      revision: of a repository on the hub.
+
+    Raises:
+      InputError: files are missing or damaged, or are in an original layout. Or the states differ from torch's.
+    """
+    dtype = jnp.dtype(models.as_dtype(dtype)).name
+    source = sources.resolve(source, revision=revision)
+    kind = family_of(source)
+    part, of_processor = kind.SUBFOLDERS
+    model_class: Any = getattr(bridge.transformers, kind.MODEL)
+    strict = {*kind.FLOAT32, *(getattr(model_class, _STRICT, None) or ())}
+    ((found, tensors),) = parts.weight_files(source, {part: model_class}, variant).values()
+    parts.check_memory(source, {part: tensors}, {"default": dtype})
+    folder = parts.folder_of(source, {part, of_processor})
+    processor = parts.load_other(source, folder, of_processor, getattr(bridge.transformers, kind.PROCESSOR))
+    with bridge.replaced(model_class, _STRICT, strict):
+        model = parts.load_network(source, folder, part, model_class, found, tensors, dtype, False)
+    networks.use_causal_attention(model)
+    made = Generator(TokenNetwork(kind.read(model, processor, image_size), model), processor)
+    identity = files.digest([models.weights_sha256(made.network), str(made.family), loading.versions()])
+    loading.check_once(identity, kind.MODEL, functools.partial(_differences, made))
+    return made
+
+
+def family_of(source: sources.Source) -> type[Family]:
+    """The layout of a folder, by its config. Refuses original layouts."""
+    path = source.find("config.json") or source.find(f"{GlmImage.SUBFOLDERS[0]}/config.json")
+    if path is None:
+        path = source.require("config.json", "so its kind is unknown")
+    model_type = sources.read_json(path).get("model_type")
+    if model_type in _CONVERTED:
+        raise InputError(
+            f"{path} is in the original layout ({model_type}), whose code would come with it: name the same model in"
+            f" transformers' layout, such as {_CONVERTED[model_type]}",
+            code="unsupported-checkpoint",
+        )
+    if model_type not in FAMILIES:
+        message = f"{path} is of a {model_type!r}, but must be one of {', '.join(FAMILIES)}"
+        raise InputError(message, code="wrong-kind-of-model")
+    return FAMILIES[model_type]
+
+
+def _differences(made: Generator) -> dict[str, tuple[float, float]]:
+    """As `winobench.torch_pipelines.loading.differences`."""
+    network, family = made.network, made.family
+    structure, params = snapshots.split(network)
+    random = np.random.default_rng(0)
+    images = [random.uniform(-1, 1, (2, side, side, 3)).astype(np.float32) for side in family.sides]
+    codes = np.asarray(jax.jit(lambda params, images: structure.module(params).image_codes(images))(params, images))
+    wanted = network.apply_in_torch(family.image_codes, *(np.moveaxis(image, -1, 1) for image in images))
+    measured = {"codes of images": (float(np.mean(codes != wanted)), 1 - _EQUAL_CODES)}
+    prompts = family.prompts(made.processor, _TEXTS)
+    rows = pairs.token_rows(prompts, 0, max(map(len, prompts)))
+    inputs = rows[:, :-1], rows[:, -1], codes[[0, 1, 0]]
+    states = functools.partial(networks.states_of, family, places=family.scored_places()[:_COMPARED])
+    computed = jax.jit(lambda params, *inputs: structure.module(params).apply(states, *inputs))(params, *inputs)
+    between = loading.difference(computed, network.apply_in_torch(states, *inputs), network.dtype)
+    return {**measured, "states": (between, loading.TOLERANCES[network.dtype.name])}
