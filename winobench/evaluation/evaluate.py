@@ -102,7 +102,7 @@ class _Evaluation:
         self.scorer, self.tasks = scorer, tasks
         self.sampling, self.settings, self.recording = sampling, settings, recording
         self._is_sampled = not isinstance(scorer, base.WithoutSamples)
-        self._is_normalized = self._is_sampled or scorer.normalizes
+        self._is_normalized = not isinstance(scorer, base.WithoutSamples) or scorer.normalizes
         abilities = {of_runs.SAMPLES: self._is_sampled, of_runs.NORMALIZED: self._is_normalized}
         cases = {sampling.mode, *(case for case, has_it in abilities.items() if has_it)}
         for part in (sampling, settings):

@@ -41,9 +41,8 @@ class GlmImage(family.Family):
     def prompts(self, processor: Any, texts: Sequence[str]) -> list[list[int]]:
         turns = [[{"role": "user", "content": [{"type": "text", "text": text}]}] for text in texts]
         side = _PIXELS * self.grids[1]
-        encoded = processor.apply_chat_template(
-            turns, tokenize=True, return_dict=True, target_h=side, target_w=side, padding=True
-        )
+        keywords = {"target_h": side, "target_w": side, "padding": True}
+        encoded = processor.apply_chat_template(turns, tokenize=True, return_dict=True, processor_kwargs=keywords)
         rows = zip(encoded["input_ids"], encoded["attention_mask"], strict=True)
         return [[token for token, is_real in zip(ids, mask, strict=True) if is_real] for ids, mask in rows]
 
