@@ -19,7 +19,7 @@ import jax
 from benchmarks import machine, result_files
 from tests.contrib.torch_pipelines import comparison
 from tests.contrib.torch_pipelines.classes import tiny
-from winobench.contrib.torch_pipelines import loading
+from winobench.torch_modules.comparison import versions
 
 
 def main() -> None:
@@ -37,8 +37,8 @@ def main() -> None:
             rows.append({"class": name, **{what: float(f"{value:.2g}") for what, value in differences.items()}})
             shown = "  ".join(f"{what} {value:.1e}" for what, value in differences.items())
             print(f"{name:<34} {shown}", flush=True)
-    versions = {**loading.versions(), "jax": jax.__version__}
-    result_files.write({"machine": machine.describe(), "versions": versions, "classes": rows}, arguments.output)
+    of = {**versions(), "jax": jax.__version__}
+    result_files.write({"machine": machine.describe(), "versions": of, "classes": rows}, arguments.output)
 
 
 if __name__ == "__main__":

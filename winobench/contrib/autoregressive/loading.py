@@ -21,7 +21,7 @@ from winobench.contrib.autoregressive.janus import Janus
 from winobench.contrib.autoregressive.network import TokenNetwork
 from winobench.models import snapshots
 from winobench.scorers import pairs
-from winobench.torch_modules import bridge
+from winobench.torch_modules import bridge, comparison, loading
 
 FAMILIES: dict[str, type[Family]] = {"janus": Janus, "emu3": Emu3, "glm_image": GlmImage}
 """``model_type`` of config.json -> layout."""
@@ -77,16 +77,16 @@ def load(
     part, of_processor = kind.SUBFOLDERS
     model_class: Any = getattr(bridge.transformers, kind.MODEL)
     strict = {*kind.FLOAT32, *(getattr(model_class, _STRICT, None) or ())}
-    ((found, tensors),) = parts.weight_files(source, {part: model_class}, variant).values()
-    parts.check_memory(source, {part: tensors}, {"default": dtype})
-    folder = parts.folder_of(source, {part, of_processor})
-    processor = parts.load_other(source, folder, of_processor, getattr(bridge.transformers, kind.PROCESSOR))
+    ((found, tensors),) = loading.weight_files(source, {part: model_class}, variant).values()
+    loading.check_memory(source, {part: tensors}, {"default": dtype})
+    folder = loading.folder_of(source, {part, of_processor})
+    processor = loading.load_other(source, folder, of_processor, getattr(bridge.transformers, kind.PROCESSOR))
     with bridge.replaced(model_class, _STRICT, strict):
-        model = parts.load_network(source, folder, part, model_class, found, tensors, dtype, False)
+        model = loading.load_network(source, folder, part, model_class, found, tensors, dtype, False)
     networks.use_causal_attention(model)
     made = Generator(TokenNetwork(kind.read(model, processor, image_size), model), processor)
-    identity = files.digest([models.weights_sha256(made.network), str(made.family), loading.versions()])
-    loading.check_once(identity, kind.MODEL, functools.partial(_differences, made))
+    identity = files.digest([models.weights_sha256(made.network), str(made.family), comparison.versions()])
+    comparison.check_once(identity, kind.MODEL, functools.partial(_differences, made))
     return made
 
 
@@ -109,7 +109,7 @@ def family_of(source: sources.Source) -> type[Family]:
 
 
 def _differences(made: Generator) -> dict[str, tuple[float, float]]:
-    """As `winobench.torch_pipelines.loading.differences`."""
+    """As `winobench.torch_pipelines.comparison.differences`."""
     network, family = made.network, made.family
     structure, params = snapshots.split(network)
     random = np.random.default_rng(0)
@@ -122,5 +122,5 @@ def _differences(made: Generator) -> dict[str, tuple[float, float]]:
     inputs = rows[:, :-1], rows[:, -1], codes[[0, 1, 0]]
     states = functools.partial(networks.states_of, family, places=family.scored_places()[:_COMPARED])
     computed = jax.jit(lambda params, *inputs: structure.module(params).apply(states, *inputs))(params, *inputs)
-    between = loading.difference(computed, network.apply_in_torch(states, *inputs), network.dtype)
-    return {**measured, "states": (between, loading.TOLERANCES[network.dtype.name])}
+    between = comparison.difference(computed, network.apply_in_torch(states, *inputs), network.dtype)
+    return {**measured, "states": (between, comparison.TOLERANCES[network.dtype.name])}

@@ -34,7 +34,7 @@ from winobench.models import functional
 from winobench.scorers import common, networks, pairs
 from winobench.scorers.networks import NetworkFunction
 from winobench.scorers.pairs import PairScorer
-from winobench.torch_pipelines import loading as torch_loading
+from winobench.torch_modules import comparison
 
 # Raised whenever a score that is computed here could change by more than rounding.
 SCORING_VERSION = 1
@@ -226,7 +226,7 @@ class ImageLikelihood(PairScorer):
             "dtype": snapshot.model.dtype.name,
             "guidance": self.guidance,
             "preprocessing": self.preprocessing,
-            "versions": torch_loading.versions(),
+            "versions": comparison.versions(),
         }
 
     def _place(self, model: TokenNetwork) -> None:

@@ -18,6 +18,7 @@ from winobench.checkpoints import lora, lora_keys, lora_layers, sources, weights
 from winobench.checkpoints.lora import LoRAWeights
 from winobench.checkpoints.lora_changes import Change
 from winobench.checkpoints.tensors import FileTensor
+from winobench.torch_modules import loading
 
 _MISFIT = "lora-misfit"
 _TEXT_MODEL = "text_model."
@@ -155,7 +156,6 @@ def _renamed(pipe: Any, changes: Changes) -> Changes:
 
     diffusers drops some alphas and tensors without an error. So the factors hold the strength, and none may be lost.
     """
-    from winobench.contrib.torch_pipelines import parts
     from winobench.torch_modules import bridge
 
     ends = {"down": "lora_A.weight", "up": "lora_B.weight", "up_bias": "lora_B.bias", "magnitude": "dora_scale"}
@@ -166,7 +166,7 @@ def _renamed(pipe: Any, changes: Changes) -> Changes:
             state[f"diffusion_model.{layer}.{ends.get(role, role)}"] = bridge.torch.tensor(scaled)
     total = _size(changes)
     try:
-        with parts.quietly(f"a {type(pipe).__name__} has no such names"):
+        with loading.quietly(f"a {type(pipe).__name__} has no such names"):
             renamed = pipe.lora_state_dict(state)
     except InputError:
         return {}

@@ -6,15 +6,13 @@ import functools
 import importlib.metadata
 import importlib.util
 import inspect
-import pathlib
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winobench.base import caches, files, json_files
+from winobench.base import json_files
 from winobench.base.errors import InputError
 from winobench.checkpoints import models, sources
 from winobench.checkpoints.sources import Source
@@ -24,6 +22,8 @@ from winobench.contrib.torch_pipelines.families import Family, family_of
 from winobench.diffusion.flow_schedule import FlowSchedule
 from winobench.diffusion.schedules import NoiseSchedule, Schedule
 from winobench.models import snapshots
+from winobench.torch_modules import comparison
+from winobench.torch_modules import loading as networks
 from winobench.torch_modules.network import TorchConfig
 
 if TYPE_CHECKING:
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
 # Packages by which diffusers cleans texts -> their modules.
 _CLEANERS = {"ftfy": "ftfy", "beautifulsoup4": "bs4"}
-TOLERANCES = {"float32": 1e-4, "bfloat16": 0.05, "float16": 0.01}
-"""Largest differences from torch, as `difference` measures them."""
-
 # They compute betas from the config, and shift the schedule afterwards.
 _SHIFTED_CLASSES = ("CogVideoXDDIMScheduler", "CogVideoXDPMScheduler")
 # Pixels of the comparison's images, where a model takes them: a host computes small images quickly.
@@ -41,12 +38,6 @@ _SMALL_IMAGE = 128
 # Rows of the comparison's predictions. XLA for CPUs (jaxlib 0.10.2) can compute a single row wrongly.
 _ROWS = (1, 3)
 _TEXTS = ("a dog to the left of a cat", "", "two birds")
-
-
-def versions() -> dict[str, str]:
-    """Versions of the packages whose code determines a prediction."""
-    names = ("diffusers", "transformers", "torch", "torchax")
-    return {name: importlib.metadata.version(name).partition("+")[0] for name in names}
 
 
 def load(
@@ -64,17 +55,17 @@ def load(
     index = _read_index(source)
     family = family_of(index["_class_name"])
     kinds = parts.classes(source, index, family)
-    weights = parts.weight_files(source, kinds, variant)
+    weights = networks.weight_files(source, kinds, variant)
     # Images are encoded only once, and half precision would lose most of its accuracy there.
     dtypes = {"default": dtype, family.autoencoder: "float32"}
-    parts.check_memory(source, {part: tensors for part, (_, tensors) in weights.items()}, dtypes)
-    folder, loaded = parts.folder_of(source, kinds), {}
+    networks.check_memory(source, {part: tensors for part, (_, tensors) in weights.items()}, dtypes)
+    folder, loaded = networks.folder_of(source, kinds), {}
     for part, kind in kinds.items():
         if part in weights:
             options = dtypes.get(part, dtype), part == family.denoiser
-            loaded[part] = parts.load_network(source, folder, part, kind, *weights[part], *options)
+            loaded[part] = networks.load_network(source, folder, part, kind, *weights[part], *options)
         else:
-            loaded[part] = parts.load_other(source, folder, part, kind)
+            loaded[part] = networks.load_other(source, folder, part, kind)
     pipe = parts.assemble(source, index, loaded)
     _check_cleaning(pipe, family)
     if lora is not None:
@@ -95,7 +86,7 @@ def skeleton(source: Any, *, revision: str | None = None) -> Any:
         path = source.require(name, "so it is not a pipeline in the diffusers layout")
         config = read_scheduler(source) if is_sampler else sources.read_json(path)
         name = kinds[part].__name__
-        with parts.quietly(f"{path} does not describe a {name}"), parts.device("cpu" if is_sampler else "meta"):
+        with networks.quietly(f"{path} does not describe a {name}"), networks.device("cpu" if is_sampler else "meta"):
             loaded[part] = kinds[part].from_config({**config, "_class_name": name})
     return parts.assemble(source, index, loaded)
 
@@ -166,26 +157,7 @@ def _read_schedule(scheduler: Any) -> Schedule:
 
 def check_against_torch(pipeline: TorchParts) -> None:
     """Raises InputError unless predictions and an image's latents equal torch's."""
-    check_once(pipeline.fingerprint, pipeline.diffusers_class, functools.partial(differences, pipeline))
-
-
-def check_once(fingerprint: str, name_of_class: str, measure: Callable[[], Mapping[str, tuple[float, float]]]) -> None:
-    """Raises InputError for a difference from torch that is larger than allowed. The cache keeps the result."""
-    device = jax.devices()[0]
-    key = [fingerprint, device.platform, device.device_kind, jax.__version__, caches.processor()]
-    path = pathlib.Path(caches.folder()) / "torch_checks" / f"{files.digest(key)[:32]}.json"
-    if path.exists():
-        return
-    measured = measure()
-    for name, (between, allowed) in measured.items():
-        if not between <= allowed:
-            raise InputError(
-                f"{name} of this {name_of_class} differ from torch's by {between:.1e} of their size"
-                f" (at most {allowed:.0e} is rounding): it cannot be used here, so report it",
-                code="differs-from-torch",
-            )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files.write_json(path, {name: between for name, (between, _) in measured.items()})
+    comparison.check_once(pipeline.fingerprint, pipeline.diffusers_class, functools.partial(differences, pipeline))
 
 
 def differences(pipeline: TorchParts) -> dict[str, tuple[float, float]]:
@@ -196,8 +168,8 @@ def differences(pipeline: TorchParts) -> dict[str, tuple[float, float]]:
     latents = vae.run_in_torch(pixels.astype(vae.dtype))
     measured = {
         "latents": (
-            difference(_jitted(vae, pixels.astype(vae.dtype)), latents, vae.dtype),
-            TOLERANCES[vae.dtype.name],
+            comparison.difference(_jitted(vae, pixels.astype(vae.dtype)), latents, vae.dtype),
+            comparison.TOLERANCES[vae.dtype.name],
         )
     }
     for rows in _ROWS:
@@ -206,30 +178,17 @@ def differences(pipeline: TorchParts) -> dict[str, tuple[float, float]]:
         times = np.asarray(schedule.model_time(schedule.timesteps_at(numbers)))
         conditions = pipeline.texts.encode_all(_TEXTS[:rows], network.dtype)
         inputs = (noisy, times, conditions)
-        between = difference(_jitted(network, *inputs), network.run_in_torch(*inputs), network.dtype)
-        measured[f"predictions for {rows}"] = between, max(TOLERANCES[network.dtype.name], pipeline.family.rounding)
+        between = comparison.difference(_jitted(network, *inputs), network.run_in_torch(*inputs), network.dtype)
+        measured[f"predictions for {rows}"] = (
+            between,
+            max(comparison.TOLERANCES[network.dtype.name], pipeline.family.rounding),
+        )
     return measured
 
 
 def _jitted(network: Any, *inputs: Any) -> np.ndarray:
     structure, params = snapshots.split(network)
     return np.asarray(jax.jit(lambda params, *inputs: structure.module(params).run(*inputs))(params, *inputs))
-
-
-def difference(got: Any, wanted: Any, dtype: Any) -> float:
-    """Difference from torch's values, as a share of their root mean square.
-
-    In float32 it is the largest one. In half precision, where rounding errors add up differently, it is the root mean
-    square of all.
-    """
-    got, wanted = (np.asarray(array, np.float32) for array in (got, wanted))
-    between = np.abs(got - wanted)
-    largest = between.max() if dtype == jnp.float32 else _size(between)
-    return float(largest) / max(_size(wanted), np.finfo(np.float32).tiny)
-
-
-def _size(array: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(np.square(array))))
 
 
 def _usable_size(pipeline: TorchParts) -> int:

@@ -32,6 +32,7 @@ from winobench.diffusion.pure_functions import Decoded, Denoising, ImageEncoding
 from winobench.diffusion.pure_functions import TextEncoding as PureTextEncoding
 from winobench.diffusion.schedules import Schedule
 from winobench.models.base import Network
+from winobench.torch_modules import comparison
 from winobench.torch_modules.network import TorchConfig, TorchNetwork
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ class TorchPipeline(TorchParts):
     @property
     def backend(self) -> str:
         """See `Pipeline`."""
-        versions = ", ".join(f"{name} {version}" for name, version in loading.versions().items())
+        versions = ", ".join(f"{name} {version}" for name, version in comparison.versions().items())
         return f"torch (experimental): {self.diffusers_class}, {versions}"
 
     @staticmethod
@@ -284,7 +285,7 @@ class TorchPipeline(TorchParts):
 
     @property
     def _texts_identity(self) -> dict[str, Any]:
-        return {**self.texts.identity, "versions": loading.versions()}
+        return {**self.texts.identity, "versions": comparison.versions()}
 
     # Images ---------------------------------------------------------------------------------------------------------
 
