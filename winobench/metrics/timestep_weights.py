@@ -7,7 +7,6 @@ are applied to recorded errors: another weighting needs no pass of a network.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -31,8 +30,6 @@ LEVEL_RULES: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
 Rectified Flow Transformers for High-Resolution Image Synthesis", section 3.1), by which Self-Bench weights its errors;
 `logit_normal` is the density with mean 0 and deviation 1."""
 
-_BINS = 10
-_RIDGE = 1e-3  # of the weights' squares, in the loss: decides between directions that part the answers equally well
 _LEAST, _MOST = 1e-30, 1e30  # of the largest weight: beyond, sums and products leave the range of floats
 _NEAR_ONE = 1 - 1e-6  # a level of 1 has no logit
 
@@ -108,50 +105,6 @@ def sample_weights(weighting: str | Curve, timesteps: Sequence[float]) -> np.nda
             code="bad-timestep-weights",
         )
     return weights / weights.mean()
-
-
-def fit(scores: Sequence[np.ndarray], targets: Sequence[int], timesteps: np.ndarray) -> Curve:
-    """Learns which timesteps distinguish the right candidate from the others.
-
-    Multinomial logistic regression: the candidates' scores are sums over steps of the timestep of weight times the mean
-    score there, with weights that are not negative, and the cross-entropy of the right candidate is least, with a small
-    penalty of large weights. It is convex. ``scores`` of each question are [candidates, n], higher = better match, on n
-    samples at ``timesteps`` [n].
-
-    Source: Self-Bench (arXiv:2505.17955) learns a weight for each of its timesteps by this loss.
-    """
-    import scipy.optimize
-
-    timesteps = np.asarray(timesteps)
-    distinct = np.unique(timesteps)
-    parts = np.array_split(distinct, min(_BINS, len(distinct)))
-    edges = tuple(float((part[-1] + other[0]) / 2) for part, other in itertools.pairwise(parts))
-    bins = np.searchsorted(edges, timesteps, side="right")
-    share = np.eye(len(parts))[bins]  # [n, k]
-    features = []
-    for matrix, target in zip(scores, targets, strict=True):
-        ahead = np.asarray(matrix, np.float64) - np.asarray(matrix, np.float64)[target]
-        features.append(np.delete(ahead, target, axis=0) @ share / len(timesteps))
-    # In units of each step's own differences, so that the penalty treats steps alike, however large their errors are.
-    spread = np.sqrt(np.mean(np.concatenate(features) ** 2, axis=0))
-    spread = np.where(spread > 0, spread, 1.0)
-    features = [ahead / spread for ahead in features]
-
-    def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = _RIDGE * weights @ weights, 2 * _RIDGE * weights
-        for ahead in features:
-            logits = ahead @ weights
-            most = max(0.0, logits.max(initial=0.0))
-            total = np.exp(-most) + np.exp(logits - most).sum()
-            value += (most + np.log(total)) / len(features)
-            gradient = gradient + (np.exp(logits - most) / total) @ ahead / len(features)
-        return value, gradient
-
-    optimum = scipy.optimize.minimize(
-        loss, np.ones(len(parts)), jac=True, method="L-BFGS-B", bounds=[(0, None)] * len(parts)
-    )
-    weights = optimum.x / spread if optimum.x.any() else np.ones(len(parts))
-    return Curve(edges, tuple(float(value) for value in np.round(weights / (share @ weights).mean(), 4)))
 
 
 def _are_numbers(values: Any) -> bool:

@@ -28,7 +28,6 @@ from winobench.report.sections import (
     gallery,
     generation,
     image_pairs,
-    learned_weights,
     overlap,
     people,
     questions,
@@ -53,7 +52,14 @@ from winobench.runs.run import Run
 
 PAGE = "report.html"
 GALLERY_EXAMPLES = 12  # a task by default, over all kinds and runs
+_LEARNED = "learned_weights"  # the part behind --fit_timesteps
 MOST_RESAMPLES = 1_000_000  # with more, no digit that is shown changes, while time and memory grow
+
+
+def _learned_weights_section(report_data: ReportData) -> Section | None:
+    """Weights of timesteps that are learned from the runs, where that is chosen."""
+    return extensions.find(extensions.PARTS, _LEARNED)(report_data) if report_data.fit_timesteps else None
+
 
 # The sections on runs with images, from top to bottom. One without content returns None. Sections of other packages are
 # before the sections on generated images. The gallery follows.
@@ -72,7 +78,7 @@ SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
     samples.sample_section,
     timesteps.timestep_section,
     image_pairs.image_pair_section,
-    learned_weights.learned_weights_section,
+    _learned_weights_section,
 )
 
 TEXT_SECTIONS: tuple[Callable[[ReportData], Section | None], ...] = (
@@ -171,6 +177,8 @@ def _check_fit(report_data: ReportData) -> None:
     if report_data.fit_timesteps and report_data.is_text:
         message = "--fit_timesteps is for runs of diffusion models, and text benchmarks have no timesteps."
         raise InputError(message, code="option-of-others")
+    if report_data.fit_timesteps:
+        extensions.find(extensions.PARTS, _LEARNED)
 
 
 def make_sections(report_data: ReportData) -> tuple[list[Section], list[Gallery], Section | None]:

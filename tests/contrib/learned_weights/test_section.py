@@ -8,9 +8,9 @@ import pytest
 from tests.evaluation import fakes
 from tests.report.conftest import Skilled, make_run
 from winobench import report
+from winobench.contrib.learned_weights import learning
+from winobench.contrib.learned_weights.section import learned_weights_section
 from winobench.metrics import timestep_weights
-from winobench.report import learned_weights
-from winobench.report.sections.learned_weights import learned_weights_section
 from winobench.report.sections.shared import ReportData
 from winobench.runs import error_store, reading
 
@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
 
 def test_what_is_learned_helps_on_the_other_half(folder):
     run = reading.read_run(folder)
-    learned = learned_weights.learn(run)
+    learned = learning.learn(run)
     weights = timestep_weights.sample_weights(learned.curve, run.tasks["words"].timesteps)
     late = run.tasks["words"].timesteps >= 500
     assert weights[late].mean() > 5 * weights[~late].mean()
@@ -49,7 +49,7 @@ def test_what_is_learned_helps_on_the_other_half(folder):
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_run_scored_with_them_is_read_with_them(folder, tmp_path):
-    path = learned_weights.write(run := reading.read_run(folder), learned_weights.learn(run))
+    path = learning.write(run := reading.read_run(folder), learning.learn(run))
     tasks = [fakes.text_task(count=60)]
     weighted = make_run(SkilledLate(0.6), tmp_path / "run", chosen=tasks, num_samples=12, timestep_weights=str(path))
     task, plain = reading.read_run(weighted).tasks["words"], run.tasks["words"]
@@ -58,7 +58,7 @@ def test_a_run_scored_with_them_is_read_with_them(folder, tmp_path):
     assert batch.mean.weights.mean() == pytest.approx(1)
     np.testing.assert_array_equal(error_store.mean_scores(batch), np.stack(task.examples.scores))
     # Learning again starts from errors without weights.
-    assert learned_weights.learn(reading.read_run(weighted)).curve.edges == timestep_weights.parse(str(path)).edges
+    assert learning.learn(reading.read_run(weighted)).curve.edges == timestep_weights.parse(str(path)).edges
     # All of the report's sections read it; the curve against samples ends at the recorded accuracy.
     report.write_report([weighted], tmp_path / "report")
     last = (tmp_path / "report" / "samples.csv").read_text().splitlines()[-1]
@@ -69,10 +69,10 @@ def test_a_run_scored_with_them_is_read_with_them(folder, tmp_path):
 def test_the_section_and_its_file(folder, tmp_path):
     page = report.write_report([folder], tmp_path / "report", fit_timesteps=True)
     assert "Learned weights of timesteps" in page.read_text()
-    written = json.loads((folder / learned_weights.FILE).read_text())
+    written = json.loads((folder / learning.FILE).read_text())
     assert len(written["weights"]) == len(written["edges"]) + 1
     assert (tmp_path / "report" / "learned_weights.csv").read_text().count("\n") > 3
-    assert learned_weights_section(ReportData([reading.read_run(folder)], 10, 0)) is None
+    assert "Learned weights" not in report.write_report([folder], tmp_path / "report").read_text()
 
 
 def test_runs_that_teach_nothing_are_named(run_folders):

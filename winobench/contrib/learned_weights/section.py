@@ -6,26 +6,24 @@ import itertools
 from typing import Any
 
 from winobench.base.errors import InputError
-from winobench.report import learned_weights
+from winobench.contrib.learned_weights import learning
 from winobench.report.cells import Cell, Table, TableRow
 from winobench.report.sections.shared import Details, ReportData, Section
 from winobench.report.wording import number, percent, readable
 from winobench.runs.labels import task_label
 
 
-def learned_weights_section(report_data: ReportData) -> Section | None:
+def learned_weights_section(report_data: ReportData) -> Section:
     """Uniform and learned weights of timesteps side by side, on the half of the examples that was not learned from."""
-    if not report_data.fit_timesteps:
-        return None
     rows: list[TableRow] = []
     folds, notes, records = [], [], []
     for run in report_data.runs:
         try:
-            learned = learned_weights.learn(run)
+            learned = learning.learn(run)
         except InputError as error:
             notes.append(f"{run.label}: {error}.")
             continue
-        path = learned_weights.write(run, learned)
+        path = learning.write(run, learned)
         rows.append(TableRow([Cell(run.label, f"learned from {learned.num_questions:,} questions")], heading=True))
         rows += [_row(judged) for judged in learned.judged]
         records += [_record(run.label, judged) for judged in learned.judged]
@@ -48,7 +46,7 @@ def learned_weights_section(report_data: ReportData) -> Section | None:
     return section
 
 
-def _row(judged: learned_weights.Judged) -> TableRow:
+def _row(judged: learning.Judged) -> TableRow:
     difference = judged.difference
     interval = f"{percent(difference.low, sign=True)} to {percent(difference.high, sign=True)}"
     return TableRow(
@@ -62,7 +60,7 @@ def _row(judged: learned_weights.Judged) -> TableRow:
     )
 
 
-def _record(run: str, judged: learned_weights.Judged) -> dict[str, Any]:
+def _record(run: str, judged: learning.Judged) -> dict[str, Any]:
     difference = judged.difference
     return {
         "run": run,
@@ -77,7 +75,7 @@ def _record(run: str, judged: learned_weights.Judged) -> dict[str, Any]:
     }
 
 
-def _weights(learned: learned_weights.Learned) -> Table:
+def _weights(learned: learning.Learned) -> Table:
     edges = learned.curve.edges
     names = [f"below {edges[0]:g}"] if edges else ["all"]
     names += [f"{low:g} to {high:g}" for low, high in itertools.pairwise(edges)]

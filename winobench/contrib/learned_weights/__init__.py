@@ -1,0 +1,1 @@
+"""Weights of timesteps that `winobench report --fit_timesteps` learns from recorded errors."""
