@@ -134,12 +134,10 @@ def main(config: Settings) -> None:
 
 def _hosted(run: Images, generators: Sequence[Generator]) -> dict[str, Any]:
     """Prints what hosted models took, and returns it, with the number of images that they have refused."""
-    from winobench.generation import by_api
-
     models = {each.label: each.hosted for each in generators if each.hosted is not None}
     spent = {}
     for label, model in models.items():
-        spent[label] = by_api.spent(model, [record for record in run.records if record.model == label])
+        spent[label] = model.spent([record for record in run.records if record.model == label])
         print(f"{label}: {_taken(spent[label])}")
     return {"spent": spent, "missing": _missing(run)} if models else {}
 

@@ -24,7 +24,6 @@ from winobench.base import progress as progress_bars
 from winobench.base.errors import InputError
 from winobench.base.texts import checked_list
 from winobench.diffusion import samplers
-from winobench.generation import by_api
 from winobench.models import snapshots
 from winobench.prompts.prompt_files import Prompt, digest
 from winobench.runs import image_records, image_runs, lifecycle, provenance
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from winobench.diffusion.pipeline import Pipeline
-    from winobench.responders.hosted import HostedImages
 
 _MOST_LABELS = 3  # of a default folder's name
 
@@ -65,7 +63,7 @@ class Generator:
     lora: Mapping[str, Any] | None = None  # name, sha256, scale
     more: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # such as ``revision``, as JSON values
     files: Callable[[], str | None] = lambda: None  # `Source.state` of all that ``load`` reads; None where unknown
-    hosted: HostedImages | None = None  # a model behind an API, which is there without ``load``
+    hosted: Any = None  # the part ``hosted_images``: a model behind an API, which is there without ``load``
 
     def identity(self) -> dict[str, Any]:
         """Its part of a run's identity. Its fingerprint comes once it is loaded."""
@@ -201,8 +199,8 @@ class _Run:
         """Generates the missing images of one model. Each process makes its part."""
         files = generator.files()  # before they are read, so that no later change is missed
         if generator.hosted is not None:
-            make = functools.partial(by_api.generate_missing, generator.hosted, self.prompts, self.folder.path)
-            drawn = self._settle(generator, by_api.described(generator.hosted), files)
+            make = functools.partial(generator.hosted.generate_missing, self.prompts, self.folder.path)
+            drawn = self._settle(generator, generator.hosted.described(), files)
         else:
             pipeline = snapshots.snapshot(generator.load())
             make = functools.partial(self._generate_missing, pipeline)
@@ -372,7 +370,7 @@ def estimate(
             planned[generator.label] = {"images": len(places), "missing": len(missing)}
             if generator.hosted is not None:
                 made = [written[place] for place in places if place in written and place not in missing]
-                planned[generator.label] |= by_api.estimate(generator.hosted, made, len(missing))
+                planned[generator.label] |= generator.hosted.estimate(made, len(missing))
     return planned
 
 

@@ -40,7 +40,7 @@ def make_generators(
     LoRAs are as many as models, or one for all of them, or several for one model. ``dtype`` is the denoiser's: texts
     are encoded and images decoded in float32, as in scoring. Encoders that are ``staged`` and not ``resident`` are
     copied to the devices for each batch: the same images with less memory. ``hosted`` are options of hosted models
-    (`winobench.responders.hosted.HostedImages`). Such models are refused when it is None.
+    (`winobench.responders.hosted.settings.ImageSettings`). Such models are refused when it is None.
     """
     lora_scale = options.SCALE.check("lora_scale", lora_scale)
     if lora_scale != 1 and not any(loras):
@@ -103,12 +103,10 @@ def make_generators(
 
 def _hosted(ref: registry.ModelRef, label: str, settings: Settings, given: Mapping[str, Any]) -> Generator:
     """A model behind an API, whose client is set up at once."""
-    from winobench.responders.hosted import HostedImages
-
     given, side = {name: value for name, value in given.items() if value is not None}, settings.image_size
     if side is not None and given.setdefault("size", f"{side}x{side}") != f"{side}x{side}":
         raise InputError(f"image_size is {side}, but size is {given['size']!r}: give one of them", code="bad-value")
-    model = HostedImages(ref.name, **given)
+    model = extensions.find(extensions.PARTS, "hosted_images")(ref.name, **given)
     return Generator(label, ref.title, lambda: model, files=lambda: digest(model.fingerprint()), hosted=model)
 
 

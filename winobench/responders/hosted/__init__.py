@@ -1,9 +1,8 @@
-"""Models behind an API that write or make images: OpenAI's, Anthropic's, and any server with OpenAI's protocol.
+"""Models behind an API that write: OpenAI's, Anthropic's, and any server with OpenAI's protocol.
 
     openai:gpt-4o-mini                              OPENAI_API_KEY
     anthropic:claude-haiku-4-5                      ANTHROPIC_API_KEY
     openai:Qwen/Qwen3-8B@http://localhost:8000/v1   OPENAI_API_KEY where it is set. A local server needs none
-    openai:gpt-image-2                              makes images
 
 The official clients send the calls, with their own retries off: `calls` repeats a call after an error and after an
 incomplete answer alike, within the same limits. A call begins only when the answers
@@ -12,9 +11,8 @@ call, and waits a few seconds for those under way, which are paid for. Keys go n
 If a server sends one back, it is blanked. An answer that is too large, too deep or too late is a failed call.
 """
 
-from winobench.responders.hosted.image_model import HostedImages
 from winobench.responders.hosted.model import HostedModel
 from winobench.responders.hosted.prices import PRICES, PRICES_DATE, cost
 from winobench.responders.hosted.providers import APIS, model_names
 
-__all__ = ["APIS", "PRICES", "PRICES_DATE", "HostedImages", "HostedModel", "cost", "model_names"]
+__all__ = ["APIS", "PRICES", "PRICES_DATE", "HostedModel", "cost", "model_names"]

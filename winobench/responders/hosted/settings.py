@@ -103,7 +103,7 @@ class Settings(Connection):
 
 @dataclasses.dataclass(frozen=True)
 class ImageSettings(model_settings.ImageCall, Connection):
-    """Options of `winobench.responders.hosted.HostedImages`."""
+    """Options of models that make images."""
 
 
 def split(name: str) -> tuple[str, str, str | None]:

@@ -4,7 +4,6 @@ import importlib
 import pkgutil
 
 from winobench.responders.hosted.api import APIS as APIS
-from winobench.responders.hosted.api import IMAGE_APIS as IMAGE_APIS
 
 for _found in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_found.name}")

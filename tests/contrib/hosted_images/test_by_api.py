@@ -13,14 +13,15 @@ import pytest
 
 import winobench
 from tests import launching
+from tests.contrib.hosted_images import image_server
+from tests.contrib.hosted_images.image_server import AZURE, BLOCKED, body, colour, error, file_of, whole
 from tests.expectations import raises
-from tests.generation import fakes, image_server
-from tests.generation.image_server import AZURE, BLOCKED, body, colour, error, file_of, whole
+from tests.generation import fakes
 from tests.responders import api_server
-from winobench.generation import by_api, generate, judged, loading
+from winobench.contrib.hosted_images.model import HostedImages
+from winobench.contrib.hosted_images.openai_images import Drawing
+from winobench.generation import generate, judged, loading
 from winobench.prompts.prompt_files import SOURCE_IMAGE, SOURCE_SHA256, Prompt
-from winobench.responders.hosted import HostedImages
-from winobench.responders.hosted.providers.openai_images import Drawing
 from winobench.runs.requests import InputImage
 
 PROMPTS = [Prompt("1", "a red cube"), Prompt("2", "zwei Würfel", "zwei"), Prompt("3", '<b>"cats"</b>')]
@@ -208,8 +209,8 @@ def test_images_at_addresses_are_downloaded_without_the_key(server, tmp_path):
     ],
 )
 def test_an_image_that_cannot_be_downloaded_is_not_paid_twice(server, tmp_path, monkeypatch, url, files, named):
-    monkeypatch.setattr("winobench.responders.hosted.providers.openai_images._SECONDS_BETWEEN", 0.0)
-    monkeypatch.setattr("winobench.responders.hosted.providers.openai_images.OpenAIImages.largest_answer", 2000)
+    monkeypatch.setattr("winobench.contrib.hosted_images.openai_images._SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr("winobench.contrib.hosted_images.openai_images.OpenAIImages.largest_answer", 2000)
     server.reply, server.files = only("a red cube", (200, {}, body(url=url))), files
     with raises("calls-failed", "1 of 3 images", "may have been billed", *named):
         draw(server, tmp_path / "run", model="sd")
@@ -402,7 +403,7 @@ def test_prices_before_and_after(server, tmp_path):
     assert before["gpt-image-2"] == {"images": 6, "missing": 6, "tokens": None, "cost": None, "seconds": None}
     generate.generate_images([made], PROMPTS, tmp_path, progress=False, **how)
     run = winobench.read_images(tmp_path)
-    spent = by_api.spent(made.hosted, run.records)
+    spent = made.hosted.spent(run.records)
     assert (spent["images"], spent["tokens"]) == (6, {"input": 60, "output": 1632})
     assert spent["cost"] == pytest.approx((60 * 5 + 1632 * 30) / 1e6, rel=1e-12)
     run.path(run.records[0]).unlink()
@@ -414,10 +415,10 @@ def test_prices_before_and_after(server, tmp_path):
         all_of_them = generate.estimate([made], prompts, tmp_path, overwrite=True, **how)["gpt-image-2"]
         assert all_of_them["missing"] == 2 * len(prompts)
     # Without prices of tokens, or without tokens, an image has a price of its own or none.
-    assert by_api.spent(generators(server)[0].hosted, run.records)["cost"] is None
+    assert generators(server)[0].hosted.spent(run.records)["cost"] is None
     of_images = generators(server, image_price=0.04)[0].hosted
     unknown = [dataclasses.replace(record, source={"sha256": "0" * 64}) for record in run.records]
-    assert by_api.spent(of_images, unknown) == {
+    assert of_images.spent(unknown) == {
         "images": 6,
         "tokens": None,
         "cost": pytest.approx(0.24),
@@ -429,7 +430,7 @@ def test_stated_tokens_of_openais_models(monkeypatch):
     api_server.set_keys(monkeypatch)
     hosted = {"quality": "high", "size": "1024x1536"}
     made = loading.make_generators(["openai:gpt-image-1.5", "openai:gpt-image-2"], hosted=hosted)
-    first, second = (by_api.estimate(each.hosted, [], 10) for each in made)
+    first, second = (each.hosted.estimate([], 10) for each in made)
     assert first["tokens"] == {"input": None, "output": 62_400}
     assert first["cost"] == pytest.approx(62_400 * 32 / 1e6)
     assert second == {"tokens": None, "cost": None, "seconds": None}

@@ -1,0 +1,1 @@
+"""Models behind an API that make images: `winobench generate --model=openai:MODEL`."""
