@@ -91,7 +91,6 @@ def test_what_is_wrong_is_one_sentence(kind, damage, words, folder_of, tmp_path)
         # Classes that are not known are not taken for others.
         ("sd3", {"_class_name": "FooPipeline"}, ("FooPipeline", "StableDiffusion3Pipeline")),
         ("sd3", {"_class_name": 5}, ("5", "StableDiffusion3Pipeline")),
-        ("flux", {"_class_name": "FluxControlPipeline"}, ("FluxControlPipeline", "image")),
         ("flux", {"tokenizer_2": ["transformers", "FooTokenizer"]}, ("tokenizer_2", "FooTokenizer")),
         ("flux", {"transformer": ["pipeline", "FluxTransformer2DModel"]}, ("pipeline.FluxTransformer2DModel",)),
     ],

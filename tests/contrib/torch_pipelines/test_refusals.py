@@ -6,9 +6,13 @@ import diffusers
 import pytest
 from diffusers.pipelines.auto_pipeline import AUTO_TEXT2IMAGE_PIPELINES_MAPPING
 
+from tests import tiny_flux
+from tests.changed_files import edited
+from tests.expectations import raises
 from winobench.base.errors import InputError
 from winobench.contrib.torch_pipelines import refusals
 from winobench.contrib.torch_pipelines.families import family_of, names
+from winobench.diffusion import families
 
 
 def _with_texts():
@@ -51,3 +55,11 @@ def test_reasons(name, reason):
     with pytest.raises(InputError, match=reason) as error:
         family_of(name)
     assert name in str(error.value)
+
+
+def test_a_folder_of_a_refused_class_with_the_parts_of_a_family(tmp_path):
+    folder = tiny_flux.write(tmp_path / "model")
+    edited("model_index.json", _class_name="FluxControlPipeline")(folder)
+    for read in (families.read_description, families.load_pipeline):
+        with raises("wrong-kind-of-model", "model_index.json", "FluxControlPipeline", "image"):
+            read(folder)
