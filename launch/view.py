@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from winobench.base import extensions
 from winobench.base.errors import InputError
 from winobench.base.files import user_path
 
@@ -55,13 +56,11 @@ def main(words: list[str]) -> None:
 
 
 def _write(words: Sequence[str], folder: str) -> None:
-    from winobench.viewer import bundle
-
     if _PORT.value is not None or _OPEN.value or _ALLOW_HOST.value:
         raise InputError(
             "--bundle writes files, and serves nothing: leave out --port, --open and --allow_host", code="bad-command"
         )
-    bundle.write(words, folder, _REPRODUCE)
+    extensions.find(extensions.PARTS, "viewer_bundle")(words, folder, _REPRODUCE)
     print(f"{folder} is a website: put it on any web host, or try it by python -m http.server --directory {folder}")
 
 

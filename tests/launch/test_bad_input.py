@@ -67,7 +67,6 @@ REFUSED = {
         ". --port=1 --bundle=site": "leave out --port",
         ". --bundle=": "--bundle",
         ". --prot=1": "did you mean --port?",
-        ". --bundle=site": "hold no run",
     },
     "judge": {
         "": "no run is named",

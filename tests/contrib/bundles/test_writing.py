@@ -8,10 +8,12 @@ import shutil
 import pyarrow.parquet as pq
 import pytest
 
+from tests import launching
 from tests.expectations import raises
 from tests.report.conftest import draw_nothing
 from winobench.base.errors import InputError
-from winobench.viewer import bundle, documents, library, site, tasks
+from winobench.contrib.bundles import writing
+from winobench.viewer import documents, library, site, tasks
 
 HOSTILE = "<img src=x onerror=alert(1)> & `~"
 
@@ -41,7 +43,7 @@ class InThisProcess:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch, tmp_path_factory):
     monkeypatch.setattr(InThisProcess, "folder", tmp_path_factory.mktemp("made"), raising=False)
-    monkeypatch.setattr(bundle, "Worker", InThisProcess)
+    monkeypatch.setattr(writing, "Worker", InThisProcess)
     draw_nothing(monkeypatch)
 
 
@@ -57,7 +59,7 @@ def test_a_bundle_is_what_the_server_answers(viewed, tmp_path):
     """Of runs of every kind, one of which was killed."""
     folder = tmp_path / "new" / "site"
     chosen = [viewed[place] for place in (0, 2, 3, 5, 6)]
-    bundle.write(chosen, folder)
+    writing.write(chosen, folder)
     found = site.Site(library.Library(chosen))
     data = folder / "data"
     assert load(data / "site.json") == found.find("site.json").value | {"bundle": True}
@@ -100,10 +102,10 @@ def test_a_bundle_is_what_the_server_answers(viewed, tmp_path):
 
 
 def test_the_application_is_there(viewed, tmp_path):
-    bundle.write([viewed[5]], tmp_path / "site")
-    app = {name for name in files_of(bundle.APP) if not name.startswith("data/")}
+    writing.write([viewed[5]], tmp_path / "site")
+    app = {name for name in files_of(writing.APP) if not name.startswith("data/")}
     assert {name for name in files_of(tmp_path / "site") if not name.startswith("data/")} == app | {".nojekyll"}
-    assert all((tmp_path / "site" / name).read_bytes() == (bundle.APP / name).read_bytes() for name in app)
+    assert all((tmp_path / "site" / name).read_bytes() == (writing.APP / name).read_bytes() for name in app)
     assert os.listdir(tmp_path) == ["site"]
     assert os.stat(tmp_path / "site").st_mode & 0o777 == 0o777 & ~_umask()
 
@@ -117,9 +119,9 @@ def _umask():
 def test_a_bundle_replaces_a_bundle_and_nothing_else(viewed, tmp_path):
     folder = tmp_path / "site"
     folder.mkdir()
-    bundle.write([viewed[5]], folder)
+    writing.write([viewed[5]], folder)
     (folder / "data" / "left.json").touch()
-    bundle.write([viewed[5]], folder)
+    writing.write([viewed[5]], folder)
     assert not (folder / "data" / "left.json").exists()
     other = tmp_path / "other"
     other.mkdir()
@@ -129,19 +131,19 @@ def test_a_bundle_replaces_a_bundle_and_nothing_else(viewed, tmp_path):
     for place in (other, other / "thesis.tex", viewed[0]):
         before = files_of(tmp_path)
         with raises("not-empty"):
-            bundle.write([viewed[5]], place)
+            writing.write([viewed[5]], place)
         assert files_of(tmp_path) == before
     with raises("nothing-named"):
-        bundle.write([tmp_path / "other"], tmp_path / "new")
+        writing.write([tmp_path / "other"], tmp_path / "new")
 
 
 def test_nothing_is_left_of_a_bundle_that_fails(viewed, tmp_path, monkeypatch):
     folder = tmp_path / "site"
-    bundle.write([viewed[5]], folder)
+    writing.write([viewed[5]], folder)
     before = files_of(folder)
-    monkeypatch.setattr(bundle._Bundle, "_write_run", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
+    monkeypatch.setattr(writing._Bundle, "_write_run", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
     with raises("cannot-write", "No space left"):
-        bundle.write([viewed[5]], folder)
+        writing.write([viewed[5]], folder)
     assert files_of(folder) == before
     assert os.listdir(tmp_path) == ["site"]
 
@@ -154,7 +156,7 @@ def test_runs_that_cannot_be_read(viewed, tmp_path, capsys):
     (root / "broken" / "examples" / "clevr.parquet").write_bytes(b"PAR1 cut")
     shutil.copytree(viewed[0], root / "lost")
     (root / "lost" / "results.json").write_text("{}")
-    bundle.write([root], tmp_path / "site")
+    writing.write([root], tmp_path / "site")
     data = tmp_path / "site" / "data"
     runs = {run["slug"]: run for run in load(data / "runs.json")["runs"]}
     assert {slug: run["status"] for slug, run in runs.items()} == {
@@ -184,7 +186,7 @@ def test_hostile_folders(viewed, tmp_path):
         (run / name).symlink_to(secret)
     (run / "gallery" / "square.parquet").unlink()
     os.mkfifo(run / "gallery" / "square.parquet")
-    bundle.write([root], tmp_path / "site")
+    writing.write([root], tmp_path / "site")
     data = tmp_path / "site" / "data"
     slugs = os.listdir(data / "runs")
     assert len(slugs) == 2
@@ -199,7 +201,7 @@ def test_hostile_folders(viewed, tmp_path):
 
 
 def test_a_function_that_makes_the_command(viewed, tmp_path):
-    bundle.write([viewed[0]], tmp_path / "site", f"{__name__}:command_of")
+    writing.write([viewed[0]], tmp_path / "site", f"{__name__}:command_of")
     assert load(tmp_path / "site" / "data" / "runs" / "weak" / "run.json")["command"] == "again clevr-tiny"
 
 
@@ -209,10 +211,10 @@ def command_of(run):
 
 def test_what_takes_too_long_has_a_sentence(viewed, tmp_path, monkeypatch):
     monkeypatch.setattr(InThisProcess, "find", lambda *_, **named: None)
-    bundle.write([viewed[0]], tmp_path / "site")
+    writing.write([viewed[0]], tmp_path / "site")
     assert '<p role="alert">It took too long.</p>' in (tmp_path / "site/data/report/weak.html").read_text()
     with pytest.raises(InputError):
-        bundle.write([tmp_path / "nothing"], tmp_path / "another")
+        writing.write([tmp_path / "nothing"], tmp_path / "another")
 
 
 def _copied(viewed, folder, name, **settings):
@@ -231,7 +233,7 @@ def test_no_path_of_the_computer_is_published(viewed, tmp_path, monkeypatch):
     _copied(viewed, home / "runs", "two", config=settings, status=f"failed: {private}/x is not there")
     before = os.umask(0o027)
     try:
-        bundle.write([home / "runs"], tmp_path / "site")
+        writing.write([home / "runs"], tmp_path / "site")
     finally:
         os.umask(before)
     assert load(tmp_path / "site/data/runs/one/config.json")["config"]["data_dir"] == "sets"
@@ -250,7 +252,7 @@ def test_no_path_of_the_computer_is_published(viewed, tmp_path, monkeypatch):
 def test_an_odd_date_keeps_no_run_from_the_bundle(viewed, tmp_path, started):
     for name, settings in (("good", {}), ("odd", {"started": started})):
         _copied(viewed, tmp_path / "runs", name, **settings)
-    bundle.write([tmp_path / "runs"], tmp_path / "site")
+    writing.write([tmp_path / "runs"], tmp_path / "site")
     for name in ("good", "odd"):
         assert "<section" in (tmp_path / f"site/data/report/{name}.html").read_text()
 
@@ -264,11 +266,16 @@ def test_what_fails_has_a_sentence_and_the_others_are_there(viewed, tmp_path, mo
         return 1 / 0 if path.endswith("bad") else run(path, *arguments)
 
     monkeypatch.setattr(tasks, "run", fails)
-    bundle.write([tmp_path / "runs"], tmp_path / "site")
+    writing.write([tmp_path / "runs"], tmp_path / "site")
     status = {run["slug"]: run["status"] for run in load(tmp_path / "site/data/runs.json")["runs"]}
     assert status == {"bad": library.UNREADABLE, "good": library.FINISHED}
 
 
 def test_a_name_that_is_too_long_is_refused(viewed, tmp_path):
     with raises("cannot-write"):
-        bundle.write([viewed[0]], tmp_path / ("a" * 300))
+        writing.write([viewed[0]], tmp_path / ("a" * 300))
+
+
+def test_folders_without_a_run_are_refused_at_the_command_line(tmp_path):
+    launching.refuse("launch.view", ".", "--bundle=site", cwd=tmp_path, named=["hold no run"])
+    assert not (tmp_path / "site").exists()

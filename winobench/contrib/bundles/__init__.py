@@ -1,0 +1,1 @@
+"""`winobench view --bundle`: the viewer as files, for any web host."""
