@@ -11,6 +11,7 @@ import re
 import sys
 import threading
 import types
+import warnings
 from typing import Any
 
 from winobench.base import extensions
@@ -125,9 +126,20 @@ def _unraisablehook(error: Any) -> None:
         threading.Timer(0.05, _thread.interrupt_main).start()  # here it would be dropped, too
 
 
+def _show_warning(message: Warning | str, *_: Any) -> None:
+    """Logs a warning in one line, without the place in the code that gave it."""
+    from absl import logging
+
+    logging.warning("%s", " ".join(str(message).split()))
+
+
 def guard() -> None:
-    """Makes errors one line. For a launcher that is about to run: programs that import this have their own handlers."""
+    """Makes errors and warnings one line, for a launcher that is about to run.
+
+    Programs that import this have their own handlers.
+    """
     sys.excepthook = _excepthook
+    warnings.showwarning = _show_warning
     # JAX would take away the frames by which `refused_environment` knows its errors.
     os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
     sys.unraisablehook = _unraisablehook

@@ -222,3 +222,29 @@ def test_mistakes_of_ones_own_keep_their_traceback(error):
 
     with pytest.raises(type(error)):
         configuration._guarded(main)
+
+
+def test_a_warning_is_one_line_of_the_log(tmp_path):
+    """Of winobench, of a library, and before the log begins. The filters of Python still hold."""
+    program = """
+import warnings
+import launch
+launch.guard()
+warnings.warn("the first one\\nis odd")
+from absl import app
+def main(_):
+    warnings.warn("the second one\\n  is odd", stacklevel=2)
+    for _ in range(2):
+        warnings.warn("repeated", RuntimeWarning)
+    warnings.warn_explicit("old", DeprecationWarning, "library.py", 1)
+app.run(main)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=pathlib.Path(launch.__file__).parents[1]
+    )
+    lines = done.stderr.splitlines()
+    assert done.returncode == 0, done.stderr
+    assert len(lines) == 3
+    for line, message in zip(lines, ("the first one is odd", "the second one is odd", "repeated"), strict=True):
+        assert line.endswith(message)
+        assert "Warning" not in line
