@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import unicodedata
 
 import numpy as np
@@ -268,6 +269,23 @@ def test_geneval_metadata_must_have_the_prompts(tmp_path):
     (folder / "00001" / "metadata.jsonl").write_text("{")
     with raises("not-json", "00001"):
         collect(folder, GENEVAL, tmp_path / "other")
+
+
+def test_folders_that_may_begin_with_0_or_1_are_refused(tmp_path):
+    """Without their prompts. Those of the folders 1 and 2 may be the first two, or the last two with one missing."""
+    folder = geneval(tmp_path / "in", rows=False)
+    shutil.rmtree(folder / "00000")
+    with raises("unclear-numbers", "number 1", "metadata.jsonl", "--pattern"):
+        collect(folder, GENEVAL, allow_missing=True)
+    assert not (tmp_path / "run").exists()
+    named = collect(folder, GENEVAL, allow_missing=True, pattern="{number}/samples/{seed}")
+    assert [image.place for image in named.missing] == [("in", 0, 0), ("in", 1, 0)]
+    (folder / "00002" / "metadata.jsonl").write_text(json.dumps({"prompt": GENEVAL[2].text}))
+    stated = collect(folder, GENEVAL, tmp_path / "stated", allow_missing=True)
+    assert stated.missing == named.missing
+    (folder / "00002" / "metadata.jsonl").write_text(json.dumps({"prompt": GENEVAL[1].text}))
+    with raises("contradicting-rows", "00002"):
+        collect(folder, GENEVAL, tmp_path / "shifted", allow_missing=True)
 
 
 def test_missing_images(tmp_path):

@@ -193,8 +193,9 @@ def settle(
     parts = [] if layout is None else layout.pattern.split("/")
     begin_again = any("{seed}" in part and not _OF_PROMPT.search(part) for part in parts)
     seeded = _have_seeds(groups, prompts, begin_again=begin_again)
-    if layout is not None and layout.pattern == image_layouts.LAYOUTS[0].pattern:
-        image_layouts.check_metadata(folder, images, {image.file: prompts[numbers[image][0]] for image in images})
+    if layout is not None and layout.pattern == image_layouts.GENEVAL.pattern:
+        of_files = {image.file: prompts[numbers[image][0]] for image in images}
+        image_layouts.check_metadata(folder, images, of_files, is_recognised=layout == image_layouts.GENEVAL)
     tiles = math.prod(grid)
     places: dict[Place, FoundImage] = {}
     for (label, same), of_text in groups.items():

@@ -28,8 +28,9 @@ ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".avif")
 FIELDS = ("id", "number", "prompt", "seed", "model", "category")
 """Names that a user's pattern may have in braces, and columns of a table."""
 
+GENEVAL = Layout("GenEval's", "{number}/samples/{seed}")
 LAYOUTS = (
-    Layout("GenEval's", "{number}/samples/{seed}"),
+    GENEVAL,
     Layout("<id>", "{id}"),
     Layout("<id>_<n>", "{id}_{seed}"),
     Layout("<id>/<n>", "{id}/{seed}"),
@@ -217,8 +218,14 @@ def recognise(
     return max(readings, key=lambda pair: (sum(bool(index.numbers(image)) for image in pair[1]), len(pair[1])))
 
 
-def check_metadata(folder: pathlib.Path, images: Sequence[FoundImage], prompts: Mapping[str, Prompt]) -> None:
-    """Refuses images of GenEval's layout whose ``metadata.jsonl`` has another prompt. ``prompts``: by the file."""
+def check_metadata(
+    folder: pathlib.Path, images: Sequence[FoundImage], prompts: Mapping[str, Prompt], *, is_recognised: bool
+) -> None:
+    """Refuses images of GenEval's layout whose ``metadata.jsonl`` has another prompt. ``prompts``: by the file.
+
+    Without these files, nobody knows of folders from 1 on whether the first one or 0 is missing. Such folders of a
+    layout that was recognised, not named, are refused.
+    """
     checked = {folder.parent}  # out of the folder
     for image in images:
         path = image.path.parent.parent / _METADATA
@@ -233,3 +240,10 @@ def check_metadata(folder: pathlib.Path, images: Sequence[FoundImage], prompts: 
                 f" {options.quote(prompt.text)} there: name the prompts that the images were generated from",
                 code="contradicting-rows",
             )
+    first = min(image.number or 0 for image in images)
+    if is_recognised and first > 0 and checked == {folder.parent}:
+        raise InputError(
+            f"the folders in {folder} begin with number {first}, and none has a {_METADATA}, so the first prompt may be"
+            " number 0 or 1: number them from 0 and give --pattern='{number}/samples/{seed}', or add these files",
+            code="unclear-numbers",
+        )
