@@ -68,6 +68,7 @@ _TURNS = {
 }
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_TEXTS = (b"tEXt", b"zTXt", b"iTXt", b"iCCP")
+_PNG_PIXELS = (b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"cICP", b"sBIT")
 _PNG_ORIENTATION = (b"Raw profile type exif\0", b"XML:com.adobe.xmp\0")
 _FAST = 1  # of PNG: a third of the time, for files that are a little larger
 _HEAD = 1024  # enough bytes for the kind of a file
@@ -262,15 +263,28 @@ def _without_texts(file: BinaryIO) -> BinaryIO:
         file.seek(0)
         return file
     chunks, is_whole = [_PNG], True
-    while len(header := file.read(8)) == 8:
-        length, kind = int.from_bytes(header[:4], "big"), header[4:]
-        body = file.read(min(length, MAX_FILE_BYTES) + 4)
-        is_used = kind not in _PNG_TEXTS or body.startswith(_PNG_ORIENTATION)
+    for header, body in _chunks(file):
+        is_used = header[4:] not in _PNG_TEXTS or body.startswith(_PNG_ORIENTATION)
         is_whole &= is_used
         if is_used:
             chunks += [header, body]
     file.seek(0)
-    return file if is_whole else io.BytesIO(b"".join([*chunks, header]))
+    return file if is_whole else io.BytesIO(b"".join(chunks))
+
+
+def _chunks(file: BinaryIO) -> Iterator[tuple[bytes, bytes]]:
+    """The length and kind of each chunk of a PNG file behind its signature, and its body with the checksum."""
+    while header := file.read(8):
+        yield header, file.read(min(int.from_bytes(header[:4], "big"), MAX_FILE_BYTES) + 4)
+
+
+def pixels_alone(content: bytes) -> bytes:
+    """A PNG file with its pixels and their colours alone: no texts, EXIF data or other chunks. Others as they are."""
+    file = io.BytesIO(content)
+    if file.read(len(_PNG)) != _PNG:
+        return content
+    kept = (header + body for header, body in _chunks(file) if header[4:] in _PNG_PIXELS)
+    return b"".join([_PNG, *kept])
 
 
 def to_rgb(image: Image.Image) -> Image.Image:

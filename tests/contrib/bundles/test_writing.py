@@ -5,6 +5,9 @@ import os
 import re
 import shutil
 
+import numpy as np
+import PIL.Image
+import PIL.PngImagePlugin
 import pyarrow.parquet as pq
 import pytest
 
@@ -13,6 +16,8 @@ from tests.expectations import raises
 from tests.report.conftest import draw_nothing
 from winobench.base.errors import InputError
 from winobench.contrib.bundles import writing
+from winobench.generation.collecting import collect_images
+from winobench.prompts.prompt_files import Prompt
 from winobench.viewer import documents, library, site, tasks
 
 HOSTILE = "<img src=x onerror=alert(1)> & `~"
@@ -246,6 +251,30 @@ def test_no_path_of_the_computer_is_published(viewed, tmp_path, monkeypatch):
             table = pq.read_table(path)
             content += repr((table.schema.metadata, table.to_pylist())).encode()
         assert b"unique-" not in content, path
+
+
+def test_texts_in_images_are_not_published(tmp_path):
+    """The run keeps them in its copies. The pixels stay the same."""
+    (folder := tmp_path / "in").mkdir()
+    texts = PIL.PngImagePlugin.PngInfo()
+    texts.add_text("prompt", "a unique prompt")
+    texts.add_text("workflow", "/unique/path", zip=True)
+    texts.add_itxt("parameters", "/unique/path")
+    texts.add(b"prVt", b"/unique/path")
+    exif = PIL.Image.Exif()
+    exif[0x010E] = "/unique/path"
+    pixels = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
+    PIL.Image.fromarray(pixels).save(folder / "a.png", pnginfo=texts, exif=exif)
+    run = collect_images(folder, [Prompt("a", "A cube")], tmp_path / "runs" / "one", progress=False)
+    (copy,) = (run.path(record) for record in run.records)
+    assert copy.read_bytes().count(b"unique") > 2
+    writing.write([run.folder], tmp_path / "site")
+    (published,) = (tmp_path / "site" / "data").rglob(copy.name)
+    content = published.read_bytes()
+    assert not re.search(rb"unique|tEXt|zTXt|iTXt|eXIf|prVt", content)
+    with PIL.Image.open(published) as image:
+        np.testing.assert_array_equal(np.asarray(image), pixels)
+        assert image.info == {}
 
 
 @pytest.mark.parametrize("started", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "soon"])

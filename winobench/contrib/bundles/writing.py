@@ -15,6 +15,7 @@ from typing import Any
 
 from winobench.base import files, json_files, progress
 from winobench.base.errors import InputError
+from winobench.data.images import pixels_alone
 from winobench.runs import private_paths
 from winobench.viewer import library, site
 from winobench.viewer.server import APP
@@ -186,6 +187,9 @@ class _Bundle:
         with open(descriptor, "rb") as source:
             if address.endswith(".json"):
                 return self._copy_json(address, source.read())
+            if address.endswith(".png"):  # programs write prompts and paths into it
+                self._file(address, pixels_alone(source.read()))
+                return True
             with self._path(address).open("wb") as copy:
                 shutil.copyfileobj(source, copy, 2**20)
         return True
