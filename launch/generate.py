@@ -52,6 +52,7 @@ _ASK_AGAIN = flags.DEFINE_bool(
 _JUDGE = flags.DEFINE_string(
     "judge", None, "A model that judges the images by their benchmark's rubric once they are there (winobench judge)."
 )
+_MAX_PIXELS = judged_images.define_max_pixels()
 _PROCESSES = flags.DEFINE_string(
     "processes",
     None,
@@ -64,13 +65,15 @@ def main(config: Settings) -> None:
     """Generates the missing images, writes the page, and prints where they are."""
     from winobench.prompts import named_sets as sets
 
+    if not _JUDGE.value:
+        judged_images.refuse_max_pixels(_MAX_PIXELS.value)
     # Cheap checks come first: the source's name, then its content, then the models.
     sets.check_source(config.prompts)
     which: dict[str, Any] = {"limit": config.limit, "categories": _words(config.categories), "shown": config.shown}
     prompts = sets.read_prompts(config.prompts, **which)
 
     if _JUDGE.value:
-        judged_images.check(_JUDGE.value, prompts)
+        judged_images.check(_JUDGE.value, prompts, max_pixels=_MAX_PIXELS.value)
 
     # Late, so that --help and wrong prompts are answered at once.
     from winobench import parallel
@@ -126,7 +129,8 @@ def main(config: Settings) -> None:
             **_hosted(run, generators),
         }
         if _JUDGE.value:
-            judged_images.judge([run], _JUDGE.value, document=document, dtype=config.dtype)
+            how = {"dtype": config.dtype, "max_pixels": _MAX_PIXELS.value}
+            judged_images.judge([run], _JUDGE.value, document=document, **how)
         else:
             output.print_json(document)
         _end(run)

@@ -60,7 +60,7 @@ _ACCELERATOR = flags.DEFINE_string(
 _DTYPE = flags.DEFINE_enum("dtype", "float32", options.DTYPES, "Compute dtype of a model with weights.")
 _BATCH_SIZE = flags.DEFINE_integer("batch_size", None, "Images at once on each device.", lower_bound=1)
 _MODEL_PARALLEL = flags.DEFINE_integer("model_parallel", 1, "Devices that share one copy of the judge.", lower_bound=1)
-_MAX_PIXELS = flags.DEFINE_integer("max_pixels", None, "Larger images are made smaller, for a Qwen-VL.", lower_bound=1)
+_MAX_PIXELS = judged_images.define_max_pixels()
 text.define_api_flags(__name__)
 
 
@@ -125,7 +125,7 @@ def _collected(folder: str) -> Images:
 
     prompts = flags.FLAGS.prompts
     if prompts and prompts.partition(":")[0] in named_sets.NAMED_SETS:
-        judged_images.check(_MODEL.value or "", named_sets.read_prompts(prompts), _RUBRIC.value)
+        judged_images.check(_MODEL.value or "", named_sets.read_prompts(prompts), _RUBRIC.value, _MAX_PIXELS.value)
     return collected_images.collect(folder)
 
 

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from absl import flags
+
 from winobench.base import extensions, options, registry
 from winobench.base.errors import InputError
 from winobench.base.files import digest
@@ -30,8 +32,24 @@ if TYPE_CHECKING:
     from winobench.runs.requests import Request, Responder
 
 
-def check(model: str, prompts: Sequence[Prompt], rubric: str | None = None) -> None:
-    """Refuses an unknown judge or rubric, and a judge that cannot answer, by names and small files."""
+flags.disclaim_key_flags()  # its flag belongs to the launchers that define it
+
+
+def define_max_pixels() -> flags.FlagHolder:
+    """Defines ``--max_pixels`` for a launcher with a judge."""
+    return flags.DEFINE_integer(
+        "max_pixels", None, "The judge, a Qwen-VL, sees larger images made smaller to this number.", lower_bound=1
+    )
+
+
+def refuse_max_pixels(value: int | None) -> None:
+    """Refuses ``--max_pixels`` without a judge."""
+    if value is not None:
+        raise InputError("--max_pixels has no effect without --judge: leave it out, or name a judge", code="no-effect")
+
+
+def check(model: str, prompts: Sequence[Prompt], rubric: str | None = None, max_pixels: int | None = None) -> None:
+    """Refuses an unknown judge, rubric or bound, and a judge that cannot answer, by names and small files."""
     from winobench.generation import judged
     from winobench.responders import loading
     from winobench.rubrics import named_rubrics
@@ -40,6 +58,7 @@ def check(model: str, prompts: Sequence[Prompt], rubric: str | None = None) -> N
     kinds = loading.answered_kinds(model)
     if kinds is not None:
         judged.kind_for(chosen, text.display_name(model), kinds)
+    loading.check_max_pixels(model, max_pixels)
 
 
 def judge(
@@ -58,7 +77,7 @@ def judge(
     from winobench.generation import judged
 
     for run in runs:
-        check(model, run.prompts, rubric)
+        check(model, run.prompts, rubric, how.get("max_pixels"))
     responder = _later(model, how)
     results, documents = [], []
     for run in runs:
@@ -96,7 +115,7 @@ def plan(
             code="no-effect",
         )
     for run in runs:
-        check(model, run.prompts, rubric)
+        check(model, run.prompts, rubric, how.get("max_pixels"))
     hosted = {**(how.get("hosted") or {}), "sends": False} if ref.kind == registry.HOSTED else None
     responder, name = _later(model, {**how, "hosted": hosted}), text.display_name(model)
     planned = []

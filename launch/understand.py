@@ -14,7 +14,7 @@ from absl import flags
 from winobench.base.errors import InputError
 from winobench.base.files import digest, user_path
 
-from . import configuration, output
+from . import configuration, judged_images, output
 
 if TYPE_CHECKING:
     from configs.understand import Settings
@@ -39,6 +39,8 @@ _NAME = flags.DEFINE_string(
     "name", None, "What the report and the viewer call the runs. Another name resumes the same runs."
 )
 
+_MAX_PIXELS = judged_images.define_max_pixels()
+
 _OF_IMAGES, _OF_MATCHING, _OF_REPORT = "images", "matching", "report"  # folders
 
 # Fields that other launchers have by the same name.
@@ -61,9 +63,15 @@ def main(config: Settings) -> None:
     choice.choose_tasks(config.tasks, None)
     if config.judge:
         loading.answered_kinds(config.judge)
+        loading.check_max_pixels(config.judge, _MAX_PIXELS.value)
+    else:
+        judged_images.refuse_max_pixels(_MAX_PIXELS.value)
     workdir = _WORKDIR.value
     if workdir is None:
-        workdir = f"runs/{configuration.chosen_name(DEFAULT_CONFIG)}-{digest(configuration.plain(config))[:8]}"
+        given = configuration.plain(config)
+        if _MAX_PIXELS.value is not None:  # of the judge, whose results have a folder for each bound
+            given["max_pixels"] = _MAX_PIXELS.value
+        workdir = f"runs/{configuration.chosen_name(DEFAULT_CONFIG)}-{digest(given)[:8]}"
     folder = pathlib.Path(user_path(workdir))
     for words in _commands(config, folder):
         print(f"\n$ {shlex.join(['winobench', *words])}", flush=True)
@@ -99,7 +107,8 @@ def _commands(config: Settings, folder: pathlib.Path) -> Iterator[list[str]]:
         *(f"--workdir={images}", *name),
     ]
     if config.judge:
-        yield ["judge", str(images), f"--model={config.judge}", f"--dtype={config.dtype}"]
+        bound = [] if _MAX_PIXELS.value is None else [f"--max_pixels={_MAX_PIXELS.value}"]
+        yield ["judge", str(images), f"--model={config.judge}", f"--dtype={config.dtype}", *bound]
     yield [
         *("eval", "--config=gdbench", *_given(config, _MATCHING)),
         *(f"--num_samples={config.num_samples}", f"--workdir={matching}", *name),

@@ -205,6 +205,25 @@ def test_a_judge_that_cannot_judge_is_refused_before_anything_is_generated(sourc
     assert not (tmp_path / "run").exists()
 
 
+def test_a_bound_of_pixels_is_checked_before_anything_is_generated(source, qwen, tmp_path):
+    words = [*DRAW, f"--prompts={source}", f"--workdir={tmp_path / 'run'}"]
+    launching.refuse("launch.generate", *words, f"--judge={qwen}", "--max_pixels=2000", named=["max_pixels", "1,536"])
+    launching.refuse("launch.generate", *words, "--max_pixels=1024", named=["no effect without --judge"])
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("single_device")
+def test_a_bound_of_pixels_changes_the_judge(source, qwen, tmp_path):
+    """In generate --judge and in judge: as one judge, and another one without it."""
+    words = [*DRAW, f"--prompts={source}", "--limit=1", f"--workdir={tmp_path / 'run'}"]
+    status, _, err = launching.launch("launch.generate", *words, f"--judge={qwen}", "--max_pixels=1024")
+    assert status == 0, err
+    status, _, err = launching.launch("launch.judge", tmp_path / "run", f"--model={qwen}", "--max_pixels=1024")
+    assert (status, "nothing to ask" in err) == (0, True), err
+    launching.refuse("launch.judge", tmp_path / "run", f"--model={qwen}", named=["other weights or options"])
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("single_device")
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from tests import launching
 from tests.launch import test_json
+from tests.tiny_vision_language import write_vision_language
 
 
 @pytest.fixture
@@ -48,6 +49,26 @@ def test_the_commands_name_the_same_models_and_folders(commands, tmp_path):
         *(f"--images={run / 'images'}", f"--out={run / 'report'}"),
     ]
     assert out.count("$ winobench ") == 4
+
+
+def test_the_bound_of_pixels_goes_to_the_judge(commands, tmp_path):
+    qwen = write_vision_language(tmp_path / "qwen", "qwen3_vl")
+    llava = write_vision_language(tmp_path / "llava", "llava")
+    given, _ = commands
+    words = ["--prompts=geneval2:FILE", f"--workdir={tmp_path / 'run'}"]
+    assert understand(*words, f"--judge={qwen}", "--max_pixels=1024")[0] == 0
+    assert [word for words in given for word in words if "max_pixels" in word] == ["--max_pixels=1024"]
+    assert given[1][0] == "judge"
+    del given[:]
+    for judge, bound, said in (
+        (qwen, 2000, ["max_pixels", "1,536"]),
+        (llava, 1024, ["max_pixels", "one size"]),
+        ("clip-vit-b32", 1024, ["max_pixels is an option of vision-language models"]),
+        ("openai:gpt-4o", 1024, ["max_pixels is an option of vision-language models"]),
+    ):
+        launching.refuse("launch.understand", *words, f"--judge={judge}", f"--max_pixels={bound}", named=said)
+    launching.refuse("launch.understand", "--max_pixels=1024", named=["--max_pixels has no effect without --judge"])
+    assert not given
 
 
 def test_a_name_goes_to_the_images_and_the_evaluations(commands, tmp_path):

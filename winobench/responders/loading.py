@@ -130,6 +130,20 @@ def answered_kinds(model: str | ModelRef, wants: str = IMAGES) -> frozenset[str]
     return ANSWERS[ref.kind] - unable - (set() if form.turns else {ImageTurn.kind})
 
 
+def check_max_pixels(model: str | ModelRef, max_pixels: int | None) -> None:
+    """Refuses a bound of pixels that a model which answers about images does not take, by small files."""
+    if max_pixels is None:
+        return
+    ref = loading.resolve(model, IMAGES)
+    loading.taken(ref, RESPONDERS.get(ref.kind or "", Kind("")), {"max_pixels": max_pixels})
+    from winobench.checkpoints import processor_files, sources, vision_language
+
+    source = sources.resolve(ref.source, revision=ref.revision)
+    if source.find("config.json") is not None:  # else offline
+        family = vision_language.network_class(source).image_processor
+        processor_files.read_image_processor(source, family, max_pixels)
+
+
 def _matcher(scorer: Any, seed: int, sampling: Mapping[str, Any] | None) -> Responder:
     """Any scorer of images and texts as a responder of the kind ``image_match``."""
     from winobench.responders.matching import Matcher
