@@ -265,8 +265,10 @@ def print_models(heading: str, of_models: Mapping[str, Mapping[str, Mapping[str,
 
 def verify(run: Images) -> dict[str, Any]:
     """Prints how often images show what their prompts ask for, if the verifier knows the prompts, and returns it."""
-    from winobench.generation import verification
-
+    part = "verification"
+    if part not in extensions.added(extensions.PARTS):
+        return {}
+    verification = extensions.find(extensions.PARTS, part)
     if not verification.can_verify(run):
         return {}
     found = verification.verify(run)

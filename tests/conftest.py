@@ -125,7 +125,7 @@ _LONG = """
     diffusion/test_stable_diffusion scorers/test_itm_head parity/test_qwen3_vl parity/test_transformers
     launch/test_eval parity/test_lora responders/test_hosted_hostile report/test_page diffusion/test_generation
     engine/test_communication training/test_loop models/test_attention parity/test_vision_language
-    launch/test_eval_images parity/test_stable_diffusion_3 models/test_clevr_verifier models/test_decoder
+    launch/test_eval_images parity/test_stable_diffusion_3 contrib/studies/test_verifier models/test_decoder
     parity/test_scorer contrib/planning/test_vision_language base/test_hub test_documents clevr/test_questions
     contrib/planning/test_generating models/test_lora training/test_latent_cache parity/test_blip
     parity/test_unet contrib/planning/test_cloud test_architecture evaluation/test_odd_answers

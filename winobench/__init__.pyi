@@ -25,7 +25,6 @@ from winobench.metrics import METRICS as METRICS
 from winobench.metrics.association import Association as Association
 from winobench.metrics.association import TargetPair as TargetPair
 from winobench.models.autoencoder_kl import AutoencoderKL as AutoencoderKL
-from winobench.models.clevr_verifier import ClevrVerifier as ClevrVerifier
 from winobench.models.clip import CLIPTextModel as CLIPTextModel
 from winobench.models.unet_2d_condition import UNet2DConditionModel as UNet2DConditionModel
 from winobench.prompts.named_sets import read_prompts as read_prompts
@@ -63,4 +62,6 @@ from winobench.tasks.questions import Protocol as Protocol
 from winobench.tasks.questions import TextQuestion as TextQuestion
 from winobench.tasks.questions import TextTask as TextTask
 
-TorchPipeline: Any  # what entry points of winobench.names add
+# What entry points of winobench.names add.
+ClevrVerifier: Any
+TorchPipeline: Any

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 EARLIER = "verdicts.jsonl"
 VERIFIER, GENEVAL_DETECTOR = "CLEVR verifier", "GenEval detector"
-"""Judges: `winobench.models.clevr_verifier`, and the published Mask2Former with CLIP."""
+"""Judges: `winobench.ClevrVerifier`, and the published Mask2Former with CLIP."""
 
 # Judge -> its rubric, and the paper and code of the rubric.
 _RUBRICS = {
-    VERIFIER: ("clevr", "winobench.models.clevr_verifier"),
+    VERIFIER: ("clevr", "winobench.models.clevr_verifier"),  # as in records of former versions, which had it there
     GENEVAL_DETECTOR: ("geneval", "Ghosh et al. 2023, arXiv:2310.11513, code github.com/djghosh13/geneval af4902f"),
 }
 

@@ -13,7 +13,7 @@ from winobench.clevr import objects as clevr_objects
 from winobench.clevr import renderer
 from winobench.contrib.studies import clevr_verifier
 from winobench.contrib.studies import images as pictures
-from winobench.models.clevr_verifier import ClevrVerifier
+from winobench.contrib.studies.verifier import ClevrVerifier
 
 
 def make_config(**changes):

@@ -4,7 +4,7 @@ Images are from runs of ``winobench generate --config=images --prompts=clevr``;
 ``--tasks=clevr_selfbench:FOLDER`` names one, and several such words set generators next to each other. A task is
 a category of prompts. The candidates are the texts of the same form with other values, or with the values exchanged.
 Groups are the ones in `winobench.contrib.datasets.selfbench`, where an image is correct by the verifier's verdict
-(`winobench.generation.verification`).
+(`winobench.runs.verdicts`).
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ from winobench.clevr import objects, questions, renderer
 from winobench.clevr import scenes as clevr_scenes
 from winobench.contrib.studies import embedded
 from winobench.contrib.studies.images import decode_png, encode_png
+from winobench.contrib.studies.verifier import ClevrVerifier, ClevrVerifierConfig, loss
 from winobench.data import array_records
 from winobench.models.autoencoder_kl import AutoencoderKL
-from winobench.models.clevr_verifier import ClevrVerifier, ClevrVerifierConfig, loss
 from winobench.training import loop
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from tests.models.test_networks import filled
 from winobench import checkpoints
 from winobench.base.errors import InputError
 from winobench.clevr.objects import ATTRIBUTES
-from winobench.models import clevr_verifier
-from winobench.models.clevr_verifier import ClevrVerifier, ClevrVerifierConfig, Maps
+from winobench.contrib.studies import verifier as clevr_verifier
+from winobench.contrib.studies.verifier import ClevrVerifier, ClevrVerifierConfig, Maps
 
 SIDE = 32
 COUNTS = tuple(len(values) for values in ATTRIBUTES.values())

@@ -6,7 +6,7 @@ import pytest
 from tests.expectations import raises
 from tests.generation import fakes
 from winobench.clevr.objects import SceneObject
-from winobench.generation import verification
+from winobench.contrib.studies import verification
 from winobench.metrics import intervals
 from winobench.prompts import grammar
 from winobench.runs import verdicts as verdict_files

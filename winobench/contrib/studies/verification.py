@@ -1,4 +1,4 @@
-"""Judges generated images of CLEVR scenes by a detector (`winobench.models.clevr_verifier`)."""
+"""Judges generated images of CLEVR scenes by a detector (`winobench.contrib.studies.verifier`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import PIL.Image
 from winobench.base.errors import InputError
 from winobench.clevr.captions import Thing
 from winobench.clevr.objects import SceneObject
-from winobench.models.clevr_verifier import ClevrVerifier
+from winobench.contrib.studies.verifier import ClevrVerifier
 from winobench.prompts import grammar
 from winobench.runs.verdicts import VERIFIER, Verdict, write_verdicts
 
