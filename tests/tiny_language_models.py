@@ -21,8 +21,8 @@ CHAT_TEMPLATE = (
 )
 
 
-def make_tokenizer(*, kind: str = "decoder", chat_template: str | None = None):
-    """A byte-level byte-pair tokenizer of some 400 tokens, learned from ``TEXT``; the same at every call.
+def make_tokenizer(*, kind: str = "decoder", chat_template: str | None = None, text: str = TEXT, size: int = 400):
+    """A byte-level byte-pair tokenizer of at most ``size`` tokens, learned from a text; the same at every call.
 
     ``decoder`` puts a start token before each text, ``t5`` an end token behind it, ``opt`` an end token before it.
     """
@@ -35,8 +35,8 @@ def make_tokenizer(*, kind: str = "decoder", chat_template: str | None = None):
     tokenizer.decoder = decoders.ByteLevel()
     marks = [PAD, END, START, CHAT_END, "<|im_start|>"]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=marks, initial_alphabet=alphabet, show_progress=False)
-    tokenizer.train_from_iterator(TEXT.splitlines(keepends=True), trainer)
+    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=marks, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(text.splitlines(keepends=True), trainer)
     around = {"decoder": f"{START} $A", "t5": f"$A {END}", "opt": f"{END} $A", "bare": None}[kind]
     if around:
         ids = [(token, tokenizer.token_to_id(token)) for token in (START, END)]

@@ -253,14 +253,17 @@ def _scorer(maker, change=lambda pipe: None):
 
 @pytest.fixture(scope="module")
 def scored():
-    """A maker's pipeline and scorer, which each test leaves as they were, with the first scores and fingerprint."""
+    """A maker's pipeline and scorer, which each test leaves as they were, and a scorer that no test changes.
+
+    With the first scores and fingerprint.
+    """
 
     kept = {}
 
     def make(maker):
         if id(maker) not in kept:
             pipe, scorer = _scorer(maker)
-            kept[id(maker)] = pipe, scorer, *_score(scorer)
+            kept[id(maker)] = pipe, scorer, _scorer(maker)[1], *_score(scorer)
         return kept[id(maker)]
 
     return make
@@ -271,10 +274,10 @@ def scored():
 @pytest.mark.parametrize("name", KINDS)
 def test_scores_and_fingerprints_follow(name, scored, tmp_path, monkeypatch):
     kind = KINDS[name]
-    pipe, scorer, before, identity = scored(kind.maker)
+    pipe, scorer, other, before, identity = scored(kind.maker)
     back = kind.change(pipe)
     after, changed = _score(scorer)
-    unchanged = _score(_scorer(kind.maker)[1])
+    unchanged = _score(other)
     np.testing.assert_array_equal(unchanged[0], before)  # texts on the disk are those of their model
     assert unchanged[1] == identity
     with monkeypatch.context() as patch:

@@ -18,9 +18,10 @@ CHAT_TEMPLATE = (
 )
 
 
-def chat_tokenizer(kind: str = "bare", **options: Any) -> Any:
-    """A tokenizer of bytes and pieces with a chat template; ``options`` are attributes of it."""
-    words = tiny_language_models.make_tokenizer(kind=kind, chat_template=CHAT_TEMPLATE)
+def chat_tokenizer(kind: str = "bare", more: str = "", size: int = 400, **options: Any) -> Any:
+    """A tokenizer of bytes and pieces with a chat template. It also learns ``more``. ``options`` are attributes."""
+    text = tiny_language_models.TEXT + more
+    words = tiny_language_models.make_tokenizer(kind=kind, chat_template=CHAT_TEMPLATE, text=text, size=size)
     for name, value in {"padding_side": "right", "model_max_length": 4096, **options}.items():
         setattr(words, name, value)
     return words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -299,7 +300,10 @@ def qwen_image_pipeline():
 @maker(guidance_scale=1.0, use_resolution_binning=False)
 def sana_pipeline():
     """SANA: a long instruction before each text, linear attention, a deep autoencoder without a distribution."""
-    words = parts.chat_tokenizer("decoder")
+    call = inspect.signature(diffusers.SanaPipeline.__call__).parameters
+    # Spelt with bytes, the instruction would be most of the work.
+    instruction = "\n".join(call["complex_human_instruction"].default)
+    words = parts.chat_tokenizer("decoder", more=instruction, size=900)
     sizes = {"num_layers": 2, "attention_head_dim": 16, "num_attention_heads": 2, "sample_size": 8}
     sizes |= {"num_cross_attention_heads": 2, "cross_attention_head_dim": 16, "cross_attention_dim": 32}
     components = {
