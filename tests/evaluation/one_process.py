@@ -31,8 +31,9 @@ def main(workdir, processes="", *options):
     from winobench import parallel
 
     if processes:
-        # A killed process is missed after 100 seconds otherwise.
-        jax.distributed.initialize = functools.partial(jax.distributed.initialize, heartbeat_timeout_seconds=12)
+        # A killed process is missed after 100 seconds otherwise. Tests kill slow ones alone.
+        seconds = 6 if "slow" in options else 12
+        jax.distributed.initialize = functools.partial(jax.distributed.initialize, heartbeat_timeout_seconds=seconds)
         parallel.join_processes(processes, fault_tolerant=True)
 
     from winobench.evaluation import evaluate, plan
