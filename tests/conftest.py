@@ -78,6 +78,15 @@ def _software_once():
 
 
 @pytest.fixture(scope="module", autouse=True)
+def _nothing_to_free():
+    """A collection after each generator takes longer than its images, and small models have little to give back."""
+    with pytest.MonkeyPatch.context() as patch:
+        if (generate := sys.modules.get("winobench.generation.generate")) is not None:
+            patch.setattr(generate, "gc", types.SimpleNamespace(collect=lambda: None))
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
 def templates_tried_here():
     """Chat templates are tried in this process: to launch another takes two seconds. Returns both ways to try one."""
     if (chat_templates := sys.modules.get("winobench.checkpoints.chat_templates")) is None:

@@ -3,7 +3,6 @@
 import contextlib
 import inspect
 import io
-import types
 
 import jax
 import pytest
@@ -13,7 +12,6 @@ from tests import wscplus_files
 from tests.generation import fakes
 from winobench import report
 from winobench.base.errors import InputError
-from winobench.generation import generate
 from winobench.generation.generate import Settings
 from winobench.models import layers
 from winobench.responders.recorded import RecordedModel
@@ -31,13 +29,12 @@ UNKNOWN_NAMES_ARE_EMPTY = ["images"]
 
 @pytest.fixture(scope="module", autouse=True)
 def _quick():
-    """One device, to which hundreds of models are copied as they are, and no collection after each that generates."""
+    """One device, to which hundreds of models are copied as they are."""
     with pytest.MonkeyPatch.context() as patch:
         devices = jax.devices()[:1]
         for name in ("devices", "local_devices"):
             patch.setattr(jax, name, lambda *_, **__: devices)
         patch.setattr(layers, "arrange_for_cpus", lambda structure, arrays: arrays)
-        patch.setattr(generate, "gc", types.SimpleNamespace(collect=lambda: None))
         yield
 
 
