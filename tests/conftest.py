@@ -107,20 +107,18 @@ def templates_tried_here():
 @pytest.fixture(scope="module", autouse=True)
 def _shapes_of_networks(_made_shapes={}):  # noqa: B006 - kept as long as the process lives
     """Loading a small network takes less time than the shapes that it must have: these are made once."""
-    if (models := sys.modules.get("winobench.checkpoints.models")) is None or hasattr(models.abstract_model, "make"):
+    if (models := sys.modules.get("winobench.checkpoints.models")) is None or hasattr(models.abstract_parts, "make"):
         return
-    from flax import nnx
+    make = models.abstract_parts
 
-    make = models.abstract_model
-
-    def abstract_model(cls, config, *, dtype="float32", **options):
+    def abstract_parts(cls, config, *, dtype="float32", **options):
         key = (cls, repr(config), str(models.as_dtype(dtype)), str(options))
         if key not in _made_shapes:
-            _made_shapes[key] = nnx.split(make(cls, config, dtype=dtype, **options))
-        return nnx.merge(*_made_shapes[key])
+            _made_shapes[key] = make(cls, config, dtype=dtype, **options)
+        return _made_shapes[key]
 
-    abstract_model.make = make
-    models.abstract_model = abstract_model
+    abstract_parts.make = make
+    models.abstract_parts = abstract_parts
 
 
 # The longest files ahead of the others, so that none decides by itself when a run in two workers ends.

@@ -109,7 +109,7 @@ def build_model(
     """Builds a network and fills it with tensors."""
     dtype = as_dtype(dtype)
     _check_depth(cls.__name__, config, tensors, config_name)
-    graph, state = nnx.split(abstract_model(cls, config, dtype=dtype))
+    graph, state = abstract_parts(cls, config, dtype=dtype)
     leaves = list(nnx.to_flat_state(state))
     named = rename(cls.__name__, tensors, cls.file_keys)
     expected = _torch_names(leaves)
@@ -145,12 +145,17 @@ def as_dtype(dtype: Any) -> jnp.dtype:
 
 def abstract_model(cls: type[Model], config: Any, *, dtype: Any = jnp.float32, **options: Any) -> Model:
     """A network whose parameters are shapes and dtypes, without values: a full-size one takes a second."""
+    return nnx.merge(*abstract_parts(cls, config, dtype=dtype, **options))
 
-    def build() -> Model:
+
+def abstract_parts(cls: type[nnx.Module], config: Any, *, dtype: Any = jnp.float32, **options: Any) -> tuple[Any, Any]:
+    """The graph definition and the state of an `abstract_model`."""
+
+    def build() -> nnx.Module:
         return cls(config, dtype=dtype, param_dtype=dtype, rngs=_SameKey(jax.random.key(0)), **options)
 
     with base.only_shapes():
-        return nnx.eval_shape(build)
+        return nnx.split(nnx.eval_shape(build))
 
 
 class _SameKey:
