@@ -126,7 +126,7 @@ def _unraisablehook(error: Any) -> None:
         threading.Timer(0.05, _thread.interrupt_main).start()  # here it would be dropped, too
 
 
-def _show_warning(message: Warning | str, *_: Any) -> None:
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """Logs a warning in one line, without the place in the code that gave it."""
     from absl import logging
 
