@@ -109,10 +109,11 @@ def main(config: Settings | TextSettings) -> None:
         )
         text.main(config, _WORKDIR.value, recording, paper=_PAPER.value)
         return
-    config = settle_timesteps(config, flags.FLAGS.config or DEFAULT_CONFIG)
-    _evaluate_models(
-        config, [check_model(config, name, deeply=False) for name in split(config.model) or [config.model]]
-    )
+    spec, sampling = flags.FLAGS.config or DEFAULT_CONFIG, config.sampling
+    config = settle_timesteps(config, spec)
+    models = [check_model(config, name, deeply=False) for name in split(config.model) or [config.model]]
+    check_samples(sampling, models, spec)
+    _evaluate_models(config, models)
 
 
 def _evaluate_models(config: Settings, models: Sequence[ModelRef]) -> None:
@@ -279,6 +280,18 @@ def settle_timesteps(config: Settings, spec: str) -> Settings:
             code="two-numbers-of-samples",
         )
     return options.replaced(config, {"sampling.num_samples": len(timesteps)})
+
+
+def check_samples(sampling: settings.Sampling, models: Sequence[ModelRef], spec: str) -> None:
+    """Raises InputError for given samples of noise where all models predict tokens, whose likelihoods are exact."""
+    from winobench.scorers import loading
+
+    kinds = [loading.SCORERS[model.kind or ""] for model in models]
+    if not all(loading.LIKELIHOOD in kind.takes for kind in kinds):
+        return
+    usual, names = configuration.load(spec).sampling, ("num_samples", "num_bias_samples", "timesteps")
+    given = {name: getattr(sampling, name) for name in names if getattr(sampling, name) != getattr(usual, name)}
+    loading.taken(models[0], kinds[0], {loading.SAMPLES: given})
 
 
 def _chosen(models: Sequence[ModelRef], tasks: Sequence[Any], data_dir: str | None) -> list[str]:

@@ -81,10 +81,11 @@ def load(
     loading.check_memory(source, {part: tensors}, {"default": dtype})
     folder = loading.folder_of(source, {part, of_processor})
     processor = loading.load_other(source, folder, of_processor, getattr(bridge.transformers, kind.PROCESSOR))
+    layout = kind.read(skeleton(source, kind), processor, image_size)  # refuses sizes before weights are read
     with bridge.replaced(model_class, _STRICT, strict):
         model = loading.load_network(source, folder, part, model_class, found, tensors, dtype, False)
     networks.use_causal_attention(model)
-    made = Generator(TokenNetwork(kind.read(model, processor, image_size), model), processor)
+    made = Generator(TokenNetwork(layout, model), processor)
     identity = files.digest([models.weights_sha256(made.network), str(made.family), comparison.versions()])
     comparison.check_once(identity, kind.MODEL, functools.partial(_differences, made))
     return made
@@ -92,9 +93,10 @@ def load(
 
 def family_of(source: sources.Source) -> type[Family]:
     """The layout of a folder, by its config. Refuses original layouts."""
-    path = source.find("config.json") or source.find(f"{GlmImage.SUBFOLDERS[0]}/config.json")
-    if path is None:
-        path = source.require("config.json", "so its kind is unknown")
+    is_pipeline = source.find("model_index.json") is not None
+    path = source.require(
+        sources.join(GlmImage.SUBFOLDERS[0] if is_pipeline else "", "config.json"), "so its kind is unknown"
+    )
     model_type = sources.read_json(path).get("model_type")
     if model_type in _CONVERTED:
         raise InputError(
@@ -106,6 +108,14 @@ def family_of(source: sources.Source) -> type[Family]:
         message = f"{path} is of a {model_type!r}, but must be one of {', '.join(FAMILIES)}"
         raise InputError(message, code="wrong-kind-of-model")
     return FAMILIES[model_type]
+
+
+def skeleton(source: sources.Source, kind: type[Family]) -> Any:
+    """The model of transformers by its config, on torch's meta device: without weights."""
+    path = source.require(sources.join(kind.SUBFOLDERS[0], "config.json"), "so its sizes are unknown")
+    model_class: Any = getattr(bridge.transformers, kind.MODEL)
+    with loading.quietly(f"{path} does not describe a {kind.MODEL}"), bridge.torch.device("meta"):
+        return model_class(model_class.config_class.from_dict(sources.read_json(path)))
 
 
 def _differences(made: Generator) -> dict[str, tuple[float, float]]:

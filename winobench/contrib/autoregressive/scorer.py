@@ -210,8 +210,8 @@ class ImageLikelihood(PairScorer):
         self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """See `PairScorer`. Scores are float64: a float32 near 70,000 nats would have steps of 0.008."""
-        for numbers, scores in super().iter_scores(images, texts, pairs):
-            yield numbers, scores.astype(np.float64) + self.chance
+        rows = super().iter_scores(images, texts, pairs)
+        return ((numbers, scores.astype(np.float64) + self.chance) for numbers, scores in rows)
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything about this scorer that can change a score by more than rounding, ready for JSON."""

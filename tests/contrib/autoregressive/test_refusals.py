@@ -1,0 +1,113 @@
+"""What cannot be used is refused in a sentence, before any weights are read."""
+
+import json
+import shutil
+
+import pytest
+
+from tests import launching
+from tests.contrib.autoregressive.tiny import WRITERS
+from tests.expectations import raises
+from winobench.contrib.autoregressive import loading
+from winobench.contrib.autoregressive.scorer import ImageLikelihood
+from winobench.scorers import loading as scorers
+from winobench.torch_modules import loading as torch_loading
+
+
+@pytest.fixture
+def copied(write_generator, tmp_path):
+    """A function of a family's name: a copy of its folder, which a test may change."""
+    return lambda family: shutil.copytree(write_generator(family), tmp_path / family)
+
+
+@pytest.fixture
+def _reads_no_weights(monkeypatch):
+    def fail(*_, **__):
+        raise AssertionError("weights are read")
+
+    monkeypatch.setattr(torch_loading, "load_network", fail)
+
+
+def edit(path, **values):
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        ({"model_type": "multi_modality"}, "deepseek-community/Janus-Pro-1B"),
+        ({"model_type": "Emu3", "auto_map": {"AutoModel": "modeling_emu3.Emu3Model"}}, "BAAI/Emu3-Gen-hf"),
+    ],
+)
+def test_original_layouts_are_refused_by_the_converted_name(tmp_path, config, named):
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "modeling_emu3.py").write_text("raise AssertionError('code of a folder runs')")
+    with raises("unsupported-checkpoint", config["model_type"], named):
+        scorers.load_scorer(str(tmp_path))
+
+
+@pytest.mark.usefixtures("_reads_no_weights")
+def test_image_size_is_checked_first(write_generator):
+    with raises("unsupported-option", "image_size", "96", "64"):
+        ImageLikelihood.from_pretrained(write_generator("janus"), image_size=96)
+    with raises("not-a-multiple", "image_size", "60", "8"):
+        ImageLikelihood.from_pretrained(write_generator("emu3"), image_size=60)
+    with raises("not-a-multiple", "image_size", "16", "32"):
+        ImageLikelihood.from_pretrained(write_generator("glm_image"), image_size=16)
+
+
+@pytest.mark.usefixtures("_reads_no_weights")
+@pytest.mark.parametrize("family", WRITERS)
+def test_pickles_are_not_read(copied, family):
+    folder = copied(family)
+    (weights,) = folder.rglob("model.safetensors")
+    weights.rename(weights.with_name("pytorch_model.bin"))
+    with raises("weights-are-a-pickle", "pytorch_model.bin", "convert_pickle"):
+        ImageLikelihood.from_pretrained(folder, allow_pickle=True)
+
+
+@pytest.mark.usefixtures("_reads_no_weights")
+def test_a_glm_image_without_its_token_part(copied):
+    folder = copied("glm_image")
+    shutil.rmtree(folder / "vision_language_encoder")
+    with raises("no-such-file", "vision_language_encoder/config.json"):
+        scorers.load_scorer(str(folder))
+
+
+def test_missing_tensors_are_named(copied):
+    from safetensors import torch as safetensors
+
+    folder = copied("janus")
+    path = folder / "model.safetensors"
+    tensors = safetensors.load_file(path)
+    del tensors["model.generation_head.vision_head.weight"]
+    safetensors.save_file(tensors, path, {"format": "pt"})
+    with pytest.raises(Exception, match=r"1 are missing .*vision_head.weight") as caught:
+        ImageLikelihood.from_pretrained(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_code_in_a_folder_never_runs(copied):
+    folder = copied("janus")
+    (folder / "evil.py").write_text("raise AssertionError('code of a folder runs')")
+    edit(folder / "config.json", auto_map={"AutoModel": "evil.Model", "AutoConfig": "evil.Config"})
+    edit(folder / "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.Tokenizer", None]})
+    edit(folder / "processor_config.json", auto_map={"AutoProcessor": "evil.Processor"})
+    assert loading.load(folder).family.scored == 16
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (["--sampling.num_samples=5"], ["num_samples", "diffusion models"]),
+        (["--sampling.timesteps=1,2"], ["timesteps", "diffusion models"]),
+        (["--sampling.num_bias_samples=5"], ["num_bias_samples", "diffusion models"]),
+        (["--sampling.mode=race"], ["mode", "diffusion models"]),
+        (["--encoders=staged"], ["encoders", "diffusion models"]),
+        (["--guidance=much"], ["guidance", "much"]),
+    ],
+)
+def test_options_of_noise_are_refused(write_generator, tmp_path, flags, named):
+    words = [f"--model={write_generator('janus')}", "--tasks=clevr", f"--workdir={tmp_path / 'run'}", *flags]
+    launching.refuse("launch.eval", *words, named=named)
+    assert not (tmp_path / "run").exists()
