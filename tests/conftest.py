@@ -124,7 +124,7 @@ def _shapes_of_networks(_made_shapes={}):  # noqa: B006 - kept as long as the pr
 # The longest files ahead of the others, so that none decides by itself when a run in two workers ends.
 _LONG = """
     contrib/planning/test_few_blocks contrib/studies/test_embedded contrib/torch_pipelines/test_changes_in_place
-    launch/test_judge contrib/planning/test_programs launch/test_understand evaluation/test_processes
+    launch/test_judge contrib/planning/test_programs contrib/understanding/test_understand evaluation/test_processes
     contrib/torch_pipelines/classes/test_classes test_site test_wrong_arguments
     responders/test_hosted scorers/test_callers_mesh scorers/test_changed_weights scorers/test_diffusion_itm
     scorers/test_vqa_score parity/test_whole_pipelines responders/test_language_model

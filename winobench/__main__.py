@@ -25,7 +25,6 @@ OWN_COMMANDS = {
     "generate": "generate the images of a set of prompts",
     "collect": "make a run of images that another program made",
     "judge": "have a model judge generated images by their benchmark's rubric",
-    "understand": "matching against generation, skill by skill, on one page",
 }
 
 

@@ -28,7 +28,6 @@ SAID = {
     "generate": ["--prompts", "--seeds", "geneval2:FILE", "--processes", "pictures.html"],
     "reproduce": ["--paper", "--data_dir"],
     "judge": ["--rubric", "--label", "geneval2", "RUN/judged/<rubric>-<judge>"],
-    "understand": ["--judge", "--num_prompts", "report/report.html"],
 }
 SPECS = configuration.config_names()
 OWN = {"--question": "caption", "--list_tasks": "eval"}

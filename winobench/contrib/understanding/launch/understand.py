@@ -1,4 +1,4 @@
-"""Sets matching against generation, skill by skill: winobench understand"""
+"""Matching against generation, skill by skill, on one page: winobench understand"""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""`winobench understand`: matching against generation, skill by skill."""

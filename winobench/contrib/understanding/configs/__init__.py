@@ -1,0 +1,1 @@
+"""Configs. Python finds these modules in the package ``configs``, from which they import."""

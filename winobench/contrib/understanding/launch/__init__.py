@@ -1,0 +1,1 @@
+"""Commands. Python finds these modules in the package ``launch``, from which they import."""
