@@ -29,6 +29,7 @@ _BY_TORCH = "by_torch"
 _KINDS = {
     "diffusion_itm": "Text-to-image models",
     _BY_TORCH: "Text-to-image models by torch under JAX (experimental, needs winobench[torch])",
+    "image_likelihood": "Text-to-image models that predict tokens, by likelihood (need winobench[torch])",
     "contrastive": "CLIP and SigLIP",
     "itm_head": "BLIP",
     "vqa_score": "Vision-language models, by VQAScore",
@@ -297,7 +298,7 @@ def models(word: str = "") -> documents.Models:
             is_gated = "gated" in model.description.lower()
             description = re.sub(r"(?i)[.,]? \(?gated\)?|, VQAScore", "", model.description)
             state = READY if os.path.isdir(model.source) else GATED if is_gated else "on hub"
-            kind = _BY_TORCH if registry.is_by_torch(name) else model.scorer
+            kind = _BY_TORCH if model.options == registry.BY_TORCH else model.scorer
             rows.append(_model(name, description, state, kind, model.source))
     for name, api in registry.apis().items():
         state = READY if os.environ.get(api.key_variable) else "needs a key"

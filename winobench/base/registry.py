@@ -183,7 +183,7 @@ without images."""
 
 def is_by_torch(name: str) -> bool:
     """Whether torch's own code runs the model of a short name."""
-    return name in MODELS and MODELS[name].options == BY_TORCH
+    return name in MODELS and (MODELS[name].options == BY_TORCH or MODELS[name].scorer == "image_likelihood")
 
 
 ENTRY_POINTS = "winobench.scorers"
