@@ -13,41 +13,45 @@ from typing import Any, Protocol
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from winobench import parallel
 from winobench.base import memory
 from winobench.contrib.planning import work
 from winobench.contrib.planning.plan import Duration, Job, Load, Plan, of_all_blocks, without_size
-from winobench.contrib.planning.programs import Compiled, Program, bytes_there
+from winobench.contrib.planning.programs import Compiled, Program, bytes_there, rows_like
+from winobench.engine import tables
 from winobench.scorers import pairs
 
 IMAGE, PAIR = "image", "pair"
 
 
-def index_of(items: int, mesh: Mesh) -> jax.ShapeDtypeStruct:
-    """The columns (row of the images' table, row of the texts') of so many pairs on each device."""
-    total = items * parallel.data_parallelism(mesh)
-    return jax.ShapeDtypeStruct((2, total), np.int32, sharding=parallel.split_axis(mesh, axis=1))
-
-
 class Network(Protocol):
-    """A network of shapes on a mesh. A row is a pytree of shapes [1, ...]."""
+    """A network of shapes on a mesh."""
 
-    mesh: Mesh
-    params: list[jax.ShapeDtypeStruct]  # at their places
+    @property
+    def mesh(self) -> Mesh: ...
 
-    def image_row(self) -> Any: ...
+    @property
+    def params(self) -> list[jax.ShapeDtypeStruct]:
+        """The parameters at their places."""
 
-    def text_row(self) -> Any: ...
+    @property
+    def image_function(self) -> Any:
+        """The images' encoder: parameters and pixels -> states."""
 
-    def table(self, rows: int) -> Any:
-        """The table of images, at its place."""
+    @property
+    def image_spec(self) -> PartitionSpec:
+        """A device's part of the table of images."""
 
-    def lower_images(self, items: int) -> jax.stages.Lowered: ...
+    def pixels(self) -> Any:
+        """An image from the processor: a pytree of shapes [1, ...]."""
 
-    def lower_pairs(self, rows: int, text_rows: int, items: int) -> jax.stages.Lowered:
-        """Pairs of tables with these numbers of rows."""
+    def text_row(self) -> Any:
+        """A text as a row of the table of texts: a pytree of shapes [1, ...]."""
+
+    def lower_pairs(self, images: Any, texts: Any, index: Any) -> jax.stages.Lowered:
+        """The scoring of pairs of two tables. ``index``: int32 [2, pairs], rows of both."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,27 +108,31 @@ def make_scorer(
     few: Sequence[tuple[tuple[int, ...], Network]] = (),
 ) -> Scorer:
     """A scorer on devices that need not be available. ``few``: numbers of blocks, and networks that have them."""
-    mesh = network.mesh
-    image, text = network.image_row(), network.text_row()
-    rows, text_rows = (pairs.usual_rows(row, batch * parallel.data_parallelism(mesh), mesh) for row in (image, text))
+    mesh, text = network.mesh, network.text_row()
+    copies = parallel.data_parallelism(mesh)
+    image = jax.eval_shape(network.image_function, network.params, network.pixels())
+    rows, text_rows = (pairs.usual_rows(row, batch * copies, mesh) for row in (image, text))
+    table = rows_like(image, rows, NamedSharding(mesh, network.image_spec))
+
+    def lower_images(network: Network, items: int) -> jax.stages.Lowered:
+        pixels = rows_like(network.pixels(), items * copies, parallel.split_axis(mesh))
+        return tables.lower_encoder(network.image_function, mesh, network.params, pixels)
+
+    def lower_pairs(network: Network, items: int) -> jax.stages.Lowered:
+        index = jax.ShapeDtypeStruct((2, items * copies), np.int32, sharding=parallel.split_axis(mesh, axis=1))
+        return network.lower_pairs(table, rows_like(text, text_rows, parallel.replicated(mesh)), index)
 
     def program(name: str, noun: str, items: int, lower: Callable[[Network, int], jax.stages.Lowered]) -> Program:
         of_few = tuple((counts, functools.partial(lower, smaller)) for counts, smaller in few)
         return Program(name, noun, items, functools.partial(lower, network), blocks if few else (), of_few)
 
-    def lower_images(network: Network, items: int) -> jax.stages.Lowered:
-        return network.lower_images(items)
-
-    def lower_pairs(network: Network, items: int) -> jax.stages.Lowered:
-        return network.lower_pairs(rows, text_rows, items)
-
     return Scorer(
         weights=bytes_there(network.params),
         rows=rows,
-        row=sum(bytes_there(leaf) // rows for leaf in jax.tree.leaves(network.table(rows))),
+        row=sum(bytes_there(leaf) // rows for leaf in jax.tree.leaves(table)),
         texts=text_rows * memory.array_bytes(text),
-        copies=parallel.data_parallelism(mesh),
-        sharing=mesh.size // parallel.data_parallelism(mesh),
+        copies=copies,
+        sharing=mesh.size // copies,
         images=program("image encoder", IMAGE, pairs.images_at_once(rows, mesh), lower_images),
         pairs=program("scoring of pairs", PAIR, batch, lower_pairs),
     )

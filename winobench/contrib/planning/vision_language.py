@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 from flax import nnx
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh, PartitionSpec
 
 from winobench import parallel
 from winobench.checkpoints import language_models, models, sources
@@ -18,10 +18,9 @@ from winobench.checkpoints import vision_language as checkpoints
 from winobench.contrib.planning import asking, few_blocks, pair_scoring, released_vision_language, work
 from winobench.contrib.planning.pair_scoring import Scorer
 from winobench.contrib.planning.plan import Job, Plan
-from winobench.contrib.planning.programs import bytes_there, placed, rows_like
+from winobench.contrib.planning.programs import bytes_there, placed
 from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor
-from winobench.engine import tables
 from winobench.models import functional, vision_language
 from winobench.models.blip_2_config import (
     Blip2QFormerConfig,
@@ -110,41 +109,22 @@ class _Network:
         return self.structure.module(self.params)
 
     @property
-    def _image_function(self) -> Any:
+    def image_function(self) -> Any:
         return vqa_score.image_function(self.structure, self.processor, (0,) * self.question.before)
 
     @property
-    def _pixels(self) -> Any:
-        """An image from the processor, as shapes [1, ...]."""
-        return jax.tree.map(lambda array: jax.ShapeDtypeStruct((1, *array.shape), array.dtype), self.processor.blank)
+    def image_spec(self) -> PartitionSpec:
+        return self._module.image_spec(self.mesh.shape.get(parallel.MODEL_AXIS, 1))
 
-    def image_row(self) -> Any:
-        return jax.eval_shape(self._image_function, self.params, self._pixels)
+    def pixels(self) -> Any:
+        return jax.tree.map(lambda array: jax.ShapeDtypeStruct((1, *array.shape), array.dtype), self.processor.blank)
 
     def text_row(self) -> tuple[jax.ShapeDtypeStruct, ...]:
         return (jax.ShapeDtypeStruct((1, self.question.behind + 1), np.int32),) * (1 + self._module.reads_text)
 
-    def table(self, rows: int) -> Any:
-        spec = self._module.image_spec(self.mesh.shape.get(parallel.MODEL_AXIS, 1))
-        return rows_like(self.image_row(), rows, NamedSharding(self.mesh, spec))
-
-    def lower_images(self, items: int) -> jax.stages.Lowered:
-        total = items * parallel.data_parallelism(self.mesh)
-        pixels = rows_like(self._pixels, total, parallel.split_axis(self.mesh))
-        return tables.lower_encoder(self._image_function, self.mesh, self.params, pixels)
-
-    def lower_pairs(self, rows: int, text_rows: int, items: int) -> jax.stages.Lowered:
-        mesh, function = self.mesh, self._image_function
-        return vqa_score.lower_step(
-            self.structure,
-            (_ANSWER,),
-            mesh,
-            vqa_score.image_shapes(self.structure, self.params, *function.settings),
-            self.params,
-            self.table(rows),
-            rows_like(self.text_row(), text_rows, parallel.replicated(mesh)),
-            pair_scoring.index_of(items, mesh),
-        )
+    def lower_pairs(self, images: Any, texts: Any, index: Any) -> jax.stages.Lowered:
+        shapes = vqa_score.image_shapes(self.structure, self.params, *self.image_function.settings)
+        return vqa_score.lower_step(self.structure, (_ANSWER,), self.mesh, shapes, self.params, images, texts, index)
 
 
 def weight_bytes(config: NetworkConfig, mesh: Mesh, dtype: str) -> int:
