@@ -103,6 +103,28 @@ def _score_pairs(how: _Step, params: Any, codes: jax.Array, texts: jax.Array, in
     return parallel.map_over_data(pairs_of_one_device, how.mesh, in_specs, split)(params, codes, texts, index)
 
 
+def lower_step(
+    structure: functional.Structure, guidance: float | None, mesh: Mesh, *arguments: Any
+) -> jax.stages.Lowered:
+    """The step over pairs, lowered for abstract arrays at their places."""
+    return _score_pairs.lower(_Step(structure, guidance, mesh), *arguments)
+
+
+def codes_function(structure: functional.Structure, preparation: ImagePreparation) -> NetworkFunction:
+    """Prepared images -> their codes."""
+    return NetworkFunction(structure, _codes, (preparation,))
+
+
+def usual_batch_size(family: Family, mesh: Mesh) -> int:
+    """Pairs that each device works on at once."""
+    return max(1, _TOKENS.on(mesh) // (family.length + _USUAL_TEXT))
+
+
+def text_width(tokens: int, guidance: float | None) -> int:
+    """Numbers of a text's row: its tokens and their count. With guidance, also those of its prompt without it."""
+    return (tokens + 1) * (1 if guidance is None else 2)
+
+
 def _codes(network: TokenNetwork, images: Sequence[jax.Array], preparation: ImagePreparation) -> jax.Array:
     return network.image_codes(preparation.normalize(images))
 
@@ -165,12 +187,11 @@ class ImageLikelihood(PairScorer):
         self.chance = -family.scored * math.log(family.codes)
         mesh = common.mesh_for(functional.split(self.model)[1], mesh)
         if batch_size is None:
-            batch_size = max(1, _TOKENS.on(mesh) // (family.length + _USUAL_TEXT))
-        width = (_USUAL_TEXT + 1) * (1 if self.guidance is None else 2)
+            batch_size = usual_batch_size(family, mesh)
         super().__init__(
             ImagePreparation.of(family, preprocessing),
             mesh,
-            example_text=np.zeros(width, np.int32),
+            example_text=np.zeros(text_width(_USUAL_TEXT, self.guidance), np.int32),
             batch_size=batch_size,
             rows=table_rows,
         )
@@ -233,9 +254,7 @@ class ImageLikelihood(PairScorer):
         self._params = self._image_encoder = self._text_encoder = None  # frees memory for the new ones
         structure, params = networks.place(model, self.mesh)
         self._compiled_for = _Step(structure, self.guidance, self.mesh)
-        self._encode_with(
-            NetworkFunction(structure, _codes, (self.processor,)), NetworkFunction(structure, _unchanged), params
-        )
+        self._encode_with(codes_function(structure, self.processor), NetworkFunction(structure, _unchanged), params)
 
     def _tokenize(self, texts: Sequence[str]) -> Any:
         """Token ids and their number: int32 [num_texts, tokens + 1]. With guidance twice: the second without texts."""

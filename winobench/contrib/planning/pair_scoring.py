@@ -139,7 +139,12 @@ def make_scorer(
 
 
 def make_plan(
-    job: Job, title: str, ways: Sequence[int], make: Callable[[Mesh], Scorer], about: str, total: work.Total | None
+    job: Job,
+    title: str,
+    ways: Sequence[int],
+    make: Callable[[Mesh], Scorer],
+    about: str,
+    total: work.Total | None = None,
 ) -> Plan:
     """Plans a scorer on the fewest devices that hold the model together, for the config's tasks or this work.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from winobench.base import options, registry
 from winobench.base.errors import InputError
-from winobench.contrib.planning import asking, generating, scoring, training, vision_language
+from winobench.contrib.planning import asking, generating, likelihood, scoring, training, vision_language
 from winobench.contrib.planning.plan import Job, Plan
 from winobench.contrib.planning.topologies import Target
 from winobench.runs import model_settings, settings, training_settings
@@ -32,8 +32,11 @@ def make_plan(config: Any, target: Target, **how: Any) -> Plan:
             "plans are for configs that evaluate a model, fine-tune it or generate images, such as gdbench, wscplus,"
             " winoviz, hardneg or images: name one"
         )
-    if loading.resolve(model, revision=config.revision).kind == "vqa_score":
+    kind = loading.resolve(model, revision=config.revision).kind
+    if kind == "vqa_score":
         return vision_language.make_plan(job)
+    if kind == "image_likelihood":
+        return likelihood.make_plan(job)
     return scoring.make_plan(job)
 
 
