@@ -19,7 +19,7 @@ from winobench.report import analysis, figures
 from winobench.report.cells import NUMBER_COLUMNS, Cell, Table, TableRow
 from winobench.report.figures import Panel
 from winobench.report.sections.shared import ReportData, Section
-from winobench.report.wording import above_chance, number, percent, readable
+from winobench.report.wording import DASH, above_chance, number, percent, readable
 from winobench.rubrics import named_rubrics
 from winobench.runs import judgements
 from winobench.runs.image_runs import Images
@@ -31,6 +31,9 @@ from winobench.tasks import TASKS
 from winobench.tasks.base import SKILLS
 
 _TASK = "clevr"
+# Scorers that ask a model about an image.
+_ASKS = ("vqa_score", "hosted_vqa_score")
+_ANSWERS = "answers: % of the way from chance"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +48,7 @@ class _Point:
     judge: str
     columns: Mapping[str, str]  # further ones of the CSV file
     few_mark: str = ""  # behind the interval of `generation`
+    answers: Mapping[str, Any] | None = None  # as `matching`, of a run that asks the same model
 
 
 def generation_section(report_data: ReportData) -> Section | None:
@@ -54,18 +58,20 @@ def generation_section(report_data: ReportData) -> Section | None:
         return None
     description = "Accuracy of generation against accuracy of matching, a point for each skill of each model"
     names = ("told apart, %", "generated as asked, %")
-    panel = _panel(report_data, points, "Generated as asked and told apart", description, names)
+    panels = [_panel(report_data, points, "Generated as asked and told apart", description, names)]
+    panels += _panels_of_answers(report_data, points, "", (names[0], "told apart by answers, %", names[1]))
     texts = [
         "Each point is a skill of a model. Across: how often it tells the true caption of a rendered scene from a "
         "false one (the task clevr; chance 50%). Up: how often images that it generated show what their prompts"
         f" ask for, judged by the {' and the '.join(dict.fromkeys(point.judge for point in points))}.",
         f"Over all {len(points)} points, {_correlation(points)}, as if points were independent. Skills of one model"
         " are not.",
+        *_about_answers(points),
         *_known_by_name(report_data),
     ]
     title = "Does it generate what it understands?"
     columns = ["model and skill", *names]
-    return _section(report_data, "generation", title, texts, points, [panel], columns, ("judged", "generated"))
+    return _section(report_data, "generation", title, texts, points, panels, columns, ("judged", "generated"))
 
 
 def understanding_section(report_data: ReportData) -> Section | None:
@@ -76,21 +82,17 @@ def understanding_section(report_data: ReportData) -> Section | None:
     by_judge: dict[tuple[str, str], list[_Point]] = {}
     for point in points:
         by_judge.setdefault((point.rubric, point.judge), []).append(point)
-    panels = [
-        _panel(
-            report_data,
-            own,
-            f"{rubric}, judged by {judge}",
-            f"Generation against matching by {rubric}, a point for each skill of each model",
-            ("matching: % of the way from chance", "generation: judge's score, %"),
-        )
-        for (rubric, judge), own in by_judge.items()
-    ]
+    names, panels = ("matching: % of the way from chance", "generation: judge's score, %"), []
+    for (rubric, judge), own in by_judge.items():
+        description = f"Generation against matching by {rubric}, a point for each skill of each model"
+        panels.append(_panel(report_data, own, f"{rubric}, judged by {judge}", description, names))
+        panels += _panels_of_answers(report_data, own, f"{rubric}: ", (names[0], _ANSWERS, names[1]))
     texts = [
         "Each point is a skill of a model. Across: the mean over the skill's tasks of"
         " (accuracy − chance) / (1 − chance). Up: the mean score that an automatic judge gives to the skill in"
         " generated images. Intervals are 95%, as if tasks were independent.",
         *(f"{rubric}, {judge}: {_correlations(own)}" for (rubric, judge), own in by_judge.items()),
+        *_about_answers(points),
         *_known_by_name(report_data),
     ]
     title = "Matching and generation, skill by skill"
@@ -112,6 +114,32 @@ def matching_models(report_data: ReportData) -> Iterator[tuple[int, Run, Images,
                     yield run_number, run, images, model.label
 
 
+def _asking_run(report_data: ReportData, run: Run) -> Run | None:
+    """The run that asks the model of a run about images; None where there is none, or the run itself asks."""
+    scorer = run.config["identity"].get("scorer", {})
+    if scorer.get("scorer") in _ASKS:
+        return None
+    for other in report_data.runs:
+        asks = other.config["identity"].get("scorer", {})
+        if asks.get("scorer") in _ASKS and asks.get("model") == scorer.get("model"):
+            return other
+    return None
+
+
+def _about_answers(points: list[_Point]) -> list[str]:
+    """Sentences on a model's answers as a third measure, if any model has them."""
+    points = [point for point in points if point.answers]
+    if not points:
+        return []
+    others = " and ".join(
+        f"with {name}, {_correlation(points, ('answers', name))}" for name in ("matching", "generation")
+    )
+    return [
+        "Answers are a third measure: the same weights are asked whether an image shows a text, and their answer yes or"
+        f" no decides the tasks of matching. Over the {len(points)} points that have them: {others}."
+    ]
+
+
 def _known_by_name(report_data: ReportData) -> list[str]:
     """A sentence on the models of which only the name is known."""
     names = [label for _, _, images, label in matching_models(report_data) if images.is_collected]
@@ -121,25 +149,34 @@ def _known_by_name(report_data: ReportData) -> list[str]:
 
 
 def _verified_points(report_data: ReportData) -> Iterator[_Point]:
-    for run_number, run, images, label in sorted(matching_models(report_data), key=lambda model: model[0]):
+    for run_number, run, images, label in sorted(_scoring_models(report_data), key=lambda model: model[0]):
+        asking = _asking_run(report_data, run)
         verdicts = read_verdicts(images.folder)
         lacking = _lacking(judgement_of(images, verdicts), label)
-        matched = run.tasks[_TASK].results if _TASK in run.tasks else {}
+        matched, answered = (of.tasks[_TASK].results if of and _TASK in of.tasks else {} for of in (run, asking))
         for skill, generation in generation_accuracy(images, verdicts)[label].items():
             if (matching := matched.get(f"{skill}/accuracy")) is not None:
                 entry = {name: matching[name] for name in NUMBER_COLUMNS}
                 judge = judge_of(verdicts) or ""
                 columns = {"generation_judge": judge, "no_image": lacking}
-                yield _Point(run_number, skill, entry, generation, "", judge, columns)
+                answers = answered.get(f"{skill}/accuracy")
+                answers = answers and {name: answers[name] for name in NUMBER_COLUMNS}
+                yield _Point(run_number, skill, entry, generation, "", judge, columns, answers=answers)
 
 
 def _judged_points(report_data: ReportData) -> Iterator[_Point]:
     current: dict[int, list[Judgement]] = {}
-    for run_number, run, images, label in matching_models(report_data):
+    for run_number, run, images, label in _scoring_models(report_data):
         if id(images) not in current:
             current[id(images)] = [judged for judged in judgements.read_all(images) if _is_current(judged)]
         for judged in current[id(images)]:
-            yield from _points_of(run_number, run, label, judged)
+            yield from _points_of(run_number, run, _asking_run(report_data, run), label, judged)
+
+
+def _scoring_models(report_data: ReportData) -> Iterator[tuple[int, Run, Images, str]]:
+    """As `matching_models`, without runs that are the answers of another run's model."""
+    answers = [id(_asking_run(report_data, run)) for run in report_data.runs]
+    return (model for model in matching_models(report_data) if id(model[1]) not in answers)
 
 
 def _is_current(judged: Judgement) -> bool:
@@ -155,7 +192,7 @@ def _is_current(judged: Judgement) -> bool:
     return judged.rubric in named_rubrics.RUBRICS and not is_outdated
 
 
-def _points_of(run_number: int, run: Run, label: str, judged: Judgement) -> Iterator[_Point]:
+def _points_of(run_number: int, run: Run, asking: Run | None, label: str, judged: Judgement) -> Iterator[_Point]:
     results = judged.models.get(label, {})
     groups = named_rubrics.RUBRICS[judged.rubric].skills
     for skill in SKILLS:
@@ -171,7 +208,9 @@ def _points_of(run_number: int, run: Run, label: str, judged: Judgement) -> Iter
             rubric, judge, mark = judged.rubric, judged.who, max(map(few_mark, entries))
             columns = {"tasks": " ".join(matched), "rubric": rubric, "judge": judge}
             columns["no_image"] = _lacking(judged, label)
-            yield _Point(run_number, skill, matching, generation, rubric, judge, columns, mark)
+            answered = dict(_matched(asking, skill)) if asking else {}
+            answers = metrics.mean_of_means([*answered.values()])._asdict() if answered else None
+            yield _Point(run_number, skill, matching, generation, rubric, judge, columns, mark, answers)
 
 
 def _lacking(judged: Judgement, label: str) -> str:
@@ -190,16 +229,38 @@ def _matched(run: Run, skill: str) -> Iterator[tuple[str, Interval]]:
             yield name, Interval(*(above_chance(end, entry["chance"], record.best) for end in ends))
 
 
+def _panels_of_answers(
+    report_data: ReportData, points: list[_Point], beginning: str, names: tuple[str, str, str]
+) -> list[Panel]:
+    """Charts of answers against both other measures. ``names``: what matching, answers and generation are."""
+    points = [point for point in points if point.answers]
+    matching, answers, generation = names
+    charts = (
+        ("Answers and matching", ("matching", "answers"), (matching, answers)),
+        ("Generation and answers", ("answers", "generation"), (answers, generation)),
+    )
+    return [
+        _panel(report_data, points, beginning + title, f"{title}, a point for each skill of each model", shown, of)
+        for title, of, shown in charts
+        if points
+    ]
+
+
 def _panel(
-    report_data: ReportData, points: list[_Point], title: str, description: str, names: tuple[str, str]
+    report_data: ReportData,
+    points: list[_Point],
+    title: str,
+    description: str,
+    names: tuple[str, str],
+    of: tuple[str, str] = ("matching", "generation"),
 ) -> Panel:
-    """A chart of points. ``names``: what their matching and generation are."""
+    """A chart of points. ``names``: what the two measures ``of`` them are."""
 
     def draw(axes: Any) -> None:
         axes.axvline(0, color=figures.GRID, linewidth=1, zorder=1)
         for point in points:
             mark = report_data.dots[point.run]
-            x, y = ([100 * entry[end] for end in Interval._fields] for entry in (point.matching, point.generation))
+            x, y = ([100 * getattr(point, name)[end] for end in Interval._fields] for name in of)
             bars = {"xerr": [[x[0] - x[1]], [x[2] - x[0]]]}
             if not np.isnan(y[1]):
                 bars["yerr"] = [[y[0] - y[1]], [y[2] - y[0]]]
@@ -222,13 +283,19 @@ def _section(
 ) -> Section:
     """``columns``: heads of the table. ``names``: beginnings of the CSV file's columns of numbers."""
     rows, records = [], []
+    has_answers = any(point.answers for point in points)
+    if has_answers:
+        columns = [*columns[:-1], "by answers, %", columns[-1]]
     for point in points:
         label = report_data.runs[point.run].label
-        judge = [Cell(point.rubric, point.judge)] if len(columns) == 4 else []
+        judge = [Cell(point.rubric, point.judge)] if point.rubric else []
         numbers = [_cell(point.matching), _cell(point.generation, point.few_mark, point.columns["no_image"])]
+        if has_answers:
+            numbers.insert(1, _cell(point.answers) if point.answers else Cell(DASH))
         rows.append(TableRow([Cell(label, readable(point.skill)), *judge, *numbers]))
         record = {"run": label, "skill": point.skill, **point.columns}
-        for beginning, entry in zip(names, (point.matching, point.generation), strict=True):
+        measures = {names[0]: point.matching, **({"answered": point.answers or {}} if has_answers else {})}
+        for beginning, entry in {**measures, names[1]: point.generation}.items():
             record |= {f"{beginning}_{end}": value for end, value in entry.items()}
         records.append(record)
     marks = [
@@ -256,8 +323,8 @@ def _correlations(points: list[_Point]) -> str:
     return "; ".join(sentences) + "."
 
 
-def _correlation(points: list[_Point]) -> str:
-    values = ([getattr(point, name)["value"] for point in points] for name in ("matching", "generation"))
+def _correlation(points: list[_Point], of: tuple[str, str] = ("matching", "generation")) -> str:
+    values = ([getattr(point, name)["value"] for point in points] for name in of)
     correlation = analysis.pearson(*values)
     if correlation is None:
         return "too few points, or equal ones, for a correlation"
