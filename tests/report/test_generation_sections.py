@@ -34,8 +34,10 @@ class Judge:
     def __init__(self, name):
         self.name = name
 
+    kind = "judge"
+
     def fingerprint(self):
-        return {"scorer": "judge", "model": fakes.FakePipeline(self.name).fingerprint}
+        return {"scorer": self.kind, "model": fakes.FakePipeline(self.name).fingerprint}
 
     def score(self, images, texts):
         return np.array([[float(np.asarray(image)[0, 0, 0]) * (len(text) % 7) for text in texts] for image in images])
@@ -79,6 +81,51 @@ def test_a_model_that_judges_and_draws_is_a_point_for_each_skill(tmp_path, drawn
         assert float(row["generated_value"]) == pytest.approx(expected)
         assert int(row["judged_n"]) == 5
     assert (tmp_path / "report" / "generation.png").is_file()
+
+
+class Asked(Judge):
+    """Scores of the same weights by answers, whose right text is another one."""
+
+    kind = "vqa_score"
+
+    def score(self, images, texts):
+        return -super().score(images, texts)
+
+
+def test_answers_of_the_same_weights_are_a_third_measure(tmp_path, drawn):
+    runs = {"one": Judge("one"), "one, asked": Asked("one"), "two": Judge("two"), "three, asked": Asked("three")}
+    for label, judge in runs.items():
+        evaluate.evaluate(judge, [scenes()], tmp_path / label, progress=False, model=label)
+    prompts = read_prompts(write(tmp_path / "data.jsonl", [row | {"prompt": f"{i}"} for i, row in enumerate(ROWS * 3)]))
+    generators = [fakes.generator(fakes.FakePipeline(name)) for name in ("one", "two")]
+    rated = generate_images(generators, prompts, tmp_path / "rated", progress=False)
+    judged.judge_images(rated, fakes.ImageJudge(), name="a judge", progress=False)
+    folders = [tmp_path / label for label in runs]
+    page = report.write_report(folders, tmp_path / "report", images=[drawn.folder, rated.folder])
+    for words in ("Answers are a third measure", "by answers, %", "Generation and answers", "Answers and matching"):
+        assert words in page.read_text(), words
+    matched, answered = (read_run(tmp_path / label).tasks["clevr"].results for label in ("one", "one, asked"))
+    assert matched["accuracy"]["value"] != answered["accuracy"]["value"]
+    rows = csv_rows(tmp_path / "report" / "generation.csv")
+    assert {row["run"] for row in rows} == {"one", "two"}  # the answers are no points of their own
+    for row in rows:
+        if row["run"] == "two":
+            assert row["answered_value"] == ""
+            continue
+        for column, results in (("judged", matched), ("answered", answered)):
+            entry = results[f"{row['skill']}/accuracy"]
+            assert float(row[f"{column}_value"]) == pytest.approx(entry["value"])
+            assert float(row[f"{column}_low"]) == pytest.approx(entry["low"])
+    rows = csv_rows(tmp_path / "report" / "understanding.csv")
+    of_one = [row for row in rows if row["run"] == "one"]
+    assert len(of_one) == 3
+    for row in of_one:
+        assert float(row["answered_value"]) == pytest.approx(2 * answered["accuracy"]["value"] - 1)
+        assert float(row["matching_value"]) == pytest.approx(2 * matched["accuracy"]["value"] - 1)
+    # Without the run that asks, the page is as before.
+    page = report.write_report([folders[0]], tmp_path / "without", images=[drawn.folder, rated.folder])
+    assert "by answers" not in page.read_text()
+    assert "answered_value" not in csv_rows(tmp_path / "without" / "generation.csv")[0]
 
 
 def test_a_model_that_matches_and_is_judged_is_a_point_for_each_skill(tmp_path):
