@@ -16,7 +16,6 @@ from winobench.tasks.base import Example
 TEXTS = ("a dog", "a cat on a red dog")
 
 
-@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("images_compete", [True, False])
 def test_means_are_those_of_the_scores(tmp_path, load_generator, one_device, images_compete):
     images = [np.asarray(image) for image in pictures(2)]
@@ -45,7 +44,6 @@ def test_means_are_those_of_the_scores(tmp_path, load_generator, one_device, ima
     assert abs(bits[0, 0] - bits[0, 1]) > 1e-3  # a text matters
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_other_runs_have_no_such_section(tmp_path):
     task = fakes.make_task("a", "accuracy", (1, 2), {"accuracy": 0.5}, lambda *_: [Example("0", ("x.png",), TEXTS, 0)])
 
