@@ -9,6 +9,7 @@ import pytest
 from tests import launching
 from tests.contrib.autoregressive.tiny import CODES
 from tests.evaluation.fakes import recorded
+from winobench.contrib.autoregressive import scorer
 from winobench.contrib.autoregressive.scorer import ImageLikelihood
 from winobench.runs import error_parts
 
@@ -35,8 +36,10 @@ def folder(write_generator):
 def whole(folder, tmp_path_factory):
     """A run at once: its folder, and its results."""
     workdir = tmp_path_factory.mktemp("whole") / "run"
+    before = scorer._score_pairs._cache_size()
     results, _ = evaluate(folder, workdir, "--batch_size=4")
     assert {*results["tasks"]} == {*TASKS}
+    assert scorer._score_pairs._cache_size() == before + 1  # one program for all pairs of both tasks
     return workdir, results
 
 

@@ -12,6 +12,8 @@ from winobench.models import attention, snapshots
 from winobench.scorers.base import WithoutSamples
 
 FAMILIES = tuple(WRITERS)
+# Where the family matters little, one of them is tested quickly.
+FIRST_QUICK = [family if family == "janus" else pytest.param(family, marks=pytest.mark.slow) for family in WRITERS]
 # Of the spread of an image's scores.
 TOLERANCE = 1e-5
 
@@ -39,8 +41,13 @@ def test_codes_of_images_equal_torch(load_generator, codes_in_torch, one_device,
     assert len(np.unique(codes)) > 5
 
 
-@pytest.mark.parametrize("guidance", [None, 3.0])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    ("family", "guidance"),
+    [
+        *((family, None) for family in FAMILIES),
+        *(pytest.param(family, 3.0, marks=pytest.mark.slow if family != "janus" else ()) for family in FAMILIES),
+    ],
+)
 def test_scores_equal_torch(load_generator, reference_of, codes_in_torch, one_device, family, guidance):
     wanted = reference_of(family).scores(codes_in_torch(family), TEXTS, guidance)
     likelihood = ImageLikelihood(load_generator(family), guidance=guidance, batch_size=5, mesh=one_device)
@@ -51,10 +58,7 @@ def test_scores_equal_torch(load_generator, reference_of, codes_in_torch, one_de
     assert np.ptp(wanted, axis=1).min() > 1  # nats: texts matter
 
 
-# GLM-Image has the longest sequences.
-@pytest.mark.parametrize(
-    "family", ["janus", pytest.param("emu3", marks=pytest.mark.slow), pytest.param("glm_image", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("family", FIRST_QUICK)
 def test_batches_and_devices_change_nothing(load_generator, one_device, family):
     generator = load_generator(family)
     wanted = ImageLikelihood(generator, batch_size=5, mesh=one_device).score(pictures(), TEXTS)
@@ -75,7 +79,7 @@ def test_all_pairs_have_one_program(load_generator, one_device):
     assert scorer._score_pairs._cache_size() == before + 1
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", FIRST_QUICK)
 def test_half_precision(load_generator, reference_of, codes_in_torch, one_device, family):
     """Codes are those of float32. Scores are as near to float32's as torch's own in bfloat16."""
     likelihood = ImageLikelihood(load_generator(family, "bfloat16"), batch_size=5, mesh=one_device)
