@@ -252,9 +252,12 @@ def check_scorer(
     """Checks options of ``OPTIONS`` for a model by small files."""
     options.DTYPE.check("dtype", dtype)
     ref = resolve(model, SCORES, revision)
-    keywords = taken(ref, SCORERS[ref.kind or ""], given)
+    kind = SCORERS[ref.kind or ""]
+    keywords = taken(ref, kind, given)
     if ref.kind == "diffusion_itm" and deeply:
         _check_pipeline(ref, keywords, timesteps)
+    elif LIKELIHOOD in kind.takes and deeply:
+        extensions.find(extensions.PARTS, kind.path).check(ref.checkpoint, **keywords)
     return ref
 
 

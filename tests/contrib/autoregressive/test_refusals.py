@@ -105,9 +105,18 @@ def test_code_in_a_folder_never_runs(copied):
         (["--sampling.mode=race"], ["mode", "diffusion models"]),
         (["--encoders=staged"], ["encoders", "diffusion models"]),
         (["--guidance=much"], ["guidance", "much"]),
+        (["--image_size=96"], ["image_size is 96", "64 pixels"]),
     ],
 )
 def test_options_of_noise_are_refused(write_generator, tmp_path, flags, named):
     words = [f"--model={write_generator('janus')}", "--tasks=clevr", f"--workdir={tmp_path / 'run'}", *flags]
     launching.refuse("launch.eval", *words, named=named)
     assert not (tmp_path / "run").exists()
+
+
+def test_all_models_are_checked_before_the_first_is_loaded(write_generator, tmp_path):
+    (tmp_path / "original").mkdir()
+    (tmp_path / "original" / "config.json").write_text(json.dumps({"model_type": "multi_modality"}))
+    words = [f"--model={write_generator('janus')},{tmp_path / 'original'}", f"--workdir={tmp_path / 'runs'}"]
+    launching.refuse("launch.eval", *words, "--tasks=clevr", named=["multi_modality", "deepseek-community"])
+    assert not (tmp_path / "runs").exists()

@@ -73,15 +73,12 @@ def load(
     """
     dtype = jnp.dtype(models.as_dtype(dtype)).name
     source = sources.resolve(source, revision=revision)
-    kind = family_of(source)
-    part, of_processor = kind.SUBFOLDERS
+    folder, processor, layout = describe(source, image_size)
+    kind, part = type(layout), layout.SUBFOLDERS[0]
     model_class: Any = getattr(bridge.transformers, kind.MODEL)
     strict = {*kind.FLOAT32, *(getattr(model_class, _STRICT, None) or ())}
     ((found, tensors),) = loading.weight_files(source, {part: model_class}, variant).values()
     loading.check_memory(source, {part: tensors}, {"default": dtype})
-    folder = loading.folder_of(source, {part, of_processor})
-    processor = loading.load_other(source, folder, of_processor, getattr(bridge.transformers, kind.PROCESSOR))
-    layout = kind.read(skeleton(source, kind), processor, image_size)  # refuses sizes before weights are read
     with bridge.replaced(model_class, _STRICT, strict):
         model = loading.load_network(source, folder, part, model_class, found, tensors, dtype, False)
     networks.use_causal_attention(model)
@@ -108,6 +105,14 @@ def family_of(source: sources.Source) -> type[Family]:
         message = f"{path} is of a {model_type!r}, but must be one of {', '.join(FAMILIES)}"
         raise InputError(message, code="wrong-kind-of-model")
     return FAMILIES[model_type]
+
+
+def describe(source: sources.Source, image_size: int | None) -> tuple[str, Any, Family]:
+    """A model by its small files: their folder, its processor and its layout. Refuses what cannot be used."""
+    kind = family_of(source)
+    folder = loading.folder_of(source, kind.SUBFOLDERS)
+    processor = loading.load_other(source, folder, kind.SUBFOLDERS[1], getattr(bridge.transformers, kind.PROCESSOR))
+    return folder, processor, kind.read(skeleton(source, kind), processor, image_size)
 
 
 def skeleton(source: sources.Source, kind: type[Family]) -> Any:

@@ -22,6 +22,7 @@ from winobench import parallel
 from winobench.base import files, options
 from winobench.base.errors import InputError
 from winobench.base.texts import check_texts
+from winobench.checkpoints import sources
 from winobench.contrib.autoregressive import loading
 from winobench.contrib.autoregressive.family import Family
 from winobench.contrib.autoregressive.loading import Generator
@@ -226,6 +227,11 @@ class ImageLikelihood(PairScorer):
         common.choice("preprocessing", others.get("preprocessing", PREPROCESSING[0]), PREPROCESSING)
         loaded = loading.load(source, dtype, image_size=image_size, variant=variant, revision=revision)
         return cls(loaded, **others)
+
+    @classmethod
+    def check(cls, source: Any, *, image_size: int | None = None, revision: str | None = None, **others: Any) -> None:
+        """Raises InputError where small files show that a model cannot be loaded. As `from_pretrained`."""
+        loading.describe(sources.resolve(source, revision=revision), image_size)
 
     def iter_scores(
         self, images: Sequence[Any], texts: Sequence[str], pairs: ArrayLike
