@@ -124,7 +124,7 @@ def skeleton(source: sources.Source, kind: type[Family]) -> Any:
 
 
 def _differences(made: Generator) -> dict[str, tuple[float, float]]:
-    """As `winobench.torch_pipelines.comparison.differences`."""
+    """Measures what `winobench.torch_modules.comparison.check_once` compares."""
     network, family = made.network, made.family
     structure, params = snapshots.split(network)
     random = np.random.default_rng(0)
