@@ -42,8 +42,8 @@ class Settings(model_settings.Sampler, model_settings.Pipeline):
     model: str = option(
         "clevr-tiny",
         options.text(),
-        "a diffusion model of winobench eval --list_models, a folder, a hub id, a .safetensors file, or openai:MODEL."
-        " Several with commas",
+        "a diffusion model or one that predicts tokens (winobench eval --list_models), a folder, a hub id, a"
+        " .safetensors file, or openai:MODEL. Several with commas",
     )
     lora: str | None = option(
         None,
@@ -72,6 +72,11 @@ class Settings(model_settings.Sampler, model_settings.Pipeline):
         " number alone",
     )
 
+    def of_diffusion(self) -> Settings:
+        """The settings of diffusion models, where these have None."""
+        own = {"num_steps": 25, "guidance_scale": 3.0}
+        return dataclasses.replace(self, **{name: value for name, value in own.items() if getattr(self, name) is None})
+
 
 # Fields that have an effect on hosted models. Others are for diffusion models.
 _OF_ALL = ("prompts", "shown", "categories", "limit", "model", "image_size", "seeds")
@@ -80,10 +85,10 @@ _OF_ALL = ("prompts", "shown", "categories", "limit", "model", "image_size", "se
 SETTINGS = Settings
 
 FORMS = {
-    "standard": {"num_steps": 25, "guidance_scale": 3.0},
+    "standard": {},
     # DiffusionITM, App. B: 104 prompts of DrawBench, two seeds. Steps and guidance are Stable Diffusion's usual ones.
-    "paper": {"prompts": "drawbench", "seeds": (0, 1)},
-    "debug": {"prompts": "clevr:7", "num_steps": 4, "guidance_scale": 3.0},
+    "paper": {"prompts": "drawbench", "seeds": (0, 1), "num_steps": 50, "guidance_scale": 7.5},
+    "debug": {"prompts": "clevr:7", "num_steps": 4},
 }
 
 get_config = forms_of("images", Settings, FORMS)

@@ -77,7 +77,7 @@ class Settings(settings.Asking, model_settings.Responder):
     generator: str | None = option(
         None,
         options.text().or_none(),
-        "the diffusion model that generates the premises. Names one model of a run by several",
+        "the model that generates the premises. Names one model of a run by several",
     )
     images_per_premise: int = option(
         5, options.whole(1, 1_000), "images of each premise, of which the majority decides"

@@ -83,8 +83,9 @@ def main(config: Settings) -> None:
     caches.keep_compiled()
     progress.say_what_compiles()
     parallel.one_device_per_core()
-    settings = generate.Settings(
-        **{each.name: getattr(config, each.name) for each in dataclasses.fields(generate.Settings)}
+    settings, of_diffusion = (
+        generate.Settings(**{each.name: getattr(values, each.name) for each in dataclasses.fields(generate.Settings)})
+        for values in (config, config.of_diffusion())
     )
     names = ("dtype", "variant", "revision", "allow_pickle", "lora_scale", "embeddings", "encoders", "backend")
     generators = loading.make_generators(
@@ -97,7 +98,7 @@ def main(config: Settings) -> None:
     )
     of_both: dict[str, Any] = {
         "seeds": config.seeds,
-        "settings": settings,
+        "settings": of_diffusion,
         "name": configuration.chosen_name(DEFAULT_CONFIG),
         "overwrite": _OVERWRITE.value,
         "ask_again": _ASK_AGAIN.value,

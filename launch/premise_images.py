@@ -84,7 +84,9 @@ def check_generator(config: Settings) -> None:
     """Refuses a generator that does not generate. Reads small files alone."""
     from winobench.scorers import loading
 
-    if not config.images and config.generator and loading.resolve(config.generator).kind != "diffusion_itm":
+    if config.images or not config.generator:
+        return
+    if loading.resolve(config.generator).kind not in loading.GENERATORS:
         raise InputError(
             f"--generator={config.generator} judges images, but generates none: name a diffusion model",
             code="wrong-kind-of-model",

@@ -29,7 +29,7 @@ def usual():
 
 
 def drawn():
-    keys = generation._keys([5, 2**32 - 1], None, 2)
+    keys = generation.image_keys([5, 2**32 - 1], None, 2)
     return [
         samples.draw_noise(samples.noise_key(3), jnp.arange(2), (2, 2, 1)),
         samples.visiting_order(4, 3),

@@ -109,7 +109,7 @@ class ImageGeneration:
         pipeline.check_sampler(sampler, pipeline.schedule)
         guidance_scale = options.GUIDANCE.check("guidance_scale", guidance_scale)
         pipeline.check_negative_prompt(negative_prompt, guidance_scale)
-        keys = _keys(seed, numbers, total)
+        keys = image_keys(seed, numbers, total)
         batch_size = options.BATCH_SIZE.check("batch_size", batch_size)
         size = pipeline.check_image_size(_size_of(image) if image_size is None else image_size)
         shape, params = pipeline.latent_shape(size), pipeline.denoiser_function()[1]
@@ -301,7 +301,7 @@ def _drawn(keys: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     return jax.vmap(lambda key: random_numbers.normal(key, shape))(keys)
 
 
-def _keys(seed: int | Sequence[int], numbers: ArrayLike | None, total: int) -> tuple[jax.Array, jax.Array]:
+def image_keys(seed: int | Sequence[int], numbers: ArrayLike | None, total: int) -> tuple[jax.Array, jax.Array]:
     """Two keys of each image, from its seed and number: for the first noise, and for the noise of the steps."""
     seeds = _of_each("seed", seed, options.SEED, total) if np.ndim(seed) else [options.SEED.check("the seed", seed)]
     seeds = seeds * total if len(seeds) == 1 else seeds

@@ -32,7 +32,6 @@ from winobench.runs import records as run_folders
 if TYPE_CHECKING:
     import numpy as np
 
-    from winobench.diffusion.pipeline import Pipeline
 
 _MOST_LABELS = 3  # of a default folder's name
 
@@ -41,15 +40,25 @@ _MOST_LABELS = 3  # of a default folder's name
 class Settings:
     """How images are generated: arguments of `Pipeline.generate`, each model's own where None."""
 
-    num_steps: int = 50
-    guidance_scale: float = 7.5  # 1 or less for none
+    num_steps: int | None = None  # 50 of diffusion models
+    guidance_scale: float | None = None  # 7.5 of diffusion models. 1 or less for none
     sampler: str | None = None
     image_size: int | None = None
     negative_prompt: str | None = None
 
+    def of_diffusion(self) -> Settings:
+        """The settings of diffusion models, where these have None."""
+        own: dict[str, Any] = {"num_steps": 50, "guidance_scale": 7.5}
+        return dataclasses.replace(self, **{name: value for name, value in own.items() if getattr(self, name) is None})
+
+    def of_tokens(self) -> Settings:
+        """Without the values that only a diffusion model's sampler has."""
+        return dataclasses.replace(self, num_steps=None, sampler=None)
+
     def described(self) -> dict[str, Any]:
         """As JSON values, as runs before there were negative prompts have them."""
-        return {name: value for name, value in vars(self).items() if name != "negative_prompt" or value is not None}
+        optional = {"negative_prompt"} if self.num_steps is not None else {*vars(self)}
+        return {name: value for name, value in vars(self).items() if name not in optional or value is not None}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,19 +67,22 @@ class Generator:
 
     label: str  # a folder's name, which differs from the run's other labels
     name: str
-    load: Callable[[], Any]  # makes its pipeline with its LoRA, once, when the models before it are done
+    # Makes a `Pipeline` with its LoRA, or another object that generates, once, when the models before it are done.
+    load: Callable[[], Any]
     dtype: str = "float32"
     lora: Mapping[str, Any] | None = None  # name, sha256, scale
     more: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # such as ``revision``, as JSON values
     files: Callable[[], str | None] = lambda: None  # `Source.state` of all that ``load`` reads; None where unknown
     hosted: Any = None  # the part ``hosted_images``: a model behind an API, which is there without ``load``
+    settings: Settings | None = None  # instead of the run's, of a model that is not a diffusion model
 
     def identity(self) -> dict[str, Any]:
         """Its part of a run's identity. Its fingerprint comes once it is loaded."""
         if self.hosted is not None:
             return {"name": self.name, "lora": None, "api": self.hosted.fingerprint()}
         lora = None if self.lora is None else dict(self.lora)
-        return {"name": self.name, "dtype": self.dtype, "lora": lora, **self.more}
+        settings = {} if self.settings is None else {"settings": self.settings.described()}
+        return {"name": self.name, "dtype": self.dtype, "lora": lora, **settings, **self.more}
 
 
 def generate_images(
@@ -125,6 +137,7 @@ def generate_images(
         if len(set(words)) < len(words):
             raise InputError(f"the {what} {', '.join(words)} name one twice: name each once")
     _refuse_edits(generators, prompts)
+    settings = settings.of_diffusion()
     identity = _identity(generators, prompts, seeds, settings)
     shows = progress and parallel.is_main_process()
     with contextlib.closing(_folder(generators, workdir, name, identity)) as folder:
@@ -168,11 +181,11 @@ def _refuse_edits(generators: Sequence[Generator], prompts: Sequence[Prompt]) ->
 def _identity(
     generators: Sequence[Generator], prompts: Sequence[Prompt], seeds: Sequence[int], settings: Settings
 ) -> dict[str, Any]:
-    steps = settings.described() if any(generator.hosted is None for generator in generators) else {}
+    is_used = any(generator.hosted is None and generator.settings is None for generator in generators)
     return {
         "prompts": {"sha256": digest(prompts), "count": len(prompts)},
         "seeds": list(seeds),
-        "settings": steps,
+        "settings": settings.described() if is_used else {},
         "models": {generator.label: generator.identity() for generator in generators},
     }
 
@@ -202,9 +215,9 @@ class _Run:
             make = functools.partial(generator.hosted.generate_missing, self.prompts, self.folder.path)
             drawn = self._settle(generator, generator.hosted.described(), files)
         else:
-            pipeline = snapshots.snapshot(generator.load())
-            make = functools.partial(self._generate_missing, pipeline)
-            drawn = self._settle(generator, self._described(generator, pipeline), files)
+            pipeline, settings = snapshots.snapshot(generator.load()), generator.settings or self.settings
+            make = functools.partial(self._generate_missing, pipeline, settings)
+            drawn = self._settle(generator, self._described(generator, pipeline, settings), files)
         ranges = parallel.broadcast_from_host0(lambda: self._missing(generator))
         missing = [(seed, number) for seed, first, end in ranges for number in range(first, end)]
         mine = missing[parallel.process_slice(len(missing), parallel.process_number(), parallel.num_processes())]
@@ -235,22 +248,27 @@ class _Run:
         """Images that the devices of this process generate at once."""
         return self.batch_size * len(jax.local_devices())
 
-    def _described(self, generator: Generator, pipeline: Pipeline) -> dict[str, Any]:
+    def _described(self, generator: Generator, pipeline: Any, settings: Settings) -> dict[str, Any]:
         """The fingerprint and settings of a loaded pipeline."""
-        size = pipeline.check_image_size(self.settings.image_size)
-        negative = self._negative_prompt()
+        size = pipeline.check_image_size(settings.image_size)
+        negative = _negative_prompt(settings)
         if negative:
-            pipeline.check_negative_prompt(guidance_scale=self.settings.guidance_scale, **negative)
-        own = pipeline.generation_identity(self.settings.guidance_scale, self.settings.sampler, size)
-        chosen = samplers.find_sampler(self.settings.sampler, pipeline.schedule)
+            pipeline.check_negative_prompt(guidance_scale=settings.guidance_scale, **negative)
+        own = pipeline.generation_identity(settings.guidance_scale, settings.sampler, size)
+        if "sampler" not in own:
+            own = {"sampler": self._sampler(generator, pipeline, settings.sampler), **own}
+        settings_of_images = {**settings.described(), "image_size": size, "dtype": generator.dtype, **own}
+        return {"fingerprint": pipeline.fingerprint, "settings": settings_of_images}
+
+    def _sampler(self, generator: Generator, pipeline: Any, name: str | None) -> str:
+        """The name of the sampler of winobench that the pipeline generates with."""
+        chosen = samplers.find_sampler(name, pipeline.schedule)
         sampler = next(known for known, kind in samplers.SAMPLERS.items() if kind is chosen)
-        resolved = {"sampler": sampler, "image_size": size, "dtype": generator.dtype}
-        shows = self.progress and parallel.is_main_process() and "sampler" not in own
-        if shows and self.settings.sampler is None and not samplers.has_own(pipeline.schedule):
+        shows = self.progress and parallel.is_main_process()
+        if shows and name is None and not samplers.has_own(pipeline.schedule):
             named = pipeline.schedule.scheduler_class
             progress_bars.say(f"{generator.name} names {named}, which is not offered: {sampler} is used instead")
-        settings = {**self.settings.described(), **resolved, **own}
-        return {"fingerprint": pipeline.fingerprint, "settings": settings}
+        return sampler
 
     def _settle(self, generator: Generator, drawn: dict[str, Any], files: str | None) -> dict[str, Any]:
         """Records the fingerprint and settings of a model. Refuses another model than before."""
@@ -291,7 +309,8 @@ class _Run:
 
     def _generate_missing(
         self,
-        pipeline: Pipeline,
+        pipeline: Any,
+        settings: Settings,
         places: Sequence[tuple[int, int]],
         fields: Mapping[str, Any],
         store: image_records.ImageStore,
@@ -303,7 +322,7 @@ class _Run:
             writing: concurrent.futures.Future[Any] | None = None
             for start in range(0, len(places), at_once):
                 batch = places[start : start + at_once]
-                images = self._generate(pipeline, batch)
+                images = self._generate(pipeline, settings, batch)
                 if writing is not None:
                     writing.result()
                 lines = [{**fields, "prompt": self.prompts[number], "seed": s, "number": number} for s, number in batch]
@@ -313,23 +332,24 @@ class _Run:
             if writing is not None:
                 writing.result()
 
-    def _generate(self, pipeline: Pipeline, places: Sequence[tuple[int, int]]) -> np.ndarray:
+    def _generate(self, pipeline: Any, settings: Settings, places: Sequence[tuple[int, int]]) -> np.ndarray:
         return pipeline.generate(
             [self.prompts[number].given for _, number in places],
-            num_steps=self.settings.num_steps,
-            guidance_scale=self.settings.guidance_scale,
-            sampler=self.settings.sampler,
+            num_steps=settings.num_steps,
+            guidance_scale=settings.guidance_scale,
+            sampler=settings.sampler,
             seed=[seed for seed, _ in places],
             numbers=[number for _, number in places],
             batch_size=self._at_once,
-            image_size=self.settings.image_size,
-            **self._negative_prompt(),
+            image_size=settings.image_size,
+            **_negative_prompt(settings),
         )
 
-    def _negative_prompt(self) -> dict[str, str]:
-        """The keyword of `ImageGeneration.generate`, where there is one."""
-        text = self.settings.negative_prompt
-        return {} if text is None else {"negative_prompt": text}
+
+def _negative_prompt(settings: Settings) -> dict[str, str]:
+    """The keyword of `ImageGeneration.generate`, where there is one."""
+    text = settings.negative_prompt
+    return {} if text is None else {"negative_prompt": text}
 
 
 def _is_missing(
@@ -358,7 +378,7 @@ def estimate(
     All are missing where ``overwrite`` would delete those that are there.
     """
     _refuse_edits(generators, prompts)
-    identity = _identity(generators, prompts, seeds, settings)
+    identity = _identity(generators, prompts, seeds, settings.of_diffusion())
     planned = {}
     with contextlib.closing(_folder(generators, workdir, name, identity)) as folder:
         if not overwrite:

@@ -18,6 +18,8 @@ from winobench.scorers import loading as scorers
 if TYPE_CHECKING:
     from winobench.diffusion.pipeline import Pipeline
 
+_GENERATION = "token_generation"  # the entry point of models that predict tokens
+
 
 def make_generators(
     models: Sequence[str],
@@ -50,10 +52,14 @@ def make_generators(
         raise InputError(
             f"{remote!r} is behind an API, without weights here: name a diffusion model", code="wrong-kind-of-model"
         )
-    refs = {
-        model: _check(model, settings or Settings(), dtype, variant, revision, dict(pipeline_options or {}), backend)
-        for model in dict.fromkeys(models)
-    }
+    settings = settings or Settings()
+    refs = {model: scorers.resolve(model, revision=revision) for model in dict.fromkeys(models)}
+    of_pipelines: dict[str, Any] = {"pipeline_options": dict(pipeline_options or {}), "backend": backend}
+    more = {**of_pipelines, "embeddings": embeddings, "encoders": encoders}
+    for ref in refs.values():
+        if ref.kind != scorers.TOKENS:
+            _check(ref, settings, dtype, variant, **of_pipelines)
+    _check_tokens(refs, generated_by, settings, dtype, variant, more)
     from winobench.diffusion import families  # late: names that are wrong are answered at once
 
     named = list(dict.fromkeys(lora for _, lora in generated_by if lora is not None))
@@ -75,7 +81,10 @@ def make_generators(
     generators = []
     for model, lora in generated_by:
         if (ref := refs[model]).kind == registry.HOSTED:
-            generators.append(_hosted(ref, labels[model], settings or Settings(), hosted or {}))
+            generators.append(_hosted(ref, labels[model], settings, hosted or {}))
+            continue
+        if ref.kind == scorers.TOKENS:
+            generators.append(_of_tokens(ref, labels[model], settings, dtype, variant))
             continue
         load = functools.partial(
             load_pipeline,
@@ -108,6 +117,16 @@ def _hosted(ref: registry.ModelRef, label: str, settings: Settings, given: Mappi
         raise InputError(f"image_size is {side}, but size is {given['size']!r}: give one of them", code="bad-value")
     model = extensions.find(extensions.PARTS, "hosted_images")(ref.name, **given)
     return Generator(label, ref.title, lambda: model, files=lambda: digest(model.fingerprint()), hosted=model)
+
+
+def _of_tokens(ref: registry.ModelRef, label: str, settings: Settings, dtype: str, variant: str | None) -> Generator:
+    """A model that predicts the tokens of an image."""
+    generation, settings = extensions.find(extensions.PARTS, _GENERATION), settings.of_tokens()
+    how = {"image_size": settings.image_size, "variant": variant, "revision": ref.revision}
+    load = functools.partial(generation.from_pretrained, ref.checkpoint, dtype, **how)
+    more = {name: value for name, value in how.items() if value and name != "image_size"}
+    files = functools.partial(_files, ref, [])
+    return Generator(label, label if ref.is_folder else ref.name, load, dtype, None, more, files, settings=settings)
 
 
 def _files(ref: registry.ModelRef, how: Any) -> str | None:
@@ -167,29 +186,47 @@ def pairs(models: Sequence[str], loras: Sequence[str | None]) -> list[tuple[str,
 
 
 def _check(
-    model: str,
+    ref: registry.ModelRef,
     settings: Settings,
     dtype: str,
     variant: str | None,
-    revision: str | None,
-    more: Mapping[str, Any],
+    pipeline_options: Mapping[str, Any],
     backend: str,
-) -> registry.ModelRef:
+) -> None:
     """Refuses a model that does not generate images, or not with these options, without reading its weights."""
-    ref = scorers.resolve(model, revision=revision)
     if ref.kind == registry.HOSTED:
-        scorers.taken(
-            ref, scorers.SCORERS[ref.kind], {"variant": variant, scorers.DIFFUSION: {"pipeline_options": more or None}}
-        )
-        return ref
-    if ref.kind != "diffusion_itm":
-        raise InputError(f"{model!r} judges images, but generates none: name a diffusion model")
-    diffusion = {"image_size": settings.image_size, "pipeline_options": more, "backend": backend}
+        more = {"pipeline_options": pipeline_options or None}
+        scorers.taken(ref, scorers.SCORERS[ref.kind], {"variant": variant, scorers.DIFFUSION: more})
+        return
+    if ref.kind != scorers.PIPELINE:
+        raise InputError(f"{ref.name!r} judges images, but generates none: name a diffusion model")
+    diffusion = {"image_size": settings.image_size, "pipeline_options": pipeline_options, "backend": backend}
     scorers.check_scorer(ref, dtype, variant=variant, diffusion=diffusion)
     from winobench.diffusion import families
 
-    description = families.read_description(ref.source, revision=revision, backend=backend)
+    description = families.read_description(ref.source, revision=ref.revision, backend=backend)
     description.family.check_sampler(settings.sampler, description.schedule)
-    total = description.schedule.num_train_timesteps
-    options.whole(1, total).check(f"num_steps for {model!r}", settings.num_steps)
-    return ref
+    if settings.num_steps is not None:
+        total = description.schedule.num_train_timesteps
+        options.whole(1, total).check(f"num_steps for {ref.name!r}", settings.num_steps)
+
+
+def _check_tokens(
+    refs: Mapping[str, registry.ModelRef],
+    generated_by: Sequence[tuple[str, str | None]],
+    settings: Settings,
+    dtype: str,
+    variant: str | None,
+    of_pipelines: Mapping[str, Any],
+) -> None:
+    """The same of all models that predict tokens. ``of_pipelines``: options that only diffusion models have."""
+    usual = {"backend": "auto", "encoders": "resident"}
+    given = {name: value or None for name, value in of_pipelines.items() if value != usual.get(name)}
+    if all(ref.kind != scorers.PIPELINE for ref in refs.values()):  # otherwise they are for that model
+        given |= {"num_steps": settings.num_steps, "sampler": settings.sampler}
+    for model, lora in generated_by:
+        if (ref := refs[model]).kind == scorers.TOKENS:
+            of_diffusion, size = {**given, "lora": lora}, {"image_size": settings.image_size}
+            scorers.check_scorer(ref, dtype, variant=variant, diffusion=of_diffusion, likelihood=size)
+            generation = extensions.find(extensions.PARTS, _GENERATION)
+            generation.check_source(ref.checkpoint, ref.revision, negative_prompt=settings.negative_prompt)

@@ -171,8 +171,14 @@ class Responder(Weights):
 
 @dataclasses.dataclass(frozen=True)
 class Sampler:
-    num_steps: int = option(50, options.whole(1, options.MAX_TIMESTEPS), "steps of the sampler")
-    guidance_scale: float = option(7.5, options.GUIDANCE, "classifier-free guidance; 1 or less for none")
+    num_steps: int | None = option(
+        None, options.whole(1, options.MAX_TIMESTEPS).or_none(), "steps of the sampler. None for the usual number"
+    )
+    guidance_scale: float | None = option(
+        None,
+        options.GUIDANCE.or_none(),
+        "classifier-free guidance; 1 or less for none. None for the model's usual scale",
+    )
     sampler: str | None = option(
         None,
         options.text(255).or_none(),

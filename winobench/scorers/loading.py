@@ -78,14 +78,17 @@ class Kind:
         return ", ".join(filter(None, ("config.json" if self.model_types else None, self.file)))
 
 
+PIPELINE, TOKENS = GENERATORS = ("diffusion_itm", "image_likelihood")
+"""Keys of ``SCORERS`` whose models also generate images."""
+
 SCORERS: dict[str, Kind] = {
-    "diffusion_itm": Kind(
+    PIPELINE: Kind(
         "winobench.scorers.diffusion_itm:DiffusionITM",
         "diffusion pipeline",
         file="model_index.json",
         takes=WEIGHTS | {DIFFUSION, SAMPLES, NORMALIZED},
     ),
-    "image_likelihood": Kind(
+    TOKENS: Kind(
         "image_likelihood",
         "model that predicts the tokens of an image",
         # The last two are original layouts, which the scorer refuses.

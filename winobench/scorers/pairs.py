@@ -189,10 +189,10 @@ def images_at_once(rows: int, mesh: Mesh) -> int:
     return min(_IMAGES.on(mesh), math.ceil(rows / parallel.data_parallelism(mesh)))
 
 
-def token_rows(ids: Sequence[Sequence[int]], pad: int, longest: int) -> np.ndarray:
+def token_rows(ids: Sequence[Sequence[int]], pad: int, longest: int, step: int = TEXT_STEP) -> np.ndarray:
     """Texts in tokens as rows of one width: int32 [num_texts, tokens + 1]. The last number counts a text's tokens."""
     # The width of the call's longest text: a pair's work grows with it.
-    width = min(-(-max(map(len, ids)) // TEXT_STEP) * TEXT_STEP, longest)
+    width = min(-(-max(map(len, ids)) // step) * step, longest)
     rows = np.full((len(ids), width + 1), pad, np.int32)
     for row, tokens in zip(rows, ids, strict=True):
         row[: len(tokens)] = tokens

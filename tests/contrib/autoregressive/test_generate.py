@@ -26,21 +26,21 @@ class _Recorder(transformers.LogitsProcessor):
         return scores
 
 
-def generate_janus(reference, inputs):
+def generate_janus(reference, inputs, guidance=GUIDANCE):
     """What `generated` returns. ``generate`` keeps the last scores alone, so a processor records all."""
     recorder = _Recorder()
     codes = reference.model.generate(
         **inputs,
         generation_mode="image",
         do_sample=False,
-        guidance_scale=GUIDANCE,
+        guidance_scale=guidance,
         logits_processor=transformers.LogitsProcessorList([recorder]),
     )
     with_text, without = torch.stack(recorder.logits).unbind(1)
-    return codes[0], {"text": with_text, "none": without, "guided": without + GUIDANCE * (with_text - without)}
+    return codes[0], {"text": with_text, "none": without, "guided": without + guidance * (with_text - without)}
 
 
-def generate_emu3(reference, inputs):
+def generate_emu3(reference, inputs, guidance=GUIDANCE, negative=""):
     rows, start = reference.side // 8, inputs["input_ids"].shape[1]
     mapping = reference.model.model.vocabulary_mapping
 
@@ -54,8 +54,8 @@ def generate_emu3(reference, inputs):
         max_new_tokens=rows * (rows + 1),
         do_sample=False,
         prefix_allowed_tokens_fn=allowed,
-        guidance_scale=GUIDANCE,
-        negative_prompt_ids=reference.inputs("")["input_ids"],
+        guidance_scale=guidance,
+        negative_prompt_ids=reference.inputs(negative)["input_ids"],
         output_logits=True,
         output_scores=True,
         return_dict_in_generate=True,

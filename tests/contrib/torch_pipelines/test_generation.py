@@ -42,7 +42,7 @@ def _of_diffusers(pipe, maker, noise, guidance, texts):
     keywords = {family.guidance: none, family.embedded or family.guidance: guidance}
     if guidance > none and family.guidance == "true_cfg_scale" and family.embedded is None:
         keywords["negative_prompt"] = [""] * len(texts)
-    seeds = np.asarray(jax.random.key_data(generation._keys(0, None, len(TEXTS))[1]))[: len(texts)]
+    seeds = np.asarray(jax.random.key_data(generation.image_keys(0, None, len(TEXTS))[1]))[: len(texts)]
     keywords["generator"] = [torch.Generator().manual_seed(int(high) << 32 | int(low)) for high, low in seeds]
     _, decoded, images = comparison.run_of_diffusers(pipe, maker, texts, noise, **keywords)
     vae = getattr(pipe, family.autoencoder)
@@ -98,7 +98,7 @@ def test_an_image_depends_on_its_seed_and_number_alone(scheduler):
     assert difference(draw(TEXTS[1:], seed=[3, 3], numbers=[1, 2], batch_size=1), together[1:]) <= TOLERANCE
     assert difference(draw(TEXTS, seed=3, batch_size=2), together) <= 0
     # Its first noise and that of its steps.
-    noise = np.asarray(generation._drawn(generation._keys(3, None, 3)[0], together.shape[1:]))
+    noise = np.asarray(generation._drawn(generation.image_keys(3, None, 3)[0], together.shape[1:]))
     assert difference(draw(TEXTS, seed=3, batch_size=2, latents=noise), together) <= TOLERANCE
     assert np.abs(draw(TEXTS, seed=4, batch_size=2, latents=noise) - together).max() > 0.1
     assert np.abs(draw(TEXTS, seed=4, batch_size=2) - together).max() > 0.1

@@ -25,6 +25,13 @@ class Emu3(family.Family):
 
     MODEL = "Emu3ForConditionalGeneration"
     PROCESSOR = "Emu3Processor"
+    # Of the published demo, image_generation.py.
+    GUIDANCE = 3.0
+    TOP_K = 2048
+    NEGATIVE = (
+        "lowres, bad anatomy, bad hands, text, error, missing fingers, extra digit, fewer digits, cropped, worst"
+        " quality, low quality, normal quality, jpeg artifacts, signature, watermark, username, blurry."
+    )
 
     @classmethod
     def read(cls, model: Any, processor: Any, image_size: int | None) -> Self:
@@ -58,8 +65,15 @@ class Emu3(family.Family):
         ends = torch.full_like(rows[:, :, :1], self.end_of_row)
         return m.model.text_model.embed_tokens(torch.cat([rows, ends], -1).flatten(1))
 
+    def embedded_next(self, m: Any, codes: torch.Tensor, is_scored: torch.Tensor) -> torch.Tensor:
+        tokens = torch.where(is_scored, codes + self.first, self.end_of_row)
+        return m.model.text_model.embed_tokens(tokens[:, None])
+
     def scored_places(self) -> np.ndarray:
         return np.arange(self.length).reshape(self.rows, -1)[:, :-1].ravel()
 
     def last_layer(self, m: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
         return m.lm_head.weight[self.first : self.first + self.codes], None
+
+    def pixels(self, m: Any, codes: torch.Tensor) -> torch.Tensor:
+        return m.model.vqmodel.decode(codes.unflatten(1, (self.rows, self.rows)))

@@ -41,6 +41,13 @@ class Family:
     """Of the model and of the processor."""
     FLOAT32: ClassVar[tuple[str, ...]] = ("vqmodel",)
     """Modules that make tokens of images. A rounded vector may have another code."""
+    IMAGES: ClassVar[bool] = True
+    """Whether the model has a decoder that makes images of codes."""
+    GUIDANCE: ClassVar[float] = 1.0
+    TOP_K: ClassVar[int | None] = None
+    """The published guidance of generation, and how many of the most likely codes it samples from. All when None."""
+    NEGATIVE: ClassVar[str | None] = None
+    """The published text from which generation leads away. None for models that have no such text."""
 
     @classmethod
     def read(cls, model: Any, processor: Any, image_size: int | None) -> Self:
@@ -67,6 +74,10 @@ class Family:
         """Codes [n, scored] -> embeddings of their sequence [n, length, width]."""
         raise NotImplementedError
 
+    def embedded_next(self, m: Any, codes: torch.Tensor, is_scored: torch.Tensor) -> torch.Tensor:
+        """Codes [n] -> embeddings [n, 1, width] of one token. Where not ``is_scored``, of the token that is forced."""
+        return self.embedded(m, codes[:, None])
+
     def scored_places(self) -> np.ndarray:
         """Places of the codes in the sequence, int [scored]."""
         return np.arange(self.scored)
@@ -80,6 +91,10 @@ class Family:
 
     def last_layer(self, m: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Weight [codes, width] and bias of the layer that gives the logits of codes."""
+        raise NotImplementedError
+
+    def pixels(self, m: Any, codes: torch.Tensor) -> torch.Tensor:
+        """Codes [n, scored] -> images [n, 3, side, side], normalised by ``mean`` and ``std``."""
         raise NotImplementedError
 
 

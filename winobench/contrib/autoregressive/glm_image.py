@@ -27,6 +27,7 @@ class GlmImage(family.Family):
     PROCESSOR = "GlmImageProcessor"
     SUBFOLDERS = ("vision_language_encoder", "processor")
     FLOAT32 = ("vqmodel", "visual")
+    IMAGES = False
 
     @classmethod
     def read(cls, model: Any, processor: Any, image_size: int | None) -> Self:

@@ -21,6 +21,7 @@ class Janus(family.Family):
 
     MODEL = "JanusForConditionalGeneration"
     PROCESSOR = "JanusProcessor"
+    GUIDANCE = 5.0
 
     @classmethod
     def read(cls, model: Any, processor: Any, image_size: int | None) -> Self:
@@ -62,3 +63,6 @@ class Janus(family.Family):
     def last_layer(self, m: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
         head = m.model.generation_head.vision_head
         return head.weight, head.bias
+
+    def pixels(self, m: Any, codes: torch.Tensor) -> torch.Tensor:
+        return m.model.vqmodel.decode(codes)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from winobench.base import files
+from winobench.base import files, options
 from winobench.base.errors import InputError
 from winobench.checkpoints import models, sources
 from winobench.contrib.autoregressive import network as networks
@@ -20,6 +21,7 @@ from winobench.contrib.autoregressive.glm_image import GlmImage
 from winobench.contrib.autoregressive.janus import Janus
 from winobench.contrib.autoregressive.network import TokenNetwork
 from winobench.models import snapshots
+from winobench.scorers import networks as scorer_networks
 from winobench.scorers import pairs
 from winobench.torch_modules import bridge, comparison, loading
 
@@ -86,6 +88,35 @@ def load(
     identity = files.digest([models.weights_sha256(made.network), str(made.family), comparison.versions()])
     comparison.check_once(identity, kind.MODEL, functools.partial(_differences, made))
     return made
+
+
+def prompts(network: TokenNetwork, processor: Any, texts: Sequence[str]) -> tuple[list[list[int]], list[list[int]]]:
+    """Token ids of the prompts of texts, and of the same without the texts. The prompt of "" is the latter.
+
+    Raises:
+      InputError: the model has no positions for so long a text and an image.
+    """
+    prompts = network.family.prompts(processor, texts)
+    without = [network.family.unconditional(processor, prompt) for prompt in prompts]
+    prompts = [none if text == "" else ids for text, ids, none in zip(texts, prompts, without, strict=True)]
+    longest = network.longest_prompt
+    for text, prompt in zip(texts, prompts, strict=True):
+        if len(prompt) > longest:
+            raise InputError(
+                f"the text {options.quote(text)} has {len(prompt):,} tokens with its prompt, but this model has"
+                f" positions for {longest:,} before an image: shorten it",
+                code="too-long",
+            )
+    return prompts, without
+
+
+def prompt_identity(network: TokenNetwork, processor: Any) -> dict[str, Any]:
+    """Everything about the layout of texts and images that can change a likelihood, as JSON values."""
+    return {
+        "layout": {"family": type(network.family).__name__, **dataclasses.asdict(network.family)},
+        "tokenizer": files.digest(scorer_networks.tokenizer_identity(processor.tokenizer)),
+        "chat_template": processor.chat_template,
+    }
 
 
 def family_of(source: sources.Source) -> type[Family]:

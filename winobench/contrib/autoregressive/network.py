@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -56,6 +56,17 @@ class TokenNetwork(TorchNetwork):
             pixels = [bridge.as_torch(jnp.moveaxis(image, -1, 1)) for image in images]
             return bridge.as_jax(self.family.image_codes(m, *pixels)).astype(jnp.int32)
 
+    def pixels(self, codes: jax.Array) -> jax.Array:
+        """Int32 [n, codes] -> float32 [n, side, side, 3], normalised as the family's images."""
+        with self.traced() as m, functional.precision(jnp.float32):
+            images = bridge.as_jax(self.family.pixels(m, bridge.as_torch(codes)))
+            return jnp.moveaxis(images, 1, -1).astype(jnp.float32)
+
+    @property
+    def longest_prompt(self) -> int:
+        """Tokens that may precede an image."""
+        return self.config.text_config["max_position_embeddings"] - self.family.length
+
     def log_ratios(
         self, prompts: Prompts, codes: jax.Array, without: Prompts | None = None, guidance: float = 1.0
     ) -> jax.Array:
@@ -73,28 +84,34 @@ class TokenNetwork(TorchNetwork):
         with self.traced() as m:
             rows = [prompts] if without is None else [prompts, without]
             states = [self._states(m, *row, codes, places) for row in rows]
-            weight, bias = (x if x is None else bridge.as_jax(x) for x in family.last_layer(m))
-            targets = codes
+            head, targets = self.head(m), codes
 
             def of_part(part: tuple[jax.Array, ...]) -> jax.Array:
                 *states, targets = part
-                logits = []
-                for state in states:
-                    x = bridge.as_jax(family.before_head(m, bridge.as_torch(state)))
-                    # Float32 in any dtype: bfloat16 would round each logit to 8 bits.
-                    y = jnp.einsum("bcd,vd->bcv", x, weight, preferred_element_type=jnp.float32)
-                    logits.append(y if bias is None else y + bias)
+                logits = [head(state) for state in states]
                 guided = logits[0] if without is None else logits[1] + guidance * (logits[0] - logits[1])
                 chosen = jnp.take_along_axis(guided, targets[..., None], axis=-1)[..., 0]
                 return chosen - jax.nn.logsumexp(guided, axis=-1) + np.float32(np.log(family.codes))
 
             number = targets.shape[1]
-            size = len(targets) * len(weight)
+            size = len(targets) * family.codes
             parts = next(
                 k for k in range(1, number + 1) if number % k == 0 and (number // k * size <= _LOGITS or k == number)
             )
             split = [x.reshape(len(x), parts, -1, *x.shape[2:]).swapaxes(0, 1) for x in (*states, targets)]
             return jax.lax.map(of_part, tuple(split)).swapaxes(0, 1).reshape(targets.shape)
+
+    def head(self, m: Any) -> Callable[[jax.Array], jax.Array]:
+        """A function from states [..., width] to float32 logits of the codes [..., codes], in a trace."""
+        weight, bias = (x if x is None else bridge.as_jax(x) for x in self.family.last_layer(m))
+
+        def logits(states: jax.Array) -> jax.Array:
+            x = bridge.as_jax(self.family.before_head(m, bridge.as_torch(states)))
+            # Float32 in any dtype: bfloat16 would round each logit to 8 bits.
+            y = jnp.einsum("...d,vd->...v", x, weight, preferred_element_type=jnp.float32)
+            return y if bias is None else y + bias
+
+        return logits
 
     def _states(self, m: Any, ids: jax.Array, lengths: jax.Array, codes: jax.Array, places: np.ndarray) -> jax.Array:
         ids, lengths, codes = map(bridge.as_torch, (ids, lengths, codes))

@@ -19,8 +19,7 @@ from jax.sharding import Mesh, PartitionSpec
 from jax.typing import ArrayLike
 
 from winobench import parallel
-from winobench.base import files, options
-from winobench.base.errors import InputError
+from winobench.base import options
 from winobench.base.texts import check_texts
 from winobench.checkpoints import sources
 from winobench.contrib.autoregressive import loading
@@ -247,9 +246,7 @@ class ImageLikelihood(PairScorer):
             "scorer": "image_likelihood",
             "scoring_version": SCORING_VERSION,
             "model": networks.fingerprint(snapshot.model),
-            "layout": {"family": type(self.model.family).__name__, **dataclasses.asdict(self.model.family)},
-            "tokenizer": files.digest(networks.tokenizer_identity(self.tokenizing.tokenizer)),
-            "chat_template": self.tokenizing.chat_template,
+            **loading.prompt_identity(self.model, self.tokenizing),
             "dtype": snapshot.model.dtype.name,
             "guidance": self.guidance,
             "preprocessing": self.preprocessing,
@@ -265,26 +262,12 @@ class ImageLikelihood(PairScorer):
     def _tokenize(self, texts: Sequence[str]) -> Any:
         """Token ids and their number: int32 [num_texts, tokens + 1]. With guidance twice: the second without texts."""
         check_texts(texts)
-        family, processor = self.model.family, self.tokenizing
-        prompts = family.prompts(processor, texts)
-        without = [family.unconditional(processor, prompt) for prompt in prompts]
-        prompts = [none if text == "" else ids for text, ids, none in zip(texts, prompts, without, strict=True)]
-        longest = self._longest_prompt()
-        for text, prompt in zip(texts, prompts, strict=True):
-            if len(prompt) > longest:
-                raise InputError(
-                    f"the text {options.quote(text)} has {len(prompt):,} tokens with its prompt, but this model has"
-                    f" positions for {longest:,} before an image: shorten it",
-                    code="too-long",
-                )
+        prompts, without = loading.prompts(self.model, self.tokenizing, texts)
+        longest = self.model.longest_prompt
         if self.guidance is None:
             return pairs.token_rows(prompts, 0, longest)
         rows = pairs.token_rows([*prompts, *without], 0, longest)  # of one width, so that one program has all pairs
         return np.concatenate(np.split(rows, 2), axis=1)
-
-    def _longest_prompt(self) -> int:
-        config = self.model.config.text_config
-        return config["max_position_embeddings"] - self.model.family.length
 
     def _step(self, images: Any, texts: Any, index: jax.Array) -> jax.Array:
         return _score_pairs(self._compiled_for, self._params, images, texts, index)

@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, SingleDeviceSharding
 
 from winobench import parallel
-from winobench.base import memory, options, random_numbers
+from winobench.base import memory, options, random_numbers, registry
 from winobench.base.errors import InputError
 from winobench.contrib.planning import abstract, few_blocks
 from winobench.contrib.planning.plan import DEVICES_PER_HOST, Duration, Job, Load, Plan, of_all_blocks
@@ -24,6 +24,7 @@ from winobench.diffusion.pipeline import Pipeline
 from winobench.diffusion.pure_functions import ImageDecoding, LatentGeneration, Rows, Shared
 from winobench.generation import loading
 from winobench.prompts import named_sets
+from winobench.scorers import loading as scorers
 
 if TYPE_CHECKING:
     from configs.images import Settings
@@ -112,7 +113,7 @@ class Fit:
 
 def make_plan(job: Job) -> Plan:
     """Plans a run of generated images. Halves the images at once until they fit."""
-    config = job.config
+    config = job.config.of_diffusion()
     prompts, source = _count(config)
     images = prompts * len(config.seeds)
     names = options.comma_separated(config.model), options.comma_separated(config.lora or "none")
@@ -132,6 +133,12 @@ def make_plan(job: Job) -> Plan:
 
 
 def _read_generator(config: Settings, model: str, mesh: Mesh, few: bool) -> Generator:
+    released = registry.MODELS.get(model)
+    if released is not None and released.scorer == scorers.TOKENS:
+        raise InputError(
+            f"{model} predicts tokens, and plans of such models are of scoring alone: plan --config=gdbench",
+            code="unsupported-option",
+        )
     if not abstract.is_pipeline(model):
         raise InputError(
             f"{model!r} judges images, but generates none: name a diffusion model", code="wrong-kind-of-model"

@@ -35,8 +35,15 @@ class Settings:
     limit: int | None = option(100, options.LIMIT, "scenes or questions of each task. None for all")
     num_samples: int = option(16, options.whole(1, 100_000), "noises and timesteps of each pair that is matched")
     num_prompts: int | None = option(None, options.LIMIT, "prompts, from the beginning of the set. None for all")
-    num_steps: int = option(25, options.whole(1, options.MAX_TIMESTEPS), "steps of the sampler")
-    guidance_scale: float = option(3.0, options.GUIDANCE, "classifier-free guidance; 1 or less for none")
+    num_steps: int | None = option(
+        None, options.whole(1, options.MAX_TIMESTEPS).or_none(), "steps of the sampler. None for 25 of diffusion models"
+    )
+    guidance_scale: float | None = option(
+        None,
+        options.GUIDANCE.or_none(),
+        "classifier-free guidance; 1 or less for none. None for 3 of diffusion models, and for the published scale of"
+        " models that predict tokens",
+    )
     seeds: tuple = option((0,), options.items(options.SEED, 1, 1_000), "of the images' noise, with commas")
     dtype: str = option("float32", options.DTYPE, f"compute dtype: {options.DTYPE_NAMES}")
 

@@ -1,0 +1,457 @@
+"""Images by generators that predict tokens: one token after the other, then the decoder.
+
+A token's step is one pass of the language model, whose keys and values of earlier tokens are arrays. An image's random
+numbers depend on its seed and its number alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+from numpy.typing import ArrayLike
+
+from winobench import parallel
+from winobench.base import files, memory, options, random_numbers
+from winobench.base.errors import InputError
+from winobench.base.texts import checked_texts
+from winobench.checkpoints import models, sources
+from winobench.contrib.autoregressive import loading
+from winobench.contrib.autoregressive.loading import Generator
+from winobench.contrib.autoregressive.network import Prompts, TokenNetwork
+from winobench.diffusion.generation import check_finite, image_keys
+from winobench.models import functional
+from winobench.models.snapshots import HasSnapshots
+from winobench.scorers import common, networks, pairs
+from winobench.torch_modules import bridge, comparison
+
+# Raised whenever images of the same seed could change by more than rounding.
+GENERATION_VERSION = 1
+
+SAMPLER = "tokens"
+"""The name in records of images, where diffusion models have a sampler."""
+
+# Prompts are padded to a multiple of this: most runs need one program.
+_PROMPT_STEP = 64
+# Largest difference of a decoded pixel from torch's, of values in [-1, 1]: one step of a byte.
+_PIXEL = 2 / 255
+
+
+class Sampled(NamedTuple):
+    codes: jax.Array  # int32 [n, codes of an image]
+    finite: jax.Array  # bool [n], whether all logits are numbers
+
+
+@dataclasses.dataclass(frozen=True)
+class _How:
+    """Static argument of the programs. Temperature 0 takes the most likely code."""
+
+    structure: functional.Structure
+    mesh: Mesh
+    guidance: float = 1.0
+    temperature: float = 1.0
+    top_k: int | None = None
+
+    def chosen(self, logits: jax.Array, keys: jax.Array) -> jax.Array:
+        """Codes [n] of logits [n, codes]. Random numbers are of the keys [n]."""
+        if self.temperature == 0:
+            return jnp.argmax(logits, axis=-1).astype(jnp.int32)
+        logits = logits / self.temperature
+        if self.top_k is not None and self.top_k < logits.shape[-1]:
+            least = jax.lax.top_k(logits, self.top_k)[0][:, -1:]
+            logits = jnp.where(logits < least, -jnp.inf, logits)
+        noise = jax.vmap(lambda key: random_numbers.gumbel(key, logits.shape[1:]))(keys)
+        return jnp.argmax(logits + noise, axis=-1).astype(jnp.int32)
+
+
+class _PromptCache:
+    """The cache of a first pass: it keeps the keys and values of all layers, each [rows, heads, width, size]."""
+
+    def __init__(self) -> None:
+        self.layers: list[tuple[jax.Array, ...]] = []
+
+    def update(self, keys: Any, values: Any, layer: int, *_: Any, **__: Any) -> tuple[Any, Any]:
+        self.layers.append((bridge.as_jax(keys), bridge.as_jax(values)))
+        return keys, values
+
+    def padded(self, more: int) -> list[tuple[jax.Array, ...]]:
+        """The arrays, longer by so many tokens."""
+        return jax.tree.map(lambda array: jnp.pad(array, ((0, 0), (0, 0), (0, more), (0, 0))), self.layers)
+
+
+class _TokenCache:
+    """The cache of one token's pass: it writes keys and values at a place of all rows."""
+
+    def __init__(self, layers: list[tuple[jax.Array, ...]], place: jax.Array):
+        self.layers, self.place = list(layers), place
+
+    def update(self, keys: Any, values: Any, layer: int, *_: Any, **__: Any) -> tuple[Any, Any]:
+        new = map(bridge.as_jax, (keys, values))
+        start = (0, 0, self.place, 0)
+        pairs_of_arrays = zip(self.layers[layer], new, strict=True)
+        self.layers[layer] = tuple(jax.lax.dynamic_update_slice(old, part, start) for old, part in pairs_of_arrays)
+        keys, values = map(bridge.as_torch, self.layers[layer])
+        return keys, values
+
+
+def _sample(how: _How, network: TokenNetwork, prompts: Prompts, keys: jax.Array) -> Sampled:
+    """Codes of n images. Prompts are n, or 2 n with guidance: those without a text follow. Keys [n].
+
+    The image's keys and values begin behind the padding of all prompts, at one place. The mask leaves the padding out.
+    """
+    family, (ids, lengths), number = network.family, prompts, len(keys)
+    is_guided, width = len(ids) > number, ids.shape[1]
+    slots = jnp.arange(width + family.length)
+    with network.traced() as m:
+        decoder, head = family.language_model(m), network.head(m)
+        words, prompt_cache = decoder.embed_tokens(bridge.as_torch(ids)), _PromptCache()
+        first = {"inputs_embeds": words, "position_ids": bridge.as_torch(jnp.arange(width)[None])}
+        states = bridge.as_jax(decoder(**first, past_key_values=prompt_cache).last_hidden_state)
+
+        def step(carry: Any, token: Any) -> Any:
+            (layers, state, finite), (place, is_scored) = carry, token
+            logits = head(state)
+            if is_guided:
+                logits = logits[number:] + how.guidance * (logits[:number] - logits[number:])
+            codes = how.chosen(logits, jax.vmap(jax.random.fold_in, (0, None))(keys, place))
+            rows = bridge.as_torch(jnp.tile(codes, 2) if is_guided else codes)
+            inputs = family.embedded_next(m, rows, bridge.as_torch(is_scored)).to(words.dtype)
+            mask = (slots < lengths[:, None]) | ((slots >= width) & (slots <= width + place))
+            cache = _TokenCache(layers, width + place)
+            given = {"inputs_embeds": inputs, "attention_mask": bridge.as_torch(mask[:, None, None])}
+            positions = bridge.as_torch((lengths + place)[:, None])
+            result = decoder(**given, position_ids=positions, past_key_values=cache).last_hidden_state
+            return (cache.layers, bridge.as_jax(result)[:, 0], finite & jnp.isfinite(logits).all(axis=-1)), codes
+
+        places, last = family.scored_places(), states[jnp.arange(len(ids)), lengths - 1]
+        start = (prompt_cache.padded(family.length), last, jnp.ones(number, bool))
+        tokens = jnp.arange(family.length), jnp.isin(jnp.arange(family.length), places)
+        (_, _, finite), codes = jax.lax.scan(step, start, tokens)
+    return Sampled(codes[places].T, finite)
+
+
+@functools.partial(jax.jit, static_argnames="how")
+def _sample_on_devices(how: _How, params: Any, texts: jax.Array, keys: jax.Array) -> Sampled:
+    """``texts``: int32 [n, 1 or 2, width + 1], ids and their number. ``keys``: uint32 [n, 2]."""
+
+    def of_one_device(params: Any, texts: jax.Array, keys: jax.Array) -> Sampled:
+        network = how.structure.module(params)
+        rows = jnp.concatenate(list(texts.swapaxes(0, 1)))
+        keys = jax.random.wrap_key_data(keys, impl=random_numbers.GENERATOR)
+        with functional.precision(network.dtype):
+            return _sample(how, network, (rows[:, :-1], rows[:, -1]), keys)
+
+    whole, split = PartitionSpec(), PartitionSpec(parallel.DATA_AXIS)
+    return parallel.map_over_data(of_one_device, how.mesh, (whole, split, split), split)(params, texts, keys)
+
+
+@functools.partial(jax.jit, static_argnames="how")
+def _decode_on_devices(how: _How, params: Any, codes: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Codes [n, codes] -> uint8 [n, side, side, 3], and whether all values are numbers, bool [n]."""
+
+    def of_one_device(params: Any, codes: jax.Array) -> tuple[jax.Array, jax.Array]:
+        network = how.structure.module(params)
+        std, mean = (np.asarray(values, np.float32) for values in (network.family.std, network.family.mean))
+
+        def of_one_image(codes: jax.Array) -> tuple[jax.Array, jax.Array]:
+            pixels = network.pixels(codes[None])[0]
+            image = jnp.round(jnp.clip((pixels * std + mean) * 255, 0, 255)).astype(jnp.uint8)
+            return image, jnp.isfinite(pixels).all()
+
+        # One after the other: the arrays of the decoder are large, and the tokens take most of the time.
+        return jax.lax.map(of_one_image, codes)
+
+    whole, split = PartitionSpec(), PartitionSpec(parallel.DATA_AXIS)
+    return parallel.map_over_data(of_one_device, how.mesh, (whole, split), split)(params, codes)
+
+
+class TokenGeneration(HasSnapshots):
+    """Generates images with a model that predicts their tokens, such as Janus-Pro.
+
+    A code is sampled from the softmax of (u + g (c - u)) / temperature, of logits c under the text and u without it, as
+    in the published code of Janus (Wu et al., 2410.13848) and Emu3 (Wang et al., 2409.18869). Values that the
+    folder's generation_config.json lacks are the published ones.
+
+    Attributes:
+      model: the network.
+      mesh: the devices.
+      guidance_scale: g, where `generate` is given none.
+      temperature, top_k: of the distribution.
+    """
+
+    def __init__(
+        self,
+        generator: Generator,
+        *,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        mesh: Mesh | None = None,
+    ):
+        """Puts a model on the devices.
+
+        Args:
+          generator: from `winobench.contrib.autoregressive.loading.load`.
+          temperature: what logits are divided by. The folder's, or 1, when None. 0 takes the most likely code.
+          top_k: codes of the largest logits that can be sampled. The folder's or the published number when None.
+          mesh: the devices, as in `ImageLikelihood`.
+
+        Raises:
+          InputError: the model's tokens give no image, or an option is not as described.
+        """
+        networks.check_made("generator", generator, "network", "processor")
+        self.model, self.tokenizing = generator.network, generator.processor
+        family = self.model.family
+        _check_images(type(family), "this model")
+        config = self.model.program.module.generation_config
+        if (config.top_p or 1.0) < 1:
+            message = f"generation_config.json names top_p {config.top_p}, which is not supported here: remove it there"
+            raise InputError(message, code="unsupported-checkpoint")
+        self.guidance_scale = float(config.guidance_scale or family.GUIDANCE)
+        chosen = next(value for value in (temperature, config.temperature, 1.0) if value is not None)
+        self.temperature = float(options.number(0, 100).check("temperature", chosen))
+        chosen = next((value for value in (top_k, config.top_k, family.TOP_K) if value is not None), None)
+        self.top_k = options.whole(1, 2**31).or_none().check("top_k", chosen)
+        self.mesh = common.mesh_for(functional.split(self.model)[1], mesh)
+        self.snapshot()
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: str | os.PathLike[str],
+        dtype: str = "float32",
+        *,
+        image_size: int | None = None,
+        variant: str | None = None,
+        revision: str | None = None,
+        **others: Any,
+    ) -> TokenGeneration:
+        """Loads a model, whose decoded images have to equal torch's.
+
+        Args:
+          source, dtype, image_size, variant, revision: as in `ImageLikelihood.from_pretrained`.
+          **others: of `TokenGeneration`.
+
+        Raises:
+          InputError: files are missing or damaged, the model's tokens give no image, or an option is not one of its
+            choices.
+        """
+        networks.check_options(cls, others)
+        cls.check_source(source, revision)
+        made = cls(loading.load(source, dtype, image_size=image_size, variant=variant, revision=revision), **others)
+        network = made.model
+        identity = files.digest([models.weights_sha256(network), str(network.family), comparison.versions(), "pixels"])
+        comparison.check_once(identity, network.family.MODEL, made._pixel_difference)
+        return made
+
+    @staticmethod
+    def check_source(
+        source: str | os.PathLike[str], revision: str | None = None, *, negative_prompt: str | None = None
+    ) -> None:
+        """Raises InputError, by small files, for a model that makes no images, or not with such a prompt."""
+        family = loading.family_of(sources.resolve(source, revision=revision))
+        _check_images(family, str(source))
+        _check_negative_prompt(family, negative_prompt)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of weights and config, as `ImageLikelihood.fingerprint` has it for the model."""
+        return networks.fingerprint(self.snapshot().model)
+
+    def check_image_size(self, image_size: int | None = None) -> int:
+        """Height and width of images in pixels. They are chosen when the model is loaded."""
+        (side,) = self.model.family.sides
+        if image_size not in (None, side):
+            message = f"image_size is {image_size}, but this model is loaded for {side}: load it for another"
+            raise InputError(message, code="unsupported-option")
+        return side
+
+    def check_negative_prompt(self, negative_prompt: str | None, guidance_scale: float | None) -> None:
+        """Raises InputError unless this model can lead images away from a text with this guidance."""
+        if negative_prompt is None:
+            return
+        checked_texts([negative_prompt])
+        _check_negative_prompt(self.model.family, negative_prompt)
+        if self._guidance(guidance_scale) <= 1:
+            raise InputError(
+                f"negative_prompt is {options.quote(negative_prompt)}, but a guidance_scale of 1 or less has no"
+                " guidance by texts: leave it out, or raise the scale",
+                code="no-effect",
+            )
+
+    def generation_identity(
+        self, guidance_scale: float | None, sampler: str | None, image_size: int | None
+    ) -> dict[str, Any]:
+        """The values, besides the fingerprint and the arguments, that decide generated images. As JSON values."""
+        _check_sampler(None, sampler)
+        guidance, family = self._guidance(guidance_scale), self.model.family
+        negative = {} if family.NEGATIVE is None or guidance <= 1 else {"usual_negative_prompt": family.NEGATIVE}
+        return {
+            "sampler": SAMPLER,
+            "guidance_scale": guidance,
+            "temperature": self.temperature,
+            "top_k": self.top_k,
+            **negative,
+            "prompts": files.digest(loading.prompt_identity(self.model, self.tokenizing)),
+            "generation_version": GENERATION_VERSION,
+            "versions": comparison.versions(),
+        }
+
+    def generate(
+        self,
+        texts: Sequence[str],
+        *,
+        num_steps: None = None,
+        guidance_scale: float | None = None,
+        seed: int | Sequence[int] = 0,
+        numbers: Sequence[int] | None = None,
+        sampler: None = None,
+        batch_size: int = 8,
+        image_size: int | None = None,
+        negative_prompt: str | None = None,
+    ) -> np.ndarray:
+        """Generates an image for each text.
+
+        Args:
+          texts: strings.
+          num_steps, sampler: None. There is one step for each token.
+          guidance_scale: g. 1 or less for none. The model's own when None.
+          seed: of all images, or of each.
+          numbers: of the images within their run, ``[n]``; 0, 1, ... when None. All that is random of an image depends
+            on its seed and its number alone. A difference in rounding can still change a token, and those behind it.
+          batch_size: images that are generated at once, by all devices together.
+          image_size: None, or the size that the model is loaded for.
+          negative_prompt: the text from which guidance leads away, of Emu3. The published one when None.
+
+        Returns: uint8 ``[n, image_size, image_size, 3]``.
+
+        Raises:
+          InputError: an argument is not as described, a text is too long, a batch does not fit into memory, or a
+            network gives NaN or infinite numbers.
+        """
+        _check_sampler(num_steps, sampler)
+        self.check_image_size(image_size)
+        self.check_negative_prompt(negative_prompt, guidance_scale)
+        made = self.snapshot()
+        keywords = {"guidance_scale": guidance_scale, "seed": seed, "numbers": numbers, "batch_size": batch_size}
+        codes = made.sample_codes(texts, negative_prompt=negative_prompt, **keywords)
+        images, finite = made.decode(codes, batch_size=batch_size)
+        check_finite(finite, "the image of", _names(texts, seed), [made.model])
+        return images
+
+    @parallel.without_mesh
+    def sample_codes(
+        self,
+        texts: Sequence[str],
+        *,
+        guidance_scale: float | None = None,
+        seed: int | Sequence[int] = 0,
+        numbers: Sequence[int] | None = None,
+        batch_size: int = 8,
+        negative_prompt: str | None = None,
+    ) -> np.ndarray:
+        """The codes of the images of `generate`, int32 ``[n, codes]``."""
+        made, guidance = self.snapshot(), self._guidance(guidance_scale)
+        texts = checked_texts(texts)
+        keys = np.asarray(jax.random.key_data(image_keys(seed, numbers, len(texts))[0]))
+        negative = made.model.family.NEGATIVE if negative_prompt is None else negative_prompt
+        rows = made._prompt_rows(texts, negative, guidance > 1)
+        at_once = made._at_once(batch_size)
+        made._check_memory(rows, at_once)
+        how = dataclasses.replace(made._how, guidance=guidance, temperature=self.temperature, top_k=self.top_k)
+        sampled = made._in_batches(functools.partial(_sample_on_devices, how, made._params), at_once, rows, keys)
+        check_finite(sampled.finite, "the logits of", _names(texts, seed), [made.model])
+        return sampled.codes
+
+    @parallel.without_mesh
+    def decode(self, codes: ArrayLike, *, batch_size: int = 8) -> tuple[np.ndarray, np.ndarray]:
+        """Codes ``[n, codes]`` as images, uint8 ``[n, side, side, 3]``, and whether they are of numbers, bool [n]."""
+        made = self.snapshot()
+        run = functools.partial(_decode_on_devices, made._how, made._params)
+        return made._in_batches(run, made._at_once(batch_size), np.asarray(codes, np.int32))
+
+    def _place(self, model: TokenNetwork) -> None:
+        self._params = None  # frees memory for the new ones
+        structure, self._params = networks.place(model, self.mesh)
+        self._how = _How(structure, self.mesh)
+
+    def _guidance(self, guidance_scale: float | None) -> float:
+        chosen = self.guidance_scale if guidance_scale is None else guidance_scale
+        return max(float(options.GUIDANCE.check("guidance_scale", chosen)), 1.0)
+
+    def _at_once(self, batch_size: int) -> int:
+        devices = parallel.data_parallelism(self.mesh)
+        return -(-options.BATCH_SIZE.check("batch_size", batch_size) // devices) * devices
+
+    def _prompt_rows(self, texts: Sequence[str], negative: str | None, is_guided: bool) -> np.ndarray:
+        """Token ids and their number: int32 [n, 1 or 2, width + 1]. The second of a row is without its text."""
+        prompts, without = loading.prompts(self.model, self.tokenizing, texts)
+        if negative is not None:
+            without = self.model.family.prompts(self.tokenizing, [negative]) * len(texts)
+        longest = self.model.longest_prompt
+        rows = pairs.token_rows([*prompts, *(without if is_guided else ())], 0, longest, step=_PROMPT_STEP)
+        return rows.reshape(-1, len(texts), rows.shape[1]).swapaxes(0, 1)
+
+    def _check_memory(self, rows: np.ndarray, at_once: int) -> None:
+        """Raises InputError where the keys and values of a batch cannot fit."""
+        config, device = self.model.program.module.config.get_text_config(), self.mesh.devices.flat[0]
+        heads = config.num_key_value_heads * (
+            getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        )
+        places = rows.shape[1] * (rows.shape[2] - 1 + self.model.family.length)
+        of_an_image = 2 * config.num_hidden_layers * heads * places * self.model.dtype.itemsize
+        here = at_once if device.platform == "cpu" else at_once // parallel.data_parallelism(self.mesh)
+        needed = here * of_an_image + memory.array_bytes(self._params)
+        memory.check(f"generating {here:,} images at once", needed, "lower batch_size", device)
+
+    def _in_batches(self, run: Any, at_once: int, *arrays: np.ndarray) -> Any:
+        """Results of all rows, so many at a time. The last row fills the last batch."""
+        total, split = len(arrays[0]), parallel.split_axis(self.mesh)
+        results = []
+        for start in range(0, total, at_once):
+            rows = np.minimum(np.arange(start, start + at_once), total - 1)
+            batch = (parallel.put(array[rows], split) for array in arrays)
+            results.append(parallel.wait_if_cpu(self.mesh, run(*batch)))
+        return jax.tree.map(lambda *parts: np.concatenate([np.asarray(part) for part in parts])[:total], *results)
+
+    def _pixel_difference(self) -> dict[str, tuple[float, float]]:
+        """As `winobench.torch_modules.comparison.check_once` takes it."""
+        network = self.model
+        codes = np.random.default_rng(0).integers(0, network.family.codes, (1, network.family.scored), np.int32)
+        structure, params = self._how.structure, self._params
+        computed = jax.jit(lambda params, codes: structure.module(params).pixels(codes))(params, codes)
+        wanted = np.moveaxis(network.apply_in_torch(network.family.pixels, codes), 1, -1)
+        return {"pixels of images": (float(np.abs(np.asarray(computed) - wanted).max()), _PIXEL)}
+
+
+def _names(texts: Sequence[str], seed: int | Sequence[int]) -> list[str]:
+    seeds = np.resize(seed, len(texts))
+    return [f"{options.quote(text)} (seed {number})" for text, number in zip(texts, seeds, strict=True)]
+
+
+def _check_images(family: Any, name: str) -> None:
+    if not family.IMAGES:
+        raise InputError(
+            f"{name} predicts tokens from which another model, a diffusion decoder, makes the image: it can be scored"
+            " here (winobench eval), but generates no images",
+            code="wrong-kind-of-model",
+        )
+
+
+def _check_negative_prompt(family: Any, negative_prompt: str | None) -> None:
+    if negative_prompt is not None and family.NEGATIVE is None:
+        message = f"negative_prompt is not available for {family.MODEL}: leave it out"
+        raise InputError(message, code="unsupported-option")
+
+
+def _check_sampler(num_steps: int | None, sampler: str | None) -> None:
+    for name, value in (("num_steps", num_steps), ("sampler", sampler)):
+        if value is not None:
+            message = f"{name} is {options.quote(value)}, but this model has one step for each token: leave it out"
+            raise InputError(message, code="option-of-others")
