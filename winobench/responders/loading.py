@@ -30,6 +30,12 @@ RESPONDERS: dict[str, Kind] = {
         ignores=frozenset({"chat_template"}),
         answers=SEVERAL | {"picture_match", "picture_text", "picture_turn", "picture_options", "picture_starts"},
     ),
+    "image_likelihood": Kind(
+        "image_answers",
+        takes=WEIGHTS | {"seed"},
+        ignores=frozenset({"chat_template"}),
+        answers=frozenset({"picture_match", "picture_text", "picture_options", "picture_starts"}),
+    ),
 }
 """Kind of checkpoint -> the responder's class. Scorers of other kinds answer by way of a `matching.Matcher`."""
 

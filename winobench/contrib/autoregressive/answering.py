@@ -1,0 +1,235 @@
+"""Answers about images by a generator that also reads images: Janus and Janus-Pro.
+
+transformers' code encodes the image, in a trace. The language model is winobench's decoder, with a cache, on the
+generator's own arrays. So likelihoods and answers are of the same weights, which have one digest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from collections.abc import Mapping
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax.sharding import Mesh
+
+from winobench import parallel
+from winobench.base import files
+from winobench.base.errors import InputError
+from winobench.checkpoints import language_models, models, sources
+from winobench.checkpoints.vision_language import LoadedVisionLanguageModel
+from winobench.contrib.autoregressive import loading
+from winobench.contrib.autoregressive.janus import Janus
+from winobench.contrib.autoregressive.network import TokenNetwork
+from winobench.data.processors import ImageProcessor
+from winobench.models import functional
+from winobench.models.decoder import Decoder
+from winobench.models.decoder_config import DecoderConfig
+from winobench.models.llava import LlavaForConditionalGeneration
+from winobench.models.vision_language import PromptForm
+from winobench.responders.vision_language import VisionLanguageModel
+from winobench.scorers import common, networks
+from winobench.torch_modules import comparison
+from winobench.torch_modules.bridge import torch
+
+# Of the words of LLaVA's published VQAScore: none is published for Janus.
+_QUESTION = 'Does this figure show "{}"? Please answer yes or no.'
+_PREFIX = "model.language_model."
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionImage(ImageProcessor):
+    """Resizes the longer side of an image, and fills it up to a square of the mean colour, as Janus reads images."""
+
+    shortest: int = 14  # pixels of the shorter side, at least
+
+    @classmethod
+    def of(cls, published: Any) -> Self:
+        """Takes over the settings of transformers' image processor."""
+        sides = published.size["height"], published.size["width"]
+        mean, std = tuple(published.image_mean), tuple(published.image_std)
+        filter_of_sides = int(published.resample)
+        return cls(sides, None, mean, std, filter_of_sides, published.rescale_factor, shortest=published.min_size)
+
+    def __call__(self, image: Any) -> np.ndarray:
+        """Returns uint8 [side, side, 3], RGB."""
+        pixels, (side, _) = self._opened(image), self.size
+        scale = side / max(pixels.shape[:2])
+        height, width = (max(round(length * scale), self.shortest) for length in pixels.shape[:2])
+        resized = ImageProcessor((height, width), None, self.mean, self.std, self.resample)(pixels)
+        square = np.empty((side, side, 3), np.uint8)
+        square[:] = [int(255 * value) for value in self.mean]
+        top, left = (side - height) // 2, (side - width) // 2
+        square[top : top + height, left : left + width] = resized
+        return square
+
+
+@dataclasses.dataclass(frozen=True)
+class AnsweringConfig:
+    """Shape of a generator as a vision-language model. The names are as in `winobench.models.llava.LlavaConfig`."""
+
+    text_config: DecoderConfig
+    image_token_index: int
+    image_states: int
+
+    start = None  # an answer continues from the question
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "text_config": self.text_config.to_dict()}
+
+
+class AnsweringNetwork(LlavaForConditionalGeneration):
+    """A generator that reads an image in a text, as LLaVA does.
+
+    Attributes:
+      generator: all of its arrays.
+    """
+
+    def __init__(self, generator: TokenNetwork, config: AnsweringConfig):
+        self.config: Any = config
+        self.generator, self.dtype = generator, generator.dtype
+
+    @property
+    def language_model(self) -> Decoder:  # type: ignore[override]  # nobody sets it
+        """The decoder with the generator's arrays, whose kernels are views. For one trace."""
+        arrays, (graph, state) = self.generator.arrays, _empty_decoder(self.config.text_config, self.dtype.name)
+        filled = []
+        for key, (path, _) in models.torch_names(nnx.merge(graph, state)).items():
+            array = arrays[key if key.startswith("lm_head.") else _PREFIX + key].get_value()
+            filled.append((path, nnx.Param(array.T if path[-1] == "kernel" else array)))
+        return nnx.merge(graph, nnx.from_flat_state(filled))
+
+    def image_states(self, pixels: jax.Array) -> jax.Array:
+        """Normalised pixels [B, side, side, 3] -> what the decoder reads of each image, [B, states, hidden_size]."""
+        return self.generator.apply(_features, jnp.moveaxis(pixels, -1, 1))
+
+    def prefix(self, image_states: jax.Array) -> jax.Array:
+        return image_states
+
+
+def _features(m: Any, pixels: torch.Tensor) -> torch.Tensor:
+    return m.model.get_image_features(pixels, return_dict=True).pooler_output
+
+
+@functools.lru_cache(maxsize=4)
+def _empty_decoder(config: DecoderConfig, dtype: str) -> tuple[Any, Any]:
+    return nnx.split(models.abstract_model(Decoder, config, dtype=dtype))
+
+
+def load(
+    source: Any,
+    dtype: str = "float32",
+    *,
+    mesh: Mesh | None = None,
+    variant: str | None = None,
+    revision: str | None = None,
+) -> tuple[LoadedVisionLanguageModel, dict[str, Any]]:
+    """Loads a generator as a vision-language model, and describes what its answers depend on besides the weights.
+
+    Args:
+      source, dtype, variant, revision: see `winobench.contrib.autoregressive.loading.load`.
+      mesh: the devices. Chosen by the parameters' size when None.
+
+    Raises:
+      InputError: the model reads no images, or see there.
+    """
+    source = sources.resolve(source, revision=revision)
+    if (family := loading.family_of(source)) is not Janus:
+        raise InputError(
+            f"{source} is {family.MODEL}, which generates images and answers nothing: name a Janus, or score by its"
+            " likelihood (winobench eval)",
+            code="kind-not-answered",
+        )
+    dtype = language_models.language_model_dtype(dtype).name
+    generator = loading.load(source, dtype, variant=variant)
+    generating: Any = generator.network
+    processor, whole = generator.processor, generating.config
+    tokenizer, image = processor.tokenizer, QuestionImage.of(processor.image_processor)
+    text = {**whole.text_config, "tie_word_embeddings": "lm_head.weight" not in generating.arrays}
+    config = AnsweringConfig(DecoderConfig.from_dict(text), whole.image_token_id, processor.num_image_tokens)
+    # Before the arrays move to the devices.
+    fingerprint = networks.fingerprint(generating)
+    structure, params = functional.split(AnsweringNetwork(generating, config))
+    mesh = common.mesh_for(params, mesh)
+    network = nnx.split(structure.module(parallel.place_parameters(params, mesh)))
+    stop_ids = language_models.find_stop_ids(source, config.text_config.eos_token_id, tokenizer)
+    form = _form(processor)
+    loaded = LoadedVisionLanguageModel(
+        network, config, image, tokenizer, None, fingerprint, mesh, stop_ids, form
+    ).as_loaded()
+    more = {
+        "tokenizer": files.digest(networks.tokenizer_identity(tokenizer)),
+        "image_processor": dataclasses.asdict(image),
+        "versions": comparison.versions(),
+    }
+    return loaded, more
+
+
+def _form(processor: Any) -> PromptForm:
+    """The prompts of the published code: a system prompt, and a turn with an image and a text."""
+    from transformers.models.janus.processing_janus import DEFAULT_SYSTEM_PROMPT
+
+    turn = {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "{}"}]}
+    text = DEFAULT_SYSTEM_PROMPT + processor.apply_chat_template([turn], add_generation_prompt=True)
+    image = processor.image_token
+    template = text.replace(image, f"{processor.image_start_token}{image}{processor.image_end_token}")
+    return PromptForm(
+        question=template.replace("{}", _QUESTION),
+        answer="Yes",
+        opposite="No",
+        text_tokens=512,
+        template=template,
+        caption="Provide a brief description of the given image.",
+        names_image=True,
+        before_answer=" ",
+        image_token=image,
+        tokens=(processor.image_start_token, processor.image_end_token),
+        scores_end=False,
+    )
+
+
+class ImageAnswers(VisionLanguageModel):
+    """Answers about images by a Janus or a Janus-Pro: texts, options, and how well texts match by VQAScore."""
+
+    _described: Mapping[str, Any] = {}
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: str | os.PathLike[str],
+        dtype: str = "float32",
+        *,
+        mesh: Mesh | None = None,
+        variant: str | None = None,
+        revision: str | None = None,
+        allow_pickle: bool = False,
+        **others: Any,
+    ) -> Self:
+        """Loads a model and makes it answer.
+
+        Args:
+          source: a registered name, such as ``janus-pro-1b``, a folder in transformers' layout, or a hub id.
+          dtype: ``float32`` or ``bfloat16``.
+          mesh: the devices, from `winobench.parallel.make_mesh`.
+          variant: of the weight files, such as ``fp16``.
+          revision: branch, tag or commit of a hub id.
+          allow_pickle: has no effect. Weights are read from safetensors files.
+          **others: of `winobench.responders.vision_language.VisionLanguageModel`.
+
+        Raises:
+          InputError: files are missing or damaged, the model reads no images, or an option is not one of its choices.
+        """
+        networks.check_options(cls, others)
+        loaded, described = load(source, dtype, mesh=mesh, variant=variant, revision=revision)
+        responder = cls(loaded, **others)
+        responder._described = described
+        return responder
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """See `VisionLanguageModel`. ``model`` is the digest that the model's likelihoods have as well."""
+        return {**super().fingerprint(), **self._described}
