@@ -85,6 +85,12 @@ class Settings(settings.Scoring, model_settings.Pipeline):
         "own compares in the network's own target, noise or velocity. epsilon compares noise",
         only_for=_DIFFUSION,
     )
+    scored_by: str = option(
+        "likelihood",
+        options.choice("likelihood", "answers"),
+        "of models that predict tokens: the likelihood of an image, or the answer to a question about it (VQAScore)",
+        only_for=_LIKELIHOOD,
+    )
     guidance: float | None = option(
         None,
         options.GUIDANCE.or_none(),

@@ -207,6 +207,8 @@ def _display_name(model: ModelRef, config: Settings, label: str) -> str:
     if model.kind == registry.HOSTED:
         return text.display_name(model.name)
     name = label if model.is_folder else model.name
+    if config.scored_by == "answers":
+        name += " by answers"
     scale = "" if config.lora_scale == 1 else f" x {config.lora_scale:g}"
     words = [registry.lora_label(path) for path in config.embeddings or ()]
     return " + ".join([name, *(f"{label}{scale}" for label in _lora(config)), *words])

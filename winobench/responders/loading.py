@@ -124,13 +124,15 @@ def files_state(model: ModelRef) -> str | None:
 def answered_kinds(model: str | ModelRef, wants: str = IMAGES) -> frozenset[str] | None:
     """The kinds of requests that a model answers. None where only the loaded model shows that."""
     ref = loading.resolve(model, wants)
-    if ref.kind != "vqa_score":
+    if ref.kind not in ("vqa_score", "image_likelihood"):
         return ANSWERS.get(ref.kind or "")
     from winobench.checkpoints import sources, vision_language
 
     source = sources.resolve(ref.source, revision=ref.revision)
-    if source.find("config.json") is None:  # offline
-        return ANSWERS[ref.kind]
+    if (config := source.find("config.json")) is None:  # offline, or a pipeline such as GLM-Image
+        return frozenset() if source.find("model_index.json") else ANSWERS[ref.kind]
+    if ref.kind == "image_likelihood":  # of which Janus alone reads images
+        return ANSWERS[ref.kind] if sources.read_json(config).get("model_type") == "janus" else frozenset()
     form = vision_language.network_class(source).form
     unable = set() if form.between else SEVERAL
     return ANSWERS[ref.kind] - unable - (set() if form.turns else {ImageTurn.kind})

@@ -96,6 +96,7 @@ SCORERS: dict[str, Kind] = {
         pipelines=("GlmImagePipeline",),
         takes=WEIGHTS | {LIKELIHOOD, NORMALIZED, "image_size"},
     ),
+    "answers": Kind("answers_score", "model that answers questions about images", takes=WEIGHTS),
     "contrastive": Kind(
         "winobench.scorers.contrastive:Contrastive",
         "CLIP or SigLIP",
@@ -158,14 +159,27 @@ def load_scorer(
     Raises:
       InputError: the model does not exist, its kind is not known, or an option is for another kind.
     """
-    ref = resolve(model, SCORES, revision)
     given: dict[str, Any] = {"variant": variant, "allow_pickle": allow_pickle, "batch_size": batch_size}
     given |= {"max_pixels": max_pixels}
     given |= {"model_parallel": model_parallel, DIFFUSION: diffusion, LIKELIHOOD: likelihood, HOSTED: hosted}
+    ref, given = _by_answers(resolve(model, SCORES, revision), given)
     if ref.kind == PLUGGED_IN:
         taken(ref, SCORERS[ref.kind], given)
         return registry.make_plugged_in(ref.name)
     return load(ref, SCORERS[ref.kind or ""], dtype, given)
+
+
+def _by_answers(ref: ModelRef, given: dict[str, Any]) -> tuple[ModelRef, dict[str, Any]]:
+    """The model as one that answers questions where ``scored_by`` says so, and the other options."""
+    likelihood = dict(given.get(LIKELIHOOD) or {})
+    if ref.kind not in ("image_likelihood", "answers") or likelihood.pop("scored_by", None) != "answers":
+        return ref, given
+    if likelihood:
+        raise InputError(
+            f"scored_by is answers, but {min(likelihood)} is an option of the likelihood: leave one of them out",
+            code="option-of-others",
+        )
+    return dataclasses.replace(ref, kind="answers"), {**given, LIKELIHOOD: {}}
 
 
 def load(ref: ModelRef, kind: Kind, dtype: str, given: Mapping[str, Any]) -> Any:
@@ -254,7 +268,7 @@ def check_scorer(
 ) -> ModelRef:
     """Checks options of ``OPTIONS`` for a model by small files."""
     options.DTYPE.check("dtype", dtype)
-    ref = resolve(model, SCORES, revision)
+    ref, given = _by_answers(resolve(model, SCORES, revision), given)
     kind = SCORERS[ref.kind or ""]
     keywords = taken(ref, kind, given)
     if ref.kind == "diffusion_itm" and deeply:

@@ -45,7 +45,8 @@ def test_means_are_those_of_the_scores(tmp_path, load_generator, one_device, ima
 
 
 def test_other_runs_have_no_such_section(tmp_path):
-    task = fakes.make_task("a", "accuracy", (1, 2), {"accuracy": 0.5}, lambda *_: [Example("0", ("x.png",), TEXTS, 0)])
+    examples = [Example("0", (np.asarray(pictures(1)[0]),), TEXTS, 0)]
+    task = fakes.make_task("a", "accuracy", (1, 2), {"accuracy": 0.5}, lambda *_: examples)
 
     class Constant:
         def fingerprint(self):

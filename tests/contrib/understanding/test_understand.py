@@ -1,5 +1,6 @@
 """Four commands as one: their words, their order, and where one fails."""
 
+import json
 import pathlib
 import subprocess
 import types
@@ -18,7 +19,7 @@ def commands(monkeypatch, tmp_path):
 
     def run(words, **_):
         given.append(words[3:])
-        if words[3] == "eval":
+        if words[3] == "eval" and not (tmp_path / "run" / "matching" / "a").exists():
             for label in ("a", "b"):
                 (folder := tmp_path / "run" / "matching" / label).mkdir(parents=True)
                 (folder / "results.json").write_text("{}")
@@ -36,14 +37,14 @@ def understand(*words):
 def test_the_commands_name_the_same_models_and_folders(commands, tmp_path):
     given, _ = commands
     run = tmp_path / "run"
-    words = ["--model=a,b", "--prompts=geneval2:FILE", "--judge=qwen3-vl-8b", "--seeds=1,2"]
+    words = ["--model=sd15,sdxl", "--prompts=geneval2:FILE", "--judge=qwen3-vl-8b", "--seeds=1,2"]
     status, out, err = understand(*words, "--tasks=@spatial", "--num_prompts=5", f"--workdir={run}")
     assert status == 0, err
     draw, judge, score, report = given
     assert draw[:2] == ["generate", "--config=images"]
-    assert {"--model=a,b", "--seeds=1,2", "--limit=5", f"--workdir={run / 'images'}"} <= {*draw}
+    assert {"--model=sd15,sdxl", "--seeds=1,2", "--limit=5", f"--workdir={run / 'images'}"} <= {*draw}
     assert judge == ["judge", str(run / "images"), "--model=qwen3-vl-8b", "--dtype=float32"]
-    assert {"--model=a,b", "--tasks=@spatial", "--limit=100"} <= {*score}
+    assert {"--model=sd15,sdxl", "--tasks=@spatial", "--limit=100"} <= {*score}
     assert report == [
         *("report", str(run / "matching" / "a"), str(run / "matching" / "b")),
         *(f"--images={run / 'images'}", f"--out={run / 'report'}"),
@@ -69,6 +70,36 @@ def test_the_bound_of_pixels_goes_to_the_judge(commands, tmp_path):
         launching.refuse("launch.understand", *words, f"--judge={judge}", f"--max_pixels={bound}", named=said)
     launching.refuse("launch.understand", "--max_pixels=1024", named=["--max_pixels has no effect without --judge"])
     assert not given
+
+
+@pytest.fixture
+def predicts(tmp_path):
+    """Folders of models that predict tokens, by their ``model_type``."""
+
+    def write(kind):
+        folder = tmp_path / kind
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps({"model_type": kind}))
+        return str(folder)
+
+    return write
+
+
+def test_models_that_predict_tokens_are_evaluated_by_likelihood_and_by_answers(commands, tmp_path, predicts):
+    given, _ = commands
+    run, janus, emu3 = tmp_path / "run", predicts("janus"), predicts("emu3")
+    words = [f"--model=sd15,{janus},{emu3}", "--num_samples=7", "--tasks=clevr", f"--workdir={run}"]
+    status, _, err = understand(*words)
+    assert status == 0, err
+    generated, *scored, report = given
+    assert f"--model=sd15,{janus},{emu3}" in generated
+    evaluations = {words[-1].removeprefix(f"--workdir={run}/"): set(words) for words in scored}
+    assert [*evaluations] == ["matching", "likelihood", "answers"]
+    assert {"--model=sd15", "--num_samples=7", "--tasks=clevr"} <= evaluations["matching"]
+    assert {f"--model={janus},{emu3}", "--tasks=clevr"} <= evaluations["likelihood"]
+    assert {f"--model={janus}", "--scored_by=answers", "--tasks=clevr"} <= evaluations["answers"]
+    assert not any("num_samples" in word for of in ("likelihood", "answers") for word in evaluations[of])
+    assert report[0] == "report"
 
 
 def test_a_name_goes_to_the_images_and_the_evaluations(commands, tmp_path):

@@ -121,7 +121,7 @@ def usual_batch_size(family: Family, mesh: Mesh) -> int:
 
 
 def text_width(tokens: int, guidance: float | None) -> int:
-    """Numbers of a text's row: its tokens and their count. With guidance, also those of its prompt without it."""
+    """Numbers of a text's row: its tokens and their count. With guidance, the row has a second prompt."""
     return (tokens + 1) * (1 if guidance is None else 2)
 
 

@@ -36,7 +36,7 @@ def likelihoods_section(report_data: ReportData) -> Section | None:
     texts = [
         "The bits of a token of an image, on average: fewer are more likely. A right text should leave fewer bits than"
         " a wrong one, and than no text. To compare images, scores subtract the likelihood without a text. The last"
-        " column is for tokens that are drawn at random.",
+        " column is for random tokens.",
         "Records have nats of whole images. No paper has numbers of these scores to compare with.",
     ]
     heads = ["run and task", *(f"{words}, bits" for words in _MEASURES.values()), "at random, bits"]

@@ -9,6 +9,7 @@ from typing import Any
 from jax.sharding import Mesh
 
 from winobench.base import extensions
+from winobench.base.errors import InputError
 from winobench.contrib.planning import few_blocks, pair_scoring
 from winobench.contrib.planning.pair_scoring import Scorer
 from winobench.contrib.planning.plan import Job, Plan
@@ -20,6 +21,11 @@ _PLANS = "token_plans"  # the part with the generators
 def make_plan(job: Job) -> Plan:
     """Plans a generator that predicts tokens, for the config's tasks."""
     config = job.config
+    if config.scored_by != "likelihood":
+        raise InputError(
+            f"scored_by is {config.scored_by}, but plans are for the likelihood: leave it out",
+            code="unsupported-option",
+        )
     read = functools.partial(
         extensions.find(extensions.PARTS, _PLANS).read_generator,
         config.model,

@@ -115,7 +115,7 @@ def matching_models(report_data: ReportData) -> Iterator[tuple[int, Run, Images,
 
 
 def _asking_run(report_data: ReportData, run: Run) -> Run | None:
-    """The run that asks the model of a run about images; None where there is none, or the run itself asks."""
+    """The run that asks the same weights about images; None if no run does, or if this run does."""
     scorer = run.config["identity"].get("scorer", {})
     if scorer.get("scorer") in _ASKS:
         return None
@@ -135,8 +135,8 @@ def _about_answers(points: list[_Point]) -> list[str]:
         f"with {name}, {_correlation(points, ('answers', name))}" for name in ("matching", "generation")
     )
     return [
-        "Answers are a third measure: the same weights are asked whether an image shows a text, and their answer yes or"
-        f" no decides the tasks of matching. Over the {len(points)} points that have them: {others}."
+        "Answers are a third measure: the same weights answer whether an image shows a text, and the probability of yes"
+        f" decides the tasks of matching. Over the {len(points)} points that have them: {others}."
     ]
 
 
@@ -266,7 +266,7 @@ def _panel(
                 bars["yerr"] = [[y[0] - y[1]], [y[2] - y[0]]]
             axes.errorbar(x[0], y[0], **bars, color=mark.colour, marker=mark.marker, elinewidth=0.7, alpha=0.9)
             axes.annotate(readable(point.skill), (x[0], y[0]), (4, 4), textcoords="offset points", fontsize=7)
-        axes.set(xlabel=names[0], ylabel=names[1], ylim=(-3, 103))
+        axes.set(xlabel=names[0], ylabel=names[1], ylim=(-3, 103) if of[1] == "generation" else None)
 
     return Panel(title, draw, 5.2, 4.2, description)
 
@@ -293,8 +293,9 @@ def _section(
         if has_answers:
             numbers.insert(1, _cell(point.answers) if point.answers else Cell(DASH))
         rows.append(TableRow([Cell(label, readable(point.skill)), *judge, *numbers]))
-        record = {"run": label, "skill": point.skill, **point.columns}
-        measures = {names[0]: point.matching, **({"answered": point.answers or {}} if has_answers else {})}
+        record: dict[str, Any] = {"run": label, "skill": point.skill, **point.columns}
+        answers = point.answers or dict.fromkeys(point.matching)
+        measures = {names[0]: point.matching, **({"answered": answers} if has_answers else {})}
         for beginning, entry in {**measures, names[1]: point.generation}.items():
             record |= {f"{beginning}_{end}": value for end, value in entry.items()}
         records.append(record)

@@ -14,7 +14,10 @@ from winobench.runs.labels import task_label
 from winobench.runs.run import Run, TaskRun
 
 # Parts of a model's description that stand elsewhere or are for machines alone.
-_NO_SETTINGS = ("scorer", "responder", "api", "scoring_version", "version", "model", "recorded", "ends", "start")
+_NO_SETTINGS = (
+    *("scorer", "responder", "api", "scoring_version", "version", "model", "recorded", "ends", "start"),
+    *("tokenizer", "chat_template"),
+)
 
 
 def run_facts(run: Run) -> list[tuple[str, str]]:

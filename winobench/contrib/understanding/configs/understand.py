@@ -23,7 +23,7 @@ class Settings:
     model: str = option(
         "clevr-tiny,clevr-flow",
         options.text(),
-        "diffusion models of winobench eval --list_models, folders or hub ids, with commas",
+        "models of winobench eval --list_models that generate images, folders or hub ids, with commas",
     )
     prompts: str = option("clevr:210", options.text(4_096), "the prompts, as winobench generate takes them")
     judge: str | None = option(

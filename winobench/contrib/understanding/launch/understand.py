@@ -6,7 +6,7 @@ import pathlib
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from absl import flags
@@ -15,6 +15,7 @@ from winobench.base.errors import InputError
 from winobench.base.files import digest, user_path
 
 from . import configuration, judged_images, output
+from .overrides import split
 
 if TYPE_CHECKING:
     from configs.understand import Settings
@@ -23,12 +24,13 @@ DEFAULT_CONFIG = "understand"
 
 USAGE = """
 Does a model generate what it understands? Four commands with the same models: generate, judge, eval and report
-(docs/howto/judge_images.md):
+(docs/howto/judge_images.md). A model that predicts tokens and also reads images has a third measure: its answers.
 
   winobench understand                                clevr-tiny and clevr-flow with the verifier, offline
   winobench understand --config=understand:debug      a few prompts and samples
   winobench understand --model=sd21-base,sdxl --prompts=geneval2:FILE --judge=qwen3-vl-8b \\
       --tasks=@spatial,@counting,@attribute_binding --dtype=bfloat16
+  winobench understand --model=janus-pro-1b --dtype=bfloat16         likelihoods, answers and images of one model
 
 The page report/report.html shows each skill's accuracy of matching against its accuracy of generation, with intervals
 and correlations. Each command is printed before it runs, and resumes when it is given again.
@@ -41,11 +43,16 @@ _NAME = flags.DEFINE_string(
 
 _MAX_PIXELS = judged_images.define_max_pixels()
 
-_OF_IMAGES, _OF_MATCHING, _OF_REPORT = "images", "matching", "report"  # folders
+# Folders. Diffusion models are evaluated into the third one, and models that predict tokens into the last two.
+_OF_IMAGES, _OF_REPORT = "images", "report"
+_OF_MATCHING, _OF_LIKELIHOOD, _OF_ANSWERS = "matching", "likelihood", "answers"
 
 # Fields that other launchers have by the same name.
-_GENERATION = ("model", "prompts", "num_steps", "guidance_scale", "seeds", "dtype")
-_MATCHING = ("model", "tasks", "limit", "dtype")
+_GENERATION = ("model", "prompts", "guidance_scale", "seeds", "dtype")
+_MATCHING = ("tasks", "limit", "dtype")
+
+# Folder, models, and further words of an evaluation.
+_Evaluation = tuple[str, list[str], list[str]]
 
 
 def main(config: Settings) -> None:
@@ -61,6 +68,7 @@ def main(config: Settings) -> None:
     from winobench.responders import loading
 
     choice.choose_tasks(config.tasks, None)
+    evaluations = _evaluations(config)
     if config.judge:
         loading.answered_kinds(config.judge)
         loading.check_max_pixels(config.judge, _MAX_PIXELS.value)
@@ -73,7 +81,7 @@ def main(config: Settings) -> None:
             given["max_pixels"] = _MAX_PIXELS.value
         workdir = f"runs/{configuration.chosen_name(DEFAULT_CONFIG)}-{digest(given)[:8]}"
     folder = pathlib.Path(user_path(workdir))
-    for words in _commands(config, folder):
+    for words in _commands(config, folder, evaluations):
         print(f"\n$ {shlex.join(['winobench', *words])}", flush=True)
         printed_to = sys.__stderr__ if output.wants_json() else None
         status = subprocess.run([sys.executable, "-m", "winobench", *words], stdout=printed_to).returncode
@@ -88,32 +96,52 @@ def main(config: Settings) -> None:
         {
             "folder": str(folder),
             "images": str(folder / _OF_IMAGES),
-            "runs": _runs(folder / _OF_MATCHING),
+            "runs": _runs(folder, evaluations),
             "page": str(folder / _OF_REPORT / "report.html"),
         }
     )
 
 
-def _runs(folder: pathlib.Path) -> list[str]:
-    return sorted(str(path.parent) for path in folder.glob("**/results.json"))
+def _runs(folder: pathlib.Path, evaluations: Sequence[_Evaluation]) -> list[str]:
+    return [str(path.parent) for of, *_ in evaluations for path in sorted((folder / of).glob("**/results.json"))]
 
 
-def _commands(config: Settings, folder: pathlib.Path) -> Iterator[list[str]]:
+def _evaluations(config: Settings) -> list[_Evaluation]:
+    from winobench.responders import loading as responders
+    from winobench.scorers import loading
+
+    models = split(config.model)
+    predict = [model for model in models if loading.resolve(model).kind == "image_likelihood"]
+    answer = [model for model in predict if "picture_options" in (responders.answered_kinds(model) or ())]
+    evaluations = (
+        (_OF_MATCHING, [model for model in models if model not in predict], [f"--num_samples={config.num_samples}"]),
+        (_OF_LIKELIHOOD, predict, []),
+        (_OF_ANSWERS, answer, ["--scored_by=answers"]),
+    )
+    return [evaluation for evaluation in evaluations if evaluation[1]]
+
+
+def _commands(config: Settings, folder: pathlib.Path, evaluations: Sequence[_Evaluation]) -> Iterator[list[str]]:
     """The words of each command. The last one names the runs of those before it."""
-    images, matching = folder / _OF_IMAGES, folder / _OF_MATCHING
+    images = folder / _OF_IMAGES
     name = [f"--name={_NAME.value}"] if _NAME.value else []
+    of_diffusion = ("num_steps",) if _OF_MATCHING in (of for of, *_ in evaluations) else ()
     yield [
-        *("generate", "--config=images", *_given(config, _GENERATION), f"--limit={_word(config.num_prompts)}"),
+        *(
+            "generate",
+            "--config=images",
+            *_given(config, (*_GENERATION, *of_diffusion)),
+            f"--limit={_word(config.num_prompts)}",
+        ),
         *(f"--workdir={images}", *name),
     ]
     if config.judge:
         bound = [] if _MAX_PIXELS.value is None else [f"--max_pixels={_MAX_PIXELS.value}"]
         yield ["judge", str(images), f"--model={config.judge}", f"--dtype={config.dtype}", *bound]
-    yield [
-        *("eval", "--config=gdbench", *_given(config, _MATCHING)),
-        *(f"--num_samples={config.num_samples}", f"--workdir={matching}", *name),
-    ]
-    yield ["report", *_runs(matching), f"--images={images}", f"--out={folder / _OF_REPORT}"]
+    for of, models, more in evaluations:
+        model = f"--model={','.join(models)}"
+        yield ["eval", "--config=gdbench", model, *_given(config, _MATCHING), *more, f"--workdir={folder / of}", *name]
+    yield ["report", *_runs(folder, evaluations), f"--images={images}", f"--out={folder / _OF_REPORT}"]
 
 
 def _given(config: Settings, names: tuple[str, ...]) -> list[str]:
