@@ -271,7 +271,7 @@ def check_scorer(
     ref, given = _by_answers(resolve(model, SCORES, revision), given)
     kind = SCORERS[ref.kind or ""]
     keywords = taken(ref, kind, given)
-    if ref.kind == "diffusion_itm" and deeply:
+    if ref.kind == PIPELINE and deeply:
         _check_pipeline(ref, keywords, timesteps)
     elif LIKELIHOOD in kind.takes and deeply:
         extensions.find(extensions.PARTS, kind.path).check(ref.checkpoint, **keywords)
