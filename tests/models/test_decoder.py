@@ -11,6 +11,7 @@ from jax.sharding import AbstractMesh
 
 from tests.expectations import names
 from tests.models.test_networks import filled
+from tests.parity import harness
 from tests.parity.harness import QUICK_COMPILATION
 from winobench import parallel
 from winobench.base.errors import InputError
@@ -31,7 +32,7 @@ CLOSE = {"rtol": 0, "atol": 2e-5}
 
 
 def abstract(dtype=jnp.float32, **more):
-    return nnx.split(nnx.eval_shape(lambda: Decoder(CONFIG, dtype=dtype, param_dtype=dtype, rngs=nnx.Rngs(0), **more)))
+    return nnx.split(harness.abstract(lambda rngs: Decoder(CONFIG, dtype=dtype, param_dtype=dtype, rngs=rngs, **more)))
 
 
 @pytest.fixture(scope="module")

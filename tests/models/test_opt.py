@@ -10,6 +10,7 @@ import pytest
 from flax import nnx
 
 from tests.models.test_networks import filled
+from tests.parity import harness
 from tests.parity.harness import QUICK_COMPILATION
 from winobench.models import decoder, decoder_cache
 from winobench.models.opt import OPTForCausalLM
@@ -23,7 +24,7 @@ POSITIONS = np.broadcast_to(np.arange(9, dtype=np.int32), IDS.shape)
 
 
 def abstract(config=CONFIG, **options):
-    return nnx.eval_shape(lambda: OPTForCausalLM(config, rngs=nnx.Rngs(0), **options))
+    return harness.abstract(lambda rngs: OPTForCausalLM(config, rngs=rngs, **options))
 
 
 @pytest.fixture(scope="module")

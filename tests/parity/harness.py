@@ -14,6 +14,7 @@ from flax import nnx
 from winobench import checkpoints
 from winobench.checkpoints import models as checkpoint_models
 from winobench.checkpoints.tensors import FileTensor
+from winobench.models.base import only_shapes
 
 # Largest difference over largest expected value, in float32. Rounding reaches 2e-6 for whole networks and full-width
 # blocks; the smallest mistake that matters, GELU by its tanh formula, 1.3e-4.
@@ -82,7 +83,8 @@ def copy_parameters(source: Any, target: nnx.Module) -> nnx.Module:
 def abstract(build: Any) -> nnx.Module:
     """The module that ``build(rngs)`` makes, without values."""
     key = checkpoint_models._SameKey(jax.random.key(0))
-    return nnx.eval_shape(lambda: build(key))
+    with only_shapes():
+        return nnx.eval_shape(lambda: build(key))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), compiler_options=QUICK_COMPILATION)

@@ -10,7 +10,7 @@ from flax import nnx
 from jax.sharding import PartitionSpec
 
 from tests.expectations import raises
-from tests.parity.harness import QUICK_COMPILATION
+from tests.parity.harness import QUICK_COMPILATION, abstract
 from tests.training.toy_run import loss_settings
 from winobench import parallel
 from winobench.diffusion.schedules import NoiseSchedule
@@ -319,13 +319,13 @@ def small_networks(*, dtype=jnp.float32, dropout=0.0):
     graphdefs, params, frozen = {}, {}, {}
     for name, cls, config in (("unet", UNet2DConditionModel, SMALL_UNET), ("text_encoder", CLIPTextModel, SMALL_TEXT)):
 
-        def build(cls=cls, config=config):
-            network = cls(config, dtype=dtype, param_dtype=dtype, rngs=nnx.Rngs(0))
+        def build(rngs, cls=cls, config=config):
+            network = cls(config, dtype=dtype, param_dtype=dtype, rngs=rngs)
             lora.add_lora(network, lora.LoRAConfig("all", rank=2, dropout=dropout), rngs=nnx.Rngs(1))
             return network
 
         # Filled here, without the compilation that each layer's own start would take.
-        graphdefs[name], adapters, others = nnx.split(nnx.eval_shape(build), lora.LoRAParam, ...)
+        graphdefs[name], adapters, others = nnx.split(abstract(build), lora.LoRAParam, ...)
         frozen[name] = jax.tree.map(fill, others)
         params[name] = jax.tree.map(fill, adapters)
     return graphdefs, params, frozen

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from tests.parity import harness
 from tests.parity.harness import QUICK_COMPILATION
 from winobench import parallel
 from winobench.checkpoints import encoder_layouts, language_models
@@ -53,7 +54,7 @@ def opt_of(**options):
 
 
 def abstract_opt(config, dtype, **options):
-    return nnx.eval_shape(lambda: opt.OPTForCausalLM(config, dtype=dtype, rngs=nnx.Rngs(0), **options))
+    return harness.abstract(lambda rngs: opt.OPTForCausalLM(config, dtype=dtype, rngs=rngs, **options))
 
 
 MAKERS = {
