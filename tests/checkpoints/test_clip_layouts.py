@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from flax import nnx
 
 from tests.expectations import raises
+from tests.models.test_networks import filled
 from tests.parity import open_clip_torch
 from winobench import checkpoints
 from winobench.base.errors import InputError
@@ -33,7 +33,7 @@ def folders(tmp_path_factory):
         options = {"embed_dim": 6, "quick_gelu": False, "vision_cfg": vision, "text_cfg": text}
         open_clip_torch.write_folder(root / name, open_clip_torch.random_clip(options), options)
     config = clip_layouts.open_clip_config({**options, "vision_cfg": VISION})
-    checkpoints.save_model(CLIPModel(config, rngs=nnx.Rngs(0)), root / "transformers")
+    checkpoints.save_model(filled(CLIPModel, config), root / "transformers")
     tokenizer_files.write_clip_tokenizer(root / "transformers", open_clip_torch.WORDS, 9)
     write_json(root / "transformers" / "preprocessor_config.json", {"size": 8, "crop_size": 8})
     return root
