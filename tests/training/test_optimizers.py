@@ -31,10 +31,13 @@ def test_learning_rate_rises_stays_and_falls():
 def test_muon_orthogonalises_convolutions_and_leaves_biases_to_adam():
     params = {"conv": {"kernel": jnp.zeros((3, 3, 4, 8)), "bias": jnp.zeros(8)}}
     gradients = {"conv": {"kernel": jax.random.normal(jax.random.key(0), (3, 3, 4, 8)), "bias": jnp.arange(1.0, 9.0)}}
+    params["layers.0.mlp.up_proj.weight"] = jnp.zeros((12, 8))  # torch's name
+    gradients["layers.0.mlp.up_proj.weight"] = jax.random.normal(jax.random.key(1), (12, 8))
     optimizer = optimizers.make_optimizer("muon", 1.0, clip_norm=1e9)
     updates, _ = optimizer.update(gradients, optimizer.init(params), params)
-    singular = jnp.linalg.svd(updates["conv"]["kernel"].reshape(36, 8), compute_uv=False)
-    assert singular.max() / singular.min() < 2.0  # all near 1 before the scale: Newton-Schulz ends in [0.7, 1.2]
+    for matrix in (updates["conv"]["kernel"].reshape(36, 8), updates["layers.0.mlp.up_proj.weight"]):
+        singular = jnp.linalg.svd(matrix, compute_uv=False)
+        assert singular.max() / singular.min() < 2.0  # all near 1 before the scale: Newton-Schulz ends in [0.7, 1.2]
     # Adam's first step is the same for gradients 1 to 8; with Nesterov's momentum it is longer than the rate.
     np.testing.assert_allclose(updates["conv"]["bias"], -(0.9 * 0.1 / (1 - 0.9**2) + 1.0), rtol=1e-4)
 

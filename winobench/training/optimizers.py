@@ -46,11 +46,18 @@ def make_schedule(kind: str, peak: float, *, warmup_steps: int, total_steps: int
     return optax.join_schedules([optax.linear_schedule(0.0, peak, warmup_steps), after], [warmup_steps])
 
 
+# Kernels of Flax, and torch's names of projections. Tables of embeddings and heads are left to Adam.
+_MATRICES = ("kernel", "_proj.weight")
+
+
 def _muon_dimensions(params):
-    """Dense kernels are [in, out]. Convolution kernels [h, w, in, out] act as one matrix [h * w * in, out]."""
+    """Dense kernels are [in, out]. Convolution kernels [h, w, in, out] act as one matrix [h * w * in, out].
+
+    Torch's matrices are [out, in], and their updates are the same.
+    """
 
     def dimensions(path, leaf):
-        if leaf.ndim < 2 or not jax.tree_util.keystr(path, simple=True).endswith("kernel"):
+        if leaf.ndim < 2 or not jax.tree_util.keystr(path, simple=True).endswith(_MATRICES):
             return None
         axes = tuple(range(leaf.ndim - 1))
         return contrib.MuonDimensionNumbers(reduction_axis=axes, output_axis=(leaf.ndim - 1,))

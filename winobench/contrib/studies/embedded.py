@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from jax.sharding import Mesh
 
 from winobench.base import memory, options, random_numbers, registry, trackers
 from winobench.base.errors import InputError
@@ -427,6 +428,7 @@ def train_stage(
     log: Sequence[str] = (),
     on_checkpoint: Callable[[loop.TrainState], None] | None = None,
     max_seconds: float | None = None,
+    mesh: Mesh | None = None,
 ) -> loop.TrainState:
     """Trains one stage, or resumes. The folder is named after it. Trackers have a run a stage."""
     name = f"{folder.resolve().parent.name}-{folder.name}"
@@ -434,7 +436,7 @@ def train_stage(
     writers = trackers.make_trackers(log, folder, options.nested(options.values(settings)), name=name)
     pace = loop.Pace(settings.num_steps, settings.log_every, settings.checkpoint_every, max_seconds=max_seconds)
     outputs = loop.Outputs(folder.name, folder / "metrics.jsonl", checkpoints, writers, on_checkpoint)
-    state = loop.train(step, state, batches, pace, outputs)
+    state = loop.train(step, state, batches, pace, outputs, mesh=mesh)
     checkpoints.close()
     return state
 
