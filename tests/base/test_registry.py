@@ -39,7 +39,7 @@ def test_a_name_is_resolved_once(name, kind, checkpoint):
     assert ref.title == ("a/b" if kind == registry.HOSTED else name)
 
 
-@pytest.mark.parametrize("name", ["clevr-tiny", "clevr-flow"])
+@pytest.mark.parametrize("name", ["clevr-tiny", "clevr-flow", "clevr-tokens"])
 def test_the_embedded_models_lie_in_the_package(name):
     path = pathlib.Path(registry.resolve(name).source)
     assert path.is_relative_to(pathlib.Path(registry.__file__).parents[1])

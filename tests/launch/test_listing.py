@@ -54,7 +54,7 @@ def test_models_are_a_line_each_in_groups():
     named = [row[0] for row in _rows(out)]
     assert {*registry.MODELS, *registry.LANGUAGE_MODELS, "recorded:FILE.csv", "openai:MODEL"} <= {*named}
     assert named[:2] == ["clevr-tiny", "clevr-flow"]
-    assert f"{len(named)} models: 2 ready" in out
+    assert f"{len(named)} models: 3 ready" in out
     assert "Language models" in out
 
 

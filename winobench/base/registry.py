@@ -106,6 +106,7 @@ _MODELS: dict[str, dict[str, tuple[Any, ...]]] = {
         "sana-1.6b": ("Efficient-Large-Model/Sana_1600M_1024px_BF16_diffusers", "SANA 1.6B, 1024 pixels", BY_TORCH),
     },
     "image_likelihood": {
+        "clevr-tokens": (str(_ASSETS / "clevr_tokens"), "embedded: Janus in miniature, predicts tokens"),
         "janus-pro-1b": ("deepseek-community/Janus-Pro-1B", "Janus-Pro 1B, predicts tokens, 384 pixels"),
         "janus-pro-7b": ("deepseek-community/Janus-Pro-7B", "Janus-Pro 7B, predicts tokens, 384 pixels"),
         "emu3-gen": ("BAAI/Emu3-Gen-hf", "Emu3-Gen 8B, predicts tokens, 720 pixels"),
