@@ -180,3 +180,14 @@ def test_a_decay_that_is_longer_than_training_is_refused_at_once(tmp_path, stage
     with pytest.raises(InputError, match=names(f"--{stage}.decay_steps", "10,000", "20")):
         clevr_tokens.run(make_config(**{f"{stage}__decay_steps": 10_000}), tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "factor"),
+    [("data.image_size", 60, 8), ("decoder.hidden_size", 36, 8), ("decoder.num_heads", 5, 10)],
+)
+def test_sizes_that_do_not_fit_are_refused_at_once(tmp_path, name, value, factor):
+    refused = name.replace("num_heads", "hidden_size")
+    with pytest.raises(InputError, match=names(f"--{refused}", f"multiple of {factor}")):
+        clevr_tokens.run(make_config(**{name.replace(".", "__"): value}), tmp_path)
+    assert not list(tmp_path.iterdir())

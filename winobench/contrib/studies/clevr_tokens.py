@@ -70,13 +70,14 @@ def run(
 
 def check(config: Settings) -> None:
     """Refuses networks that cannot be made and batches that cannot fit, before the first scene is rendered."""
+    settings, decoder = config.data, config.decoder
+    for name, value, factor in (
+        ("data.image_size", settings.image_size, small_janus.DOWNSAMPLING),
+        ("decoder.hidden_size", decoder.hidden_size, 2 * decoder.num_heads),
+    ):
+        if value % factor:
+            raise InputError(f"--{name} is {value}, but must be a multiple of {factor}", code="not-a-multiple")
     small_janus.make_model(config, small_janus.make_processor(config).tokenizer, on_meta=True)
-    settings = config.data
-    if settings.image_size % small_janus.DOWNSAMPLING:
-        raise InputError(
-            f"--data.image_size is {settings.image_size}, but must be a multiple of {small_janus.DOWNSAMPLING}",
-            code="out-of-range",
-        )
     for name in STAGES:
         embedded.check_decay(config, name)
         memory.check(

@@ -26,7 +26,7 @@ _TEMPLATE = (
 )
 _BOS, _EOS, _PAD, _IMAGE = "<bos>", "<eos>", "<pad>", "<image_placeholder>"
 _IMAGE_START, _IMAGE_END = "<begin_of_image>", "<end_of_image>"
-_POSITIONS = 256  # at most, of text and image together
+_POSITIONS = 256  # of text and image together, or more for larger images
 _GUIDANCE = 3.0  # of generation
 DOWNSAMPLING = 8  # pixels of a token's side
 
@@ -99,7 +99,7 @@ def make_config(config: Settings, tokenizer: Any) -> Any:
             "num_hidden_layers": config.decoder.num_layers,
             "num_attention_heads": config.decoder.num_heads,
             "num_key_value_heads": config.decoder.num_heads,
-            "max_position_embeddings": _POSITIONS,
+            "max_position_embeddings": max(_POSITIONS, config.data.max_length + side**2),
             "bos_token_id": ids(_BOS),
             "eos_token_id": ids(_EOS),
             "pad_token_id": ids(_PAD),
