@@ -119,14 +119,14 @@ def test_names_tell_what_a_model_does(tmp_path, tiny_t5, tiny_pipeline):
     }
     match = frozenset({"picture_match"})
     writes = match | {"picture_text", "picture_turn", "picture_options", "picture_starts"}
-    encodes = match | {"picture_similarity"}
+    encodes, reads = match | {"picture_similarity"}, writes - {"picture_turn"}  # Janus reads images
     for name, folder in folders.items():
         assert loading.answered_kinds(str(folder)) == (encodes if name == "clip" else match)
     assert loading.answered_kinds(str(folders["clip"]), scorers.TEXTS) == {"similarity"}
     assert loading.answered_kinds(str(tiny_t5)) == {"generation", "options"}
     assert loading.answered_kinds("openai:gpt-4o") is None
     for name, model in registry.MODELS.items():
-        answered = {"vqa_score": writes, "contrastive": encodes}.get(model.scorer, match)
+        answered = {"vqa_score": writes, "contrastive": encodes, "image_likelihood": reads}.get(model.scorer, match)
         assert loading.answered_kinds(name) - SEVERAL == answered
     for name in {*registry.LANGUAGE_MODELS} - {*registry.MODELS}:
         assert not scorers._sees(registry.resolve(name))
