@@ -111,6 +111,8 @@ def load_network(
         if is_ours:
             config.pop("quantization_config", None)
             return _filled(kind, config, tensors, torch_dtype)
+        # transformers would only say that shapes differ. diffusers names them.
+        lenient = {} if issubclass(kind, bridge.diffusers.ModelMixin) else {"ignore_mismatched_sizes": True}
         # From the part's own folder: some classes read their config before they look at subfolder.
         network, report = kind.from_pretrained(
             os.path.join(folder, part),
@@ -119,14 +121,17 @@ def load_network(
             local_files_only=True,
             output_loading_info=True,
             dtype=torch_dtype,
+            **lenient,
         )
     lacking = sorted(report["missing_keys"])
     left = sorted(key for key in report["unexpected_keys"] if is_denoiser or _SCALES.fullmatch(key))
-    if lacking or left or report["mismatched_keys"]:
+    other = sorted(f"{key}: {[*held]}, not {[*needed]}" for key, held, needed in report["mismatched_keys"])
+    if lacking or left or other:
         raise sources.mismatch(
             f"the weights of {whose} do not fit the {kind.__name__} that its config describes:"
             + (f" {len(lacking)} are missing ({sources.shorten(lacking, 2)})" if lacking else "")
             + (f" {len(left)} are unknown to it ({sources.shorten(left, 2)})" if left else "")
+            + (f" {len(other)} have other shapes ({sources.shorten(other, 2)})" if other else "")
         )
     if config.get("quantization_config"):
         with quietly(f"{whose} cannot be dequantised"):

@@ -87,6 +87,73 @@ def test_missing_tensors_are_named(copied):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.usefixtures("_reads_no_weights")
+@pytest.mark.parametrize("template", [None, "{% for x in %}", "{{ raise_exception('no') }}"])
+def test_a_processor_without_prompts(copied, template):
+    folder = copied("janus")
+    path = folder / "chat_template.jinja"
+    path.unlink() if template is None else path.write_text(template)
+    with raises("cannot-read", "makes no prompts"):
+        ImageLikelihood.check(str(folder))
+
+
+@pytest.mark.usefixtures("_reads_no_weights")
+def test_a_template_that_leaves_out_the_text(copied):
+    folder = copied("janus")
+    (folder / "chat_template.jinja").write_text("a picture")
+    with raises("unsupported-checkpoint", "leaves out the text"):
+        ImageLikelihood.check(str(folder))
+
+
+@pytest.mark.usefixtures("_reads_no_weights")
+@pytest.mark.parametrize("name", ["bos_token", "pad_token"])
+def test_a_janus_without_the_tokens_of_guidance(copied, name):
+    folder = copied("janus")
+    path = folder / "tokenizer_config.json"
+    config = json.loads(path.read_text())
+    del config[name]
+    path.write_text(json.dumps(config))
+    with raises("unsupported-checkpoint", name):
+        ImageLikelihood.check(str(folder))
+
+
+@pytest.mark.usefixtures("_reads_no_weights")
+@pytest.mark.parametrize("left_out", ["<|visual token 000063|>", "<|visual token", "<|extra_200|>"])
+def test_a_vocabulary_of_emu3_without_tokens_of_images(copied, left_out):
+    folder = copied("emu3")
+    words = json.loads((folder / "config.json").read_text())["vocabulary_map"]
+    edit(
+        folder / "config.json",
+        vocabulary_map={word: key for word, key in words.items() if not word.startswith(left_out)},
+    )
+    with raises("unsupported-checkpoint", "vocabulary_map", "64 image tokens"):
+        ImageLikelihood.check(str(folder), image_size=64)
+
+
+@pytest.mark.usefixtures("_reads_no_weights")
+def test_an_image_that_leaves_no_space_for_a_text(write_generator):
+    with raises("out-of-range", "1,024 positions", "1,056", "image_size"):
+        ImageLikelihood.check(str(write_generator("emu3")), image_size=256)
+
+
+@pytest.mark.usefixtures("_reads_no_weights")
+def test_a_config_without_sizes_fills_no_memory(copied):
+    folder = copied("janus")
+    config = json.loads((folder / "config.json").read_text())
+    del config["text_config"]["hidden_size"], config["text_config"]["intermediate_size"]
+    (folder / "config.json").write_text(json.dumps(config))
+    with raises("mismatched-parts", "parameters", "values"):
+        ImageLikelihood.from_pretrained(folder)
+
+
+def test_other_shapes_are_named(copied):
+    folder = copied("janus")
+    config = json.loads((folder / "config.json").read_text())
+    edit(folder / "config.json", vq_config=config["vq_config"] | {"num_embeddings": 65})
+    with raises("mismatched-parts", "4 have other shapes", "[64, 8], not [65, 8]"):
+        ImageLikelihood.from_pretrained(folder)
+
+
 def test_code_in_a_folder_never_runs(copied):
     folder = copied("janus")
     (folder / "evil.py").write_text("raise AssertionError('code of a folder runs')")

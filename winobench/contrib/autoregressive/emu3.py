@@ -37,14 +37,19 @@ class Emu3(family.Family):
     def read(cls, model: Any, processor: Any, image_size: int | None) -> Self:
         mapping, images = model.model.vocabulary_mapping, processor.image_processor
         ids = [token for _, token in sorted(mapping.img2bpe.items())]
-        if ids != list(range(ids[0], ids[0] + len(ids))):
-            message = "the image tokens of this Emu3 do not follow each other in its vocabulary: it cannot be used here"
-            raise InputError(message, code="unsupported-checkpoint")
+        codes, words = model.config.vq_config.codebook_size, model.config.text_config.vocab_size
+        first = min(ids, default=0)
+        if ids != list(range(first, first + codes)) or first + codes > words or mapping.eol_token_id is None:
+            raise InputError(
+                f"the vocabulary_map of this Emu3 must have {codes:,} image tokens, one after another below {words:,},"
+                " and the token that ends a row: get its config.json again",
+                code="unsupported-checkpoint",
+            )
         factor = processor.downsample_ratio
         side = family.checked_size(image_size, _PUBLISHED_SIZE, factor)
         rows = side // factor
-        sizes = len(ids), rows * rows, rows * (rows + 1)
-        own = rows, ids[0], mapping.eol_token_id
+        sizes = codes, rows * rows, rows * (rows + 1)
+        own = rows, first, mapping.eol_token_id
         return cls((side,), tuple(images.image_mean), tuple(images.image_std), *sizes, *own)
 
     def prompts(self, processor: Any, texts: Sequence[str]) -> list[list[int]]:

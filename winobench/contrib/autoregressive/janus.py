@@ -32,6 +32,9 @@ class Janus(family.Family):
         # As generation has it. The processor's own mean and size are for images in questions.
         tokenizer = processor.tokenizer
         ids = tokenizer.bos_token_id, tokenizer.convert_tokens_to_ids(tokenizer.boi_token), tokenizer.pad_token_id
+        if None in ids:
+            message = "the tokenizer of this Janus must have a bos_token, a boi_token and a pad_token: get it again"
+            raise InputError(message, code="unsupported-checkpoint")
         tokens = (side // 2 ** (len(vq.channel_multiplier) - 1)) ** 2
         return cls((side,), (0.5,) * 3, (0.5,) * 3, vq.num_embeddings, tokens, tokens, *ids)
 

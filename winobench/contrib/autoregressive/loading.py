@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ import numpy as np
 from winobench.base import files, options
 from winobench.base.errors import InputError
 from winobench.checkpoints import models, sources
+from winobench.checkpoints.tensors import FileTensor
 from winobench.contrib.autoregressive import network as networks
 from winobench.contrib.autoregressive.emu3 import Emu3
 from winobench.contrib.autoregressive.family import Family
@@ -37,6 +39,8 @@ _CONVERTED = {
 _COMPARED = 16
 _TEXTS = ("a dog to the left of a cat", "", "two birds")
 _EQUAL_CODES = 0.98
+# Parameters for each value of a file: quantised weights have several.
+_LARGEST_SHARE = 8
 # The attribute of transformers' classes that names modules of float32.
 _STRICT = "_keep_in_fp32_modules_strict"
 
@@ -80,6 +84,7 @@ def load(
     model_class: Any = getattr(bridge.transformers, kind.MODEL)
     strict = {*kind.FLOAT32, *(getattr(model_class, _STRICT, None) or ())}
     ((found, tensors),) = loading.weight_files(source, {part: model_class}, variant).values()
+    _check_fits(source, skeleton(source, kind), tensors)
     loading.check_memory(source, {part: tensors}, {"default": dtype})
     with bridge.replaced(model_class, _STRICT, strict):
         model = loading.load_network(source, folder, part, model_class, found, tensors, dtype, False)
@@ -143,7 +148,26 @@ def describe(source: sources.Source, image_size: int | None) -> tuple[str, Any, 
     kind = family_of(source)
     folder = loading.folder_of(source, kind.SUBFOLDERS)
     processor = loading.load_other(source, folder, kind.SUBFOLDERS[1], getattr(bridge.transformers, kind.PROCESSOR))
-    return folder, processor, kind.read(skeleton(source, kind), processor, image_size)
+    model = skeleton(source, kind)
+    layout = kind.read(model, processor, image_size)
+    _check_prompts(source, processor, layout, model.config.text_config.max_position_embeddings)
+    return folder, processor, layout
+
+
+def _check_prompts(source: sources.Source, processor: Any, layout: Family, positions: int) -> None:
+    """Refuses a processor whose prompts do not hold the text, and images that leave no space for one."""
+    with loading.quietly(f"the processor of {source} makes no prompts"):
+        prompts = layout.prompts(processor, _TEXTS)
+    if prompts[0] == prompts[-1]:
+        message = f"the chat template of {source} leaves out the text: get its files again"
+        raise InputError(message, code="unsupported-checkpoint")
+    space = positions - layout.length
+    if min(map(len, prompts)) >= space:
+        raise InputError(
+            f"{source} has {positions:,} positions, but an image takes {layout.length:,}, which leaves too little space"
+            " for a text: choose a smaller image_size, or check config.json",
+            code="out-of-range",
+        )
 
 
 def skeleton(source: sources.Source, kind: type[Family]) -> Any:
@@ -152,6 +176,17 @@ def skeleton(source: sources.Source, kind: type[Family]) -> Any:
     model_class: Any = getattr(bridge.transformers, kind.MODEL)
     with loading.quietly(f"{path} does not describe a {kind.MODEL}"), bridge.torch.device("meta"):
         return model_class(model_class.config_class.from_dict(sources.read_json(path)))
+
+
+def _check_fits(source: sources.Source, model: Any, tensors: Mapping[str, FileTensor]) -> None:
+    """Refuses a config without its sizes, before transformers fills a model of its usual sizes with random values."""
+    needed = sum(parameter.numel() for parameter in model.parameters())
+    held = sum(math.prod(tensor.shape) for tensor in tensors.values())
+    if needed > _LARGEST_SHARE * held:
+        raise sources.mismatch(
+            f"config.json of {source} describes a {type(model).__name__} of {needed:,} parameters, but the weights are"
+            f" {held:,} values"
+        )
 
 
 def _differences(made: Generator) -> dict[str, tuple[float, float]]:
