@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from tests import launching
-from tests.contrib.autoregressive.tiny import WRITERS
+from tests.contrib.autoregressive.tiny import IMAGE_SIZES, WRITERS
 from tests.expectations import raises
 from winobench.contrib.autoregressive import loading
 from winobench.contrib.autoregressive.scorer import ImageLikelihood
@@ -63,7 +63,7 @@ def test_pickles_are_not_read(copied, family):
     (weights,) = folder.rglob("model.safetensors")
     weights.rename(weights.with_name("pytorch_model.bin"))
     with raises("weights-are-a-pickle", "pytorch_model.bin", "convert_pickle"):
-        ImageLikelihood.from_pretrained(folder, allow_pickle=True)
+        ImageLikelihood.from_pretrained(folder, allow_pickle=True, image_size=IMAGE_SIZES[family])
 
 
 @pytest.mark.usefixtures("_reads_no_weights")
