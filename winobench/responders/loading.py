@@ -132,7 +132,9 @@ def answered_kinds(model: str | ModelRef, wants: str = IMAGES) -> frozenset[str]
     if (config := source.find("config.json")) is None:  # offline, or a pipeline such as GLM-Image
         return frozenset() if source.find("model_index.json") else ANSWERS[ref.kind]
     if ref.kind == "image_likelihood":  # of which Janus alone reads images
-        return ANSWERS[ref.kind] if sources.read_json(config).get("model_type") == "janus" else frozenset()
+        values = sources.read_json(config)
+        reads = values.get("model_type") == "janus" and "vision_model" not in values.get("untrained", ())
+        return ANSWERS[ref.kind] if reads else frozenset()
     form = vision_language.network_class(source).form
     unable = set() if form.between else SEVERAL
     return ANSWERS[ref.kind] - unable - (set() if form.turns else {ImageTurn.kind})

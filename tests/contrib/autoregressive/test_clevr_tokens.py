@@ -9,8 +9,11 @@ import safetensors
 
 from winobench import parallel
 from winobench.base import registry
+from winobench.base.errors import InputError
 from winobench.clevr import captions
+from winobench.contrib.autoregressive import answering
 from winobench.contrib.autoregressive.scorer import ImageLikelihood
+from winobench.responders import loading as responders
 from winobench.tasks import clevr_common
 
 FOLDER = pathlib.Path(registry.resolve("clevr-tokens").source)
@@ -23,6 +26,13 @@ def test_is_small_and_in_half_precision():
     with safetensors.safe_open(weights, "np") as file:
         assert {file.get_slice(name).get_dtype() for name in file.keys()} == {"F16"}  # noqa: SIM118
     assert not [path for path in files if path.suffix in (".bin", ".pt", ".ckpt", ".pkl")]
+
+
+def test_is_not_asked_because_its_vision_tower_is_not_trained():
+    assert responders.answered_kinds("clevr-tokens") == frozenset()
+    with pytest.raises(InputError, match="reads images is not trained") as error:
+        answering.load("clevr-tokens")
+    assert error.value.code == "kind-not-answered"
 
 
 @pytest.mark.slow

@@ -145,6 +145,14 @@ def load(
             " likelihood (winobench eval)",
             code="kind-not-answered",
         )
+    if "vision_model" in sources.read_json(source.require("config.json", "so its kind is unknown")).get(
+        "untrained", ()
+    ):
+        raise InputError(
+            f"the part of {source} that reads images is not trained (untrained in {path}), so its answers mean"
+            " nothing: name another Janus",
+            code="kind-not-answered",
+        )
     dtype = language_models.language_model_dtype(dtype).name
     generator = loading.load(source, dtype, variant=variant)
     generating: Any = generator.network

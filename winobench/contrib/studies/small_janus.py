@@ -91,6 +91,7 @@ def make_config(config: Settings, tokenizer: Any) -> Any:
     )
     quantizer = config.quantizer
     return transformers.JanusConfig(
+        untrained=["vision_model"],  # `winobench.contrib.autoregressive.answering` refuses such a model
         text_config={
             "model_type": "llama",
             "vocab_size": len(tokenizer),
