@@ -145,9 +145,8 @@ def load(
             " likelihood (winobench eval)",
             code="kind-not-answered",
         )
-    if "vision_model" in sources.read_json(source.require("config.json", "so its kind is unknown")).get(
-        "untrained", ()
-    ):
+    path = source.require("config.json", "so its kind is unknown")
+    if "vision_model" in sources.read_json(path).get("untrained", ()):
         raise InputError(
             f"the part of {source} that reads images is not trained (untrained in {path}), so its answers mean"
             " nothing: name another Janus",
