@@ -124,3 +124,12 @@ def test_tied_heads_stay_tied(load_generator, reference_of):
     got = structure.module(params).apply(logits, ids)
     wanted = logits(reference.model, torch.tensor(ids).long())
     np.testing.assert_allclose(got, wanted, atol=1e-4 * float(wanted.std()))
+
+
+@pytest.mark.parametrize(
+    ("family", "word"), [("janus", "<image_placeholder>"), ("emu3", "<image>"), ("glm_image", "<|image|>")]
+)
+def test_texts_with_the_word_for_an_image_are_refused(load_generator, one_device, family, word):
+    likelihood = ImageLikelihood(load_generator(family), mesh=one_device)
+    with raises("image-slot-in-text", f"a {word}", "image's place"):
+        likelihood.score(pictures(1), ["a dog", f"a {word}"])

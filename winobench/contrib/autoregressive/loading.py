@@ -14,7 +14,7 @@ import numpy as np
 
 from winobench.base import files, options
 from winobench.base.errors import InputError
-from winobench.checkpoints import models, sources
+from winobench.checkpoints import models, sources, vision_language
 from winobench.checkpoints.tensors import FileTensor
 from winobench.contrib.autoregressive import network as networks
 from winobench.contrib.autoregressive.emu3 import Emu3
@@ -99,8 +99,9 @@ def prompts(network: TokenNetwork, processor: Any, texts: Sequence[str]) -> tupl
     """Token ids of the prompts of texts, and of the same without the texts. The prompt of "" is the latter.
 
     Raises:
-      InputError: the model has no positions for so long a text and an image.
+      InputError: the model has no positions for so long a text and an image, or a text has its word for images.
     """
+    check_words(processor, texts)
     prompts = network.family.prompts(processor, texts)
     without = [network.family.unconditional(processor, prompt) for prompt in prompts]
     prompts = [none if text == "" else ids for text, ids, none in zip(texts, prompts, without, strict=True)]
@@ -113,6 +114,13 @@ def prompts(network: TokenNetwork, processor: Any, texts: Sequence[str]) -> tupl
                 code="too-long",
             )
     return prompts, without
+
+
+def check_words(processor: Any, texts: Sequence[str]) -> None:
+    """Raises InputError for a text with the word in whose place transformers wants an image."""
+    for text in texts:
+        if processor.image_token in text:
+            raise vision_language.image_slot_in_text(text)
 
 
 def prompt_identity(network: TokenNetwork, processor: Any) -> dict[str, Any]:
