@@ -25,13 +25,22 @@ def versions() -> dict[str, str]:
 
 
 def check_once(fingerprint: str, name_of_class: str, measure: Callable[[], Mapping[str, tuple[float, float]]]) -> None:
-    """Raises InputError for a difference from torch that is larger than allowed. The cache keeps the result."""
+    """Raises InputError for a difference from torch that is larger than allowed. The cache keeps the result.
+
+    Networks whose layers do not fit each other fail here first, with an InputError, too.
+    """
     device = jax.devices()[0]
     key = [fingerprint, device.platform, device.device_kind, jax.__version__, caches.processor()]
     path = pathlib.Path(caches.folder()) / "torch_checks" / f"{files.digest(key)[:32]}.json"
     if path.exists():
         return
-    measured = measure()
+    try:
+        measured = measure()
+    except InputError:
+        raise
+    except (TypeError, ValueError) as error:  # of shapes. Devices raise RuntimeError
+        message = f"this {name_of_class} cannot run, so check the sizes in its config.json: {str(error)[:300]}"
+        raise InputError(" ".join(message.split()), code="unsupported-checkpoint") from error
     for name, (between, allowed) in measured.items():
         if not between <= allowed:
             raise InputError(

@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+import transformers
 
 from tests import launching
 from tests.contrib.autoregressive.tiny import IMAGE_SIZES, WRITERS
@@ -152,6 +153,26 @@ def test_other_shapes_are_named(copied):
     edit(folder / "config.json", vq_config=config["vq_config"] | {"num_embeddings": 65})
     with raises("mismatched-parts", "4 have other shapes", "[64, 8], not [65, 8]"):
         ImageLikelihood.from_pretrained(folder)
+
+
+@pytest.mark.usefixtures("_reads_no_weights")
+@pytest.mark.parametrize("name", ["projection_dim", "image_token_embed_dim"])
+def test_a_janus_whose_parts_have_other_widths(copied, name):
+    folder = copied("janus")
+    config = json.loads((folder / "config.json").read_text())
+    edit(folder / "config.json", vq_config=config["vq_config"] | {name: 24})
+    with raises("mismatched-parts", f"vq_config.{name} of this Janus is 24", "states of 32"):
+        ImageLikelihood.from_pretrained(folder)
+
+
+def test_layers_that_do_not_fit_each_other(copied):
+    """transformers' own code fails for such a folder, too."""
+    folder = copied("emu3")
+    config = transformers.Emu3Config.from_pretrained(folder)
+    config.vq_config.hidden_size = 24  # of attention to 32 channels
+    transformers.Emu3ForConditionalGeneration(config).save_pretrained(folder)
+    with raises("unsupported-checkpoint", "Emu3ForConditionalGeneration cannot run", "24", "config.json"):
+        ImageLikelihood.from_pretrained(folder, image_size=64)
 
 
 def test_code_in_a_folder_never_runs(copied):

@@ -29,6 +29,13 @@ class Janus(family.Family):
         if image_size not in (None, side):
             message = f"image_size is {image_size}, but this model generates images of {side} pixels: leave it out"
             raise InputError(message, code="unsupported-option")
+        width = model.config.text_config.hidden_size
+        for name in ("projection_dim", "image_token_embed_dim"):
+            if (size := getattr(vq, name)) != width:
+                message = (
+                    f"vq_config.{name} of this Janus is {size}, but its decoder has states of {width}: mend config.json"
+                )
+                raise InputError(message, code="mismatched-parts")
         # As generation has it. The processor's own mean and size are for images in questions.
         tokenizer = processor.tokenizer
         ids = tokenizer.bos_token_id, tokenizer.convert_tokens_to_ids(tokenizer.boi_token), tokenizer.pad_token_id
