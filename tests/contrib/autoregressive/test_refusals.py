@@ -142,6 +142,7 @@ def test_a_config_without_sizes_fills_no_memory(copied):
     folder = copied("janus")
     config = json.loads((folder / "config.json").read_text())
     del config["text_config"]["hidden_size"], config["text_config"]["intermediate_size"]
+    config["vq_config"] |= {"projection_dim": 4096, "image_token_embed_dim": 4096}  # as wide as the usual decoder
     (folder / "config.json").write_text(json.dumps(config))
     with raises("mismatched-parts", "parameters", "values"):
         ImageLikelihood.from_pretrained(folder)
