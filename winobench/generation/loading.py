@@ -60,16 +60,8 @@ def make_generators(
         if ref.kind != scorers.TOKENS:
             _check(ref, settings, dtype, variant, **of_pipelines)
     _check_tokens(refs, generated_by, settings, dtype, variant, more)
-    from winobench.diffusion import families  # late: names that are wrong are answered at once
-
     named = list(dict.fromkeys(lora for _, lora in generated_by if lora is not None))
-    adapters = {
-        (model, lora): families.read_lora(
-            refs[model].checkpoint, lora, revision=refs[model].revision, backend=backend, allow_pickle=allow_pickle
-        )
-        for model, lora in generated_by
-        if lora is not None
-    }
+    adapters = _adapters(refs, generated_by, backend=backend, allow_pickle=allow_pickle)
     lora_labels = dict(zip(named, registry.model_labels(named, registry.lora_label), strict=True))
     own = registry.model_labels([*refs], lambda name: registry.model_label(refs[name].title))
     labels = dict(zip(refs, own, strict=True))
@@ -108,6 +100,19 @@ def make_generators(
         files = functools.partial(_files, ref, [backend, allow_pickle, [word.digest() for word in words]])
         generators.append(Generator(label, name, load, dtype, of_lora, named_more, files))
     return generators
+
+
+def _adapters(
+    refs: Mapping[str, registry.ModelRef], generated_by: Sequence[tuple[str, str | None]], **how: Any
+) -> dict[tuple[str, str], Any]:
+    """The LoRAs of models, by both names."""
+    from winobench.diffusion import families  # late: names that are wrong are answered at once
+
+    return {
+        (model, lora): families.read_lora(refs[model].checkpoint, lora, revision=refs[model].revision, **how)
+        for model, lora in generated_by
+        if lora is not None
+    }
 
 
 def _hosted(ref: registry.ModelRef, label: str, settings: Settings, given: Mapping[str, Any]) -> Generator:

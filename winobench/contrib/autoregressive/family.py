@@ -59,7 +59,7 @@ class Family:
         raise NotImplementedError
 
     def unconditional(self, processor: Any, prompt: list[int]) -> list[int]:
-        """The prompt without a text, as training and guidance have it in place of a prompt."""
+        """The prompt without a text, which training and guidance use."""
         return self.prompts(processor, [""])[0]
 
     def language_model(self, m: Any) -> Any:

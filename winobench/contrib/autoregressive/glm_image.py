@@ -13,7 +13,7 @@ from winobench.torch_modules.bridge import torch
 
 _PUBLISHED_SIZE = 1024
 _PIXELS = 32
-"""Pixels of a generated image that a token stands for, along each side."""
+"""Pixels of a generated image for each token, along each side."""
 
 
 @dataclasses.dataclass(frozen=True)
