@@ -21,14 +21,19 @@ NUMBERS = ["-1", "0", "nan", "inf", "-inf", "1e400", str(10**12), "-" + str(10**
 WORDS = ["", "²,³", "٣", "１２", "x", "[", "(" * 300_000, "1,2,3", "['a', 'b']", "{}", "true", "a\nb", "\x00"]
 
 # Fields of numbers that may be negative, or zero, or as large as 10**12.
-NEGATIVE = {"lora_scale", "guidance_scale", "generation.guidance_scale"}
+NEGATIVE = {"lora_scale", "guidance", "guidance_scale", "generation.guidance_scale"}
 _OF_TRAINING = ("warmup_steps", "decay_steps", "ema_decay")
 ZERO = {
     *NEGATIVE,
     *("seed", "lora.dropout", "optimizer.b1", "optimizer.b2", "optimizer.weight_decay", "optimizer.warmup_share"),
     *("checks.max_changed_words", "checks.similarity", "data.task_like_fraction", "data.num_hard_scenes"),
+    *("quantizer.codes_decay", "decoder.replaced_rows", "decoder.empty_text_fraction"),
     *("denoiser.empty_text_fraction", "autoencoder.pixel_noise", "data.latent_noise", "ema_decay"),
-    *(f"{part}.{name}" for part in ("optimizer", "training", "autoencoder", "denoiser") for name in _OF_TRAINING),
+    *(
+        f"{part}.{name}"
+        for part in ("optimizer", "training", "autoencoder", "denoiser", "quantizer", "decoder", "pixels")
+        for name in _OF_TRAINING
+    ),
 }
 LARGE = {"optimizer.clip_norm", "explosion_factor"}
 

@@ -67,10 +67,12 @@ def over_grid(
 ) -> np.ndarray:
     """Floats of this shape, of a function of int32 [n, dimensions] that yields (some of these rows, their values)."""
     rows = np.indices(shape, dtype=np.int32).reshape(len(shape), -1).T
-    numbers, values = map(np.concatenate, zip(*iterate(rows), strict=True))
-    ordered = np.empty_like(values)
-    ordered[numbers] = values
-    return ordered.reshape(shape)
+    values: np.ndarray | None = None
+    for numbers, part in iterate(rows):
+        if values is None:
+            values = np.empty(len(rows), np.asarray(part).dtype)
+        values[numbers] = part
+    return np.zeros(shape, np.float32) if values is None else values.reshape(shape)
 
 
 def distinct(keys: Sequence[Any]) -> tuple[list[int], np.ndarray]:

@@ -69,7 +69,7 @@ def test_a_language_model_on_a_tpu(launched, tmp_path, cache, here, monkeypatch)
     [
         (["--accelerator=v9:4"], ["v9:4", "v5e", "h100"]),
         (["--model=sd15,sd21", V5E], ["--model", "sd15,sd21"]),
-        (["--config=winoviz", "--model=openai:gpt-4o", V5E], ["openai:gpt-4o", "llama2-13b"]),
+        (["--config=winoviz", "--model=openai:gpt-4o", V5E], ["openai:gpt-4o", "--dry_run"]),
         (["--config=winoviz", "--model=flan-t5-small", "--protocol=toe", V5E], ["toe", "zero_shot"]),
         (["--config=hardneg", "--devices=1,4", V5E], ["--devices", "--accelerator"]),
         (["--config=nli", V5E], ["gdbench", "hardneg"]),

@@ -307,13 +307,18 @@ _LATER = (
     ("backend", "auto"),
     ("embeddings", None),
     ("float8", False),
+    ("guidance", None),
     ("negative_prompt", None),
+    ("preprocessing", "squash"),
+    ("scored_by", "likelihood"),
     ("shown", None),
 )
 
 
 def _job_name(launcher: str, spec: str, config: Any) -> str:
     """A name that is the same for the same run."""
+    if hasattr(config, "of_diffusion"):
+        config = config.of_diffusion()  # whose values were the defaults of earlier versions
     told = {name: value for name, value in configuration.plain(config).items() if (name, value) not in _LATER}
     settings = json.dumps([launcher, spec, told], sort_keys=True, default=str)
     digest = hashlib.sha256(settings.encode()).hexdigest()[:8]
