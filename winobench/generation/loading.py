@@ -232,6 +232,6 @@ def _check_tokens(
     for model, lora in generated_by:
         if (ref := refs[model]).kind == scorers.TOKENS:
             of_diffusion, size = {**given, "lora": lora}, {"image_size": settings.image_size}
-            scorers.check_scorer(ref, dtype, variant=variant, diffusion=of_diffusion, likelihood=size)
             generation = extensions.find(extensions.PARTS, _GENERATION)
             generation.check_source(ref.checkpoint, ref.revision, negative_prompt=settings.negative_prompt)
+            scorers.check_scorer(ref, dtype, variant=variant, diffusion=of_diffusion, likelihood=size)

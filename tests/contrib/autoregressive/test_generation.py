@@ -251,6 +251,9 @@ def test_arguments_are_checked(made):
     with pytest.raises(InputError, match="positions for") as raised:
         sampling.generate(["a dog " * 400])
     assert raised.value.code == "too-long"
+    with pytest.raises(InputError) as raised:
+        made("emu3").generate(["a dog"], negative_prompt="blurry " * 2000)
+    assert raised.value.code == "too-long"
 
 
 def test_batches_that_cannot_fit_are_refused(made, monkeypatch):

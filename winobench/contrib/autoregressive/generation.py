@@ -393,8 +393,7 @@ class TokenGeneration(HasSnapshots):
         """Token ids and their number: int32 [n, 1 or 2, width + 1]. The second of a row is without its text."""
         prompts, without = loading.prompts(self.model, self.tokenizing, texts)
         if negative is not None:
-            loading.check_words(self.tokenizing, [negative])
-            without = self.model.family.prompts(self.tokenizing, [negative]) * len(texts)
+            without = loading.prompts(self.model, self.tokenizing, [negative])[0] * len(texts)
         longest = self.model.longest_prompt
         rows = pairs.token_rows([*prompts, *(without if is_guided else ())], 0, longest, step=_PROMPT_STEP)
         return rows.reshape(-1, len(texts), rows.shape[1]).swapaxes(0, 1)
