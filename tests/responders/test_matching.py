@@ -127,6 +127,8 @@ def test_names_tell_what_a_model_does(tmp_path, tiny_t5, tiny_pipeline):
     assert loading.answered_kinds("openai:gpt-4o") is None
     for name, model in registry.MODELS.items():
         answered = {"vqa_score": writes, "contrastive": encodes, "image_likelihood": reads}.get(model.scorer, match)
+        if name == "clevr-tokens":  # its vision tower is not trained
+            answered = frozenset()
         assert loading.answered_kinds(name) - SEVERAL == answered
     for name in {*registry.LANGUAGE_MODELS} - {*registry.MODELS}:
         assert not scorers._sees(registry.resolve(name))
