@@ -171,7 +171,7 @@ def load_scorer(
 
 def _by_answers(ref: ModelRef, given: dict[str, Any]) -> tuple[ModelRef, dict[str, Any]]:
     """The model as one that answers questions where ``scored_by`` says so, and the other options."""
-    likelihood = dict(OPTIONS[LIKELIHOOD].allowed.check(LIKELIHOOD, given.get(LIKELIHOOD), "wrong-type") or {})
+    likelihood = dict(_DICT.check(LIKELIHOOD, given.get(LIKELIHOOD), "wrong-type") or {})
     if ref.kind not in ("image_likelihood", "answers") or likelihood.pop("scored_by", None) != "answers":
         return ref, given
     if likelihood:

@@ -118,9 +118,8 @@ class TorchNetwork(nnx.Module):
         arrays |= {name: operations.kernel_of(arrays[name]) for name in self.kernels}
         self.arrays = nnx.Dict({name: nnx.Param(array) for name, array in arrays.items()})
         # Compiled functions keep programs for longer than the module's numbers may stay in memory.
-        module = (
-            copy.deepcopy(module, {id(tensor): tensor.to("meta") for tensor in tensors.values()}) if keep else module
-        )
+        if keep:
+            module = copy.deepcopy(module, {id(tensor): _without_numbers(tensor) for tensor in tensors.values()})
         del tensors
         self.program = TorchProgram(_on_meta(module), (config, key))
 
@@ -177,6 +176,14 @@ class TorchNetwork(nnx.Module):
         arrays = {name: first(parameter.get_value()) for name, parameter in self.arrays.items()}
         arrays |= {name: operations.weight_of(arrays[name]) for name in self.kernels}
         return self.program.with_tensors({name: convert(array) for name, array in arrays.items()})
+
+
+def _without_numbers(tensor: Any) -> Any:
+    """The tensor on the meta device. A parameter stays a parameter."""
+    import torch
+
+    moved = tensor.to("meta")
+    return torch.nn.Parameter(moved, requires_grad=False) if isinstance(tensor, torch.nn.Parameter) else moved
 
 
 def _on_meta(module: Any) -> Any:
