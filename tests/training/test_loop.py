@@ -1,6 +1,7 @@
 import itertools
 import json
 import time
+import types
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ from tests import launching
 from tests.expectations import raises
 from tests.training import toy_run
 from winobench import parallel
+from winobench.scorers import denoising
 from winobench.training import loop, optimizers
 from winobench.training.checkpoints import Checkpoints
 
@@ -34,6 +36,18 @@ def test_resumed_run_equals_the_uninterrupted_one(tmp_path):
     assert all(json.loads(one)["images_per_second"] > 0 for one in (folder / "metrics.jsonl").read_text().splitlines())
     # A finished run needs no batch.
     assert_equal(toy_run.run(folder, 30, batches=lambda first: pytest.fail("asked for batches")), whole)
+
+
+@pytest.mark.parametrize("platform", ["cpu", "gpu", "tpu"])
+def test_the_step_is_compiled_as_the_scorers(platform, monkeypatch):
+    compiled = []
+    monkeypatch.setattr(jax, "jit", lambda function, **how: compiled.append((function.__name__, how)))
+    mesh = types.SimpleNamespace(devices=np.array([types.SimpleNamespace(platform=platform)]))
+    loop.make_step(lambda *_: None, optax.sgd(0.1), seed=0, mesh=mesh)
+    [(name, how)] = compiled
+    assert name == "training_step"  # which the line on long compilations names
+    assert how["compiler_options"] is parallel.COMPILER_OPTIONS[platform]
+    assert denoising._steps.keys() == parallel.COMPILER_OPTIONS.keys()
 
 
 def test_training_ends_at_the_optimum_in_closed_form(tmp_path):

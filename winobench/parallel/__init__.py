@@ -1,7 +1,7 @@
 """Devices and processes: meshes and where arrays live on them, and programs of several processes."""
 
 from winobench.parallel.devices import (
-    CPU_OPTIONS,
+    COMPILER_OPTIONS,
     Device,
     compute_capability,
     describe_mesh,
@@ -46,7 +46,7 @@ from winobench.parallel.processes import (
 )
 
 __all__ = [
-    "CPU_OPTIONS",
+    "COMPILER_OPTIONS",
     "DATA_AXIS",
     "MODEL_AXIS",
     "Device",

@@ -182,15 +182,10 @@ def _step(
     )
 
 
-# XLA would make one product of several with the same input, such as queries, keys and values, and write out the parts
-# of its result again, and the parts of its weights at each step. SDXL's step of 8 passes on an H100 moves 6 of 131 GB
-# more with it, and has 0.7 GB more of temporaries (by its compiler). Its own products, in Triton, cannot add to what is
-# there, as cuBLAS' can: sums around layers would be separate kernels.
-_GPU_OPTIONS = {"xla_gpu_dot_merger_threshold_mb": 0, "xla_gpu_enable_triton_gemm": False}
 _step.__name__ = "fused_step"  # which profilers show
 _steps = {
     platform: jax.jit(_step, static_argnames="how", compiler_options=options)
-    for platform, options in (("cpu", parallel.CPU_OPTIONS), ("tpu", None), ("gpu", _GPU_OPTIONS))
+    for platform, options in parallel.COMPILER_OPTIONS.items()
 }
 
 

@@ -98,7 +98,7 @@ def make_step(
         metrics = {name: jnp.mean(value.astype(jnp.float32)) for name, value in metrics.items()}
         return jax.tree.map(lambda array: array / accumulate, total), metrics
 
-    def step(state: TrainState, batch: Batch, frozen: Params | None = None) -> tuple[TrainState, Metrics]:
+    def training_step(state: TrainState, batch: Batch, frozen: Params | None = None) -> tuple[TrainState, Metrics]:
         with parallel.traced_on(mesh):
             return updated(state, batch, frozen)
 
@@ -121,8 +121,7 @@ def make_step(
         return new, metrics
 
     platform = jax.default_backend() if mesh is None else mesh.devices.flat[0].platform
-    compiler_options = parallel.CPU_OPTIONS if platform == "cpu" else None
-    return jax.jit(step, donate_argnums=0, compiler_options=compiler_options)
+    return jax.jit(training_step, donate_argnums=0, compiler_options=parallel.COMPILER_OPTIONS.get(platform))
 
 
 def local_rows(batch_size: int) -> slice:
