@@ -104,6 +104,8 @@ def start(options: argparse.Namespace) -> str:
                 "--device gpu needs a torch that sees a GPU, but torch.cuda.is_available() is False",
                 code="missing-package",
             )
+        # Float32 means float32.
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
         # Two frameworks share the memory. JAX reads this when it first looks for devices.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         if jax.default_backend() != "gpu":

@@ -2,6 +2,7 @@
 
     python -m benchmarks.images                       clevr-tiny, 32 images of 25 steps with guidance, on the CPU
     python -m benchmarks.images --model=FOLDER --device=gpu --batch_size=8 --steps=50
+    python -m benchmarks.images --size=sd21-base --device=gpu      random weights in place of a model
     python -m benchmarks.images --output=FILE         writes the figures as JSON, too
 
 Both generate the images in batches of one size, from texts to uint8: text encoder, DDIM with classifier-free guidance
@@ -12,7 +13,9 @@ Stable Diffusion 1 or 2 that both read.
 
 from __future__ import annotations
 
+import pathlib
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,7 +25,7 @@ import jax
 import numpy as np
 import torch
 
-from benchmarks import common, machine, result_files
+from benchmarks import common, machine, result_files, scorer
 from winobench.base import registry
 from winobench.base.errors import InputError
 from winobench.diffusion import families
@@ -37,7 +40,7 @@ _GUIDANCE = 3.0
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measures and prints."""
-    parser = common.argument_parser("benchmarks.images", __doc__, ("model",), "of the model: its own")
+    parser = common.argument_parser("benchmarks.images", __doc__, scorer.SIZES, "random weights in place of --model")
     parser.add_argument("--model", default="clevr-tiny", help="name or folder of a Stable Diffusion 1 or 2")
     parser.add_argument("--images", type=int, default=32, help="drawn in a round by each")
     parser.add_argument("--batch_size", type=int, default=8, help="images at once")
@@ -46,14 +49,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     device = common.start(options)
     common.check_positive(options, "images", "batch_size", "steps")
     before = machine.load_average()
-    figures = measure(
-        options.model,
-        device,
-        images=options.images,
-        batch_size=options.batch_size,
-        steps=options.steps,
-        rounds=options.rounds,
-    )
+    work = {name: getattr(options, name) for name in ("images", "batch_size", "steps", "rounds")}
+    if options.size:
+        with tempfile.TemporaryDirectory() as folder:
+            scorer.write_pipeline(pathlib.Path(folder), scorer.SIZES[options.size], device)
+            figures = measure(folder, device, **work) | {"model": f"{options.size}, random weights"}
+    else:
+        figures = measure(options.model, device, **work)
     figures["machine"] = machine.describe(common.accelerator_name(device))
     figures["load_average"] = [before, machine.load_average()]
     print(table(figures))

@@ -540,8 +540,7 @@ def start(options: argparse.Namespace) -> None:
     """
     if options.slow_loading < 0:
         raise InputError(f"--slow_loading is {options.slow_loading:g}, but it must be at least 0", code="out-of-range")
-    if options.images is not None:
-        common.check_positive(options, "images")
+    common.check_positive(options, *(name for name in ("images", "samples") if getattr(options, name) is not None))
     if options.device == "cpu":
         parallel.one_device_per_core()
     elif jax.default_backend() != "gpu":
@@ -556,6 +555,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="where everything runs")
     parser.add_argument("--size", choices=sorted(WORK), help="the network: clevr-tiny on a CPU, sd21-base on a GPU")
     parser.add_argument("--images", type=int, help="their number")
+    parser.add_argument("--samples", type=int, help="of each pair")
     parser.add_argument(
         "--slow_loading", type=float, default=0.15, help="seconds an image of the second evaluation takes; 0: none"
     )
@@ -566,8 +566,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     start(options)
     size = options.size or (EMBEDDED if options.device == "cpu" else "sd21-base")
     work = WORK[size]
-    if options.images is not None:
-        work = dataclasses.replace(work, images=options.images)
+    work = dataclasses.replace(
+        work, images=options.images or work.images, num_samples=options.samples or work.num_samples
+    )
     figures, timelines = benchmark(size, options.device, work, options.slow_loading, options.keep)
     print(table(figures))
     result_files.write(figures, options.output)

@@ -77,8 +77,9 @@ def _measured(found: Mapping[str, Any]) -> Iterator[str]:
         " random, in bfloat16. *Planned* is the bound of `winobench plan` for the same program. Kernels were compared"
         " with float32: attention, its gradients and GEGLU differ by at most 0.25%. Errors in float32 differ from a"
         " CPU's by at most 5e-7, in bfloat16 by 0.24%. `gdbench:debug` gives a CPU's accuracies. A script took these"
-        " figures. The command below times the steps in the same way, and has run on a CPU only.",
-        "python -m benchmarks.gpu",
+        " figures. The first command times the steps in the same way. The second one runs every benchmark of a GPU"
+        " within nine minutes, and continues when it is called again. Both have run on a CPU only.",
+        "python -m benchmarks.gpu\npython -m benchmarks.gpu --all FOLDER",
     )
     rows = []
     for each in found["steps"]:

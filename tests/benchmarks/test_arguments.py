@@ -25,6 +25,7 @@ from tests.expectations import raises
         ("scorer", ["--device=gpu"], "missing-package"),
         ("trace", ["--slow_loading=-1"], "out-of-range"),
         ("trace", ["--images=0"], "out-of-range"),
+        ("trace", ["--samples=0"], "out-of-range"),
     ],
 )
 def test_bad_arguments(name, words, code, monkeypatch):

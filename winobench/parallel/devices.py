@@ -21,9 +21,9 @@ from winobench.base import accelerators
 # half as long again on processors with 512.
 # GPUs: XLA would make one product of several with the same input, such as queries, keys and values, and write out the
 # parts of its result again, and the parts of its weights at each step. SDXL's step of 8 passes on an H100 moves 6 of
-# 131 GB more with it, and has 0.7 GB more of temporaries (by its compiler). XLA's own products, in Triton, cannot add to
-# an array, as cuBLAS' can: sums around layers would be separate kernels. XLA also compiles several for each shape, to
-# try them out.
+# 131 GB more with it, and has 0.7 GB more of temporaries (by its compiler). Its own products, in Triton, cannot add to
+# an array, as cuBLAS' can: sums around layers would be separate kernels. XLA also compiles several of them for each
+# shape, to try them out.
 COMPILER_OPTIONS: dict[str, dict[str, Any] | None] = {
     "cpu": {"xla_cpu_prefer_vector_width": 512},
     "gpu": {"xla_gpu_dot_merger_threshold_mb": 0, "xla_gpu_enable_triton_gemm": False},
