@@ -64,6 +64,9 @@ class Settings(model_settings.Sampler, model_settings.Pipeline):
         options.BACKEND,
         "native: families in Flax. torch: diffusers' own code under JAX, experimental. auto: the first that can",
     )
+    model_parallel: int = option(
+        1, options.DEVICES, "devices that share one copy of a model that predicts tokens; 1 gives each its own"
+    )
     api: model_settings.ImageApi = options.group(model_settings.ImageApi)
     seeds: tuple = option(
         (0,),

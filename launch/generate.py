@@ -94,7 +94,7 @@ def main(config: Settings) -> None:
         settings=settings,
         pipeline_options=options.settings().or_none().check("--pipeline_options", config.pipeline_options),
         hosted={**text.api_options(config.api, config.model), "sends": not _DRY_RUN.value},
-        **{name: getattr(config, name) for name in names},
+        **{name: getattr(config, name) for name in (*names, "model_parallel")},
     )
     of_both: dict[str, Any] = {
         "seeds": config.seeds,

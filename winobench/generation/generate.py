@@ -75,6 +75,7 @@ class Generator:
     files: Callable[[], str | None] = lambda: None  # `Source.state` of all that ``load`` reads; None where unknown
     hosted: Any = None  # the part ``hosted_images``: a model behind an API, which is there without ``load``
     settings: Settings | None = None  # instead of the run's, of a model that is not a diffusion model
+    sharing: int = 1  # devices that share one copy of the parameters
 
     def identity(self) -> dict[str, Any]:
         """Its part of a run's identity. Its fingerprint comes once it is loaded."""
@@ -110,7 +111,7 @@ def generate_images(
       workdir: the run's folder; ``runs/<name>-<models>-<hash>`` by default.
       seeds: of the noise. An image each.
       settings: how they are generated.
-      batch_size: images that each device generates at once.
+      batch_size: images that each device generates at once, or devices that share one copy of a model together.
       overwrite: delete another run in ``workdir`` instead of refusing the folder.
       progress: show images, images a second and the time left.
       name: begins the default folder's name.
@@ -216,7 +217,8 @@ class _Run:
             drawn = self._settle(generator, generator.hosted.described(), files)
         else:
             pipeline, settings = snapshots.snapshot(generator.load()), generator.settings or self.settings
-            make = functools.partial(self._generate_missing, pipeline, settings)
+            at_once = self.batch_size * len(jax.local_devices()) // generator.sharing
+            make = functools.partial(self._generate_missing, pipeline, settings, at_once)
             drawn = self._settle(generator, self._described(generator, pipeline, settings), files)
         ranges = parallel.broadcast_from_host0(lambda: self._missing(generator))
         missing = [(seed, number) for seed, first, end in ranges for number in range(first, end)]
@@ -242,11 +244,6 @@ class _Run:
             image_records.ImageStore(self.folder.path, parallel.process_number()) as store,
         ):
             make(places, fields, store, advance)
-
-    @property
-    def _at_once(self) -> int:
-        """Images that the devices of this process generate at once."""
-        return self.batch_size * len(jax.local_devices())
 
     def _described(self, generator: Generator, pipeline: Any, settings: Settings) -> dict[str, Any]:
         """The fingerprint and settings of a loaded pipeline."""
@@ -311,18 +308,18 @@ class _Run:
         self,
         pipeline: Any,
         settings: Settings,
+        at_once: int,
         places: Sequence[tuple[int, int]],
         fields: Mapping[str, Any],
         store: image_records.ImageStore,
         advance: Callable[[int], Any],
     ) -> None:
         """Generates the images of these seeds and numbers. While some are generated, those before them are written."""
-        at_once = self._at_once
         with concurrent.futures.ThreadPoolExecutor(1) as writer:
             writing: concurrent.futures.Future[Any] | None = None
             for start in range(0, len(places), at_once):
                 batch = places[start : start + at_once]
-                images = self._generate(pipeline, settings, batch)
+                images = self._generate(pipeline, settings, at_once, batch)
                 if writing is not None:
                     writing.result()
                 lines = [{**fields, "prompt": self.prompts[number], "seed": s, "number": number} for s, number in batch]
@@ -332,7 +329,9 @@ class _Run:
             if writing is not None:
                 writing.result()
 
-    def _generate(self, pipeline: Any, settings: Settings, places: Sequence[tuple[int, int]]) -> np.ndarray:
+    def _generate(
+        self, pipeline: Any, settings: Settings, at_once: int, places: Sequence[tuple[int, int]]
+    ) -> np.ndarray:
         return pipeline.generate(
             [self.prompts[number].given for _, number in places],
             num_steps=settings.num_steps,
@@ -340,7 +339,7 @@ class _Run:
             sampler=settings.sampler,
             seed=[seed for seed, _ in places],
             numbers=[number for _, number in places],
-            batch_size=self._at_once,
+            batch_size=at_once,
             image_size=settings.image_size,
             **_negative_prompt(settings),
         )

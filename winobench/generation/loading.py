@@ -5,6 +5,7 @@ What cannot generate is refused before any weights are read.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -36,13 +37,15 @@ def make_generators(
     encoders: str = "resident",
     backend: str = "auto",
     hosted: Mapping[str, Any] | None = None,
+    model_parallel: int = 1,
 ) -> list[Generator]:
     """The pipelines and hosted models that generate images.
 
     LoRAs are as many as models, or one for all of them, or several for one model. ``dtype`` is the denoiser's: texts
     are encoded and images decoded in float32, as in scoring. Encoders that are ``staged`` and not ``resident`` are
     copied to the devices for each batch: the same images with less memory. ``hosted`` are options of hosted models
-    (`winobench.responders.hosted.settings.ImageSettings`). Such models are refused when it is None.
+    (`winobench.responders.hosted.settings.ImageSettings`). Such models are refused when it is None. ``model_parallel``:
+    devices of this process that share one copy of a model that predicts tokens.
     """
     lora_scale = options.SCALE.check("lora_scale", lora_scale)
     if lora_scale != 1 and not any(loras):
@@ -59,6 +62,7 @@ def make_generators(
     for ref in refs.values():
         if ref.kind != scorers.TOKENS:
             _check(ref, settings, dtype, variant, **of_pipelines)
+            check_alone(ref, model_parallel)
     _check_tokens(refs, generated_by, settings, dtype, variant, more)
     named = list(dict.fromkeys(lora for _, lora in generated_by if lora is not None))
     adapters = _adapters(refs, generated_by, backend=backend, allow_pickle=allow_pickle)
@@ -76,7 +80,7 @@ def make_generators(
             generators.append(_hosted(ref, labels[model], settings, hosted or {}))
             continue
         if ref.kind == scorers.TOKENS:
-            generators.append(_of_tokens(ref, labels[model], settings, dtype, variant))
+            generators.append(_of_tokens(ref, labels[model], settings, dtype, variant, model_parallel))
             continue
         load = functools.partial(
             load_pipeline,
@@ -124,14 +128,17 @@ def _hosted(ref: registry.ModelRef, label: str, settings: Settings, given: Mappi
     return Generator(label, ref.title, lambda: model, files=lambda: digest(model.fingerprint()), hosted=model)
 
 
-def _of_tokens(ref: registry.ModelRef, label: str, settings: Settings, dtype: str, variant: str | None) -> Generator:
+def _of_tokens(
+    ref: registry.ModelRef, label: str, settings: Settings, dtype: str, variant: str | None, model_parallel: int
+) -> Generator:
     """A model that predicts the tokens of an image."""
-    generation, settings = extensions.find(extensions.PARTS, _GENERATION), settings.of_tokens()
-    how = {"image_size": settings.image_size, "variant": variant, "revision": ref.revision}
-    load = functools.partial(generation.from_pretrained, ref.checkpoint, dtype, **how)
-    more = {name: value for name, value in how.items() if value and name != "image_size"}
-    files = functools.partial(_files, ref, [])
-    return Generator(label, label if ref.is_folder else ref.name, load, dtype, None, more, files, settings=settings)
+    settings = settings.of_tokens()
+    kind = dataclasses.replace(scorers.SCORERS[ref.kind or ""], path=_GENERATION)
+    how = {"image_size": settings.image_size, "variant": variant, "model_parallel": model_parallel}
+    load = functools.partial(scorers.load, ref, kind, dtype, how)
+    more = {name: value for name, value in {"variant": variant, "revision": ref.revision}.items() if value}
+    name, files = label if ref.is_folder else ref.name, functools.partial(_files, ref, [])
+    return Generator(label, name, load, dtype, None, more, files, settings=settings, sharing=model_parallel)
 
 
 def _files(ref: registry.ModelRef, how: Any) -> str | None:
@@ -214,6 +221,15 @@ def _check(
     if settings.num_steps is not None:
         total = description.schedule.num_train_timesteps
         options.whole(1, total).check(f"num_steps for {ref.name!r}", settings.num_steps)
+
+
+def check_alone(ref: registry.ModelRef, model_parallel: int) -> None:
+    """Refuses devices that share a copy of a model, where each device has all of it."""
+    if model_parallel != 1:
+        message = (
+            f"model_parallel is {model_parallel!r}, but each device has all networks of {ref.name!r}: leave it out"
+        )
+        raise InputError(message, code="option-of-others")
 
 
 def _check_tokens(

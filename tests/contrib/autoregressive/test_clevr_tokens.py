@@ -31,7 +31,7 @@ def test_is_small_and_in_half_precision():
 def test_is_not_asked_because_its_vision_tower_is_not_trained():
     assert responders.answered_kinds("clevr-tokens") == frozenset()
     with pytest.raises(InputError, match="reads images is not trained") as error:
-        answering.load("clevr-tokens")
+        answering.ImageAnswers.from_pretrained("clevr-tokens")
     assert error.value.code == "kind-not-answered"
 
 

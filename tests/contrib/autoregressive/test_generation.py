@@ -12,10 +12,11 @@ from tests.contrib.autoregressive.tiny import IMAGE_SIZES, TEXTS
 from winobench import parallel
 from winobench.base import memory, random_numbers
 from winobench.base.errors import InputError
-from winobench.contrib.autoregressive import generation, loading, network
+from winobench.contrib.autoregressive import loading, network
 from winobench.contrib.autoregressive.emu3 import Emu3
 from winobench.contrib.autoregressive.generation import TokenGeneration
 from winobench.contrib.autoregressive.scorer import ImageLikelihood
+from winobench.diffusion import pure_functions
 from winobench.diffusion.generation import image_keys
 from winobench.generation import generate
 from winobench.generation.loading import make_generators
@@ -32,8 +33,8 @@ def made(write_generator):
     """Family -> its generator, on as few devices as a test needs."""
 
     @functools.cache
-    def load(family, devices=1, **options):
-        mesh = parallel.make_mesh(jax.local_devices()[:devices])
+    def load(family, devices=1, sharing=1, **options):
+        mesh = parallel.make_mesh(jax.local_devices()[:devices], model_parallel=sharing)
         return TokenGeneration.from_pretrained(
             write_generator(family), image_size=IMAGE_SIZES[family], mesh=mesh, **options
         )
@@ -136,6 +137,43 @@ def test_an_image_depends_on_its_seed_and_number_alone(made):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+def test_devices_that_share_a_model_generate_the_same(made, family):
+    """In bytes of an image, rounding may be one step. Two heads are divided by two devices, and not by eight."""
+    one = made(family)
+    codes = one.sample_codes(TEXTS, seed=5, batch_size=5)
+    images = one.decode(codes).images.astype(int)
+    for devices, sharing in ((2, 2), (8, 2), (8, 8)):
+        shared = made(family, devices=devices, sharing=sharing)
+        np.testing.assert_array_equal(shared.sample_codes(TEXTS, seed=5, batch_size=5), codes)
+        assert np.abs(shared.decode(codes).images - images).max() <= 1
+        held = sum(shard.data.nbytes for array in shared._params for shard in array.addressable_shards[:1])
+        assert held < 1.2 / sharing * memory.array_bytes(one._params)
+
+
+def test_a_run_of_images_by_devices_that_share_a_model(write_generator, tmp_path, monkeypatch):
+    devices = jax.local_devices()[:4]
+    monkeypatch.setattr(jax, "local_devices", lambda: devices)
+    (generator,) = make_generators([str(write_generator("janus"))], model_parallel=2)
+    batch_sizes, sample = [], TokenGeneration.sample_codes
+
+    def noted(self, texts, *, batch_size, **keywords):
+        batch_sizes.append((len(texts), batch_size, dict(self.mesh.shape)))
+        return sample(self, texts, batch_size=batch_size, **keywords)
+
+    monkeypatch.setattr(TokenGeneration, "sample_codes", noted)
+    prompts = [Prompt(str(number), "a dog") for number in range(5)]
+    generate.generate_images([generator], prompts, tmp_path / "run", batch_size=2, progress=False)
+    mesh = {parallel.DATA_AXIS: 2, parallel.MODEL_AXIS: 2}
+    assert batch_sizes == [(4, 4, mesh), (1, 4, mesh)]
+
+
+def test_diffusion_models_generate_on_each_device_alone(tiny_pipeline):
+    with pytest.raises(InputError, match="model_parallel is 2, but each device has all networks") as raised:
+        make_generators([str(tiny_pipeline)], model_parallel=2)
+    assert raised.value.code == "option-of-others"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_images_are_those_of_the_decoder(made, reference_of, family):
     """To one step of a byte: transformers cuts values off, and here they are rounded."""
     sampling, model = made(family), reference_of(family).model
@@ -166,9 +204,9 @@ def test_half_precision_is_for_the_tokens_alone(made):
 def test_batches_of_a_run_share_a_program(made):
     sampling = made("janus")
     sampling.generate(["two birds"] * 3, batch_size=2)
-    before = generation._sample_on_devices._cache_size(), generation._decode_on_devices._cache_size()
+    before = pure_functions.call_on_rows._cache_size()
     sampling.generate([*TEXTS, "a long text about nothing"], seed=9, batch_size=2)
-    assert (generation._sample_on_devices._cache_size(), generation._decode_on_devices._cache_size()) == before
+    assert pure_functions.call_on_rows._cache_size() == before
 
 
 def test_a_run_of_images(write_generator, tmp_path, monkeypatch):

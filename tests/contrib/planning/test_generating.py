@@ -12,7 +12,6 @@ import pytest
 from launch.cloud import planned as jobs
 from rich.console import Console
 
-from configs import images
 from launch import configuration
 from tests.contrib.planning import small
 from tests.contrib.planning.test_programs import _environment  # noqa: F401  # as launch.plan sets it, for each test
@@ -227,9 +226,3 @@ def test_processes_of_gpus():
     if importlib.util.find_spec("jax_plugins") is None:
         pytest.skip("needs JAX's CUDA plugin")
     assert len(generating._of_one_process(topologies.find("h100:16"))) == planning.DEVICES_PER_HOST["gpu"]
-
-
-def test_models_that_predict_tokens_have_plans_of_scoring_alone():
-    config, mesh = images.Settings(model="janus-pro-1b"), parallel.make_mesh(jax.devices()[:1])
-    with raises("unsupported-option", "janus-pro-1b", "--config=gdbench"):
-        generating._read_generator(config.of_diffusion(), config.model, mesh, few=False)

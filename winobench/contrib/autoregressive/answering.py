@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -24,7 +23,9 @@ from winobench.base.errors import InputError
 from winobench.checkpoints import language_models, models, sources
 from winobench.checkpoints.vision_language import LoadedVisionLanguageModel
 from winobench.contrib.autoregressive import loading
+from winobench.contrib.autoregressive.family import Family
 from winobench.contrib.autoregressive.janus import Janus
+from winobench.contrib.autoregressive.loading import Generator
 from winobench.contrib.autoregressive.network import TokenNetwork
 from winobench.data.processors import ImageProcessor
 from winobench.models import functional
@@ -34,6 +35,7 @@ from winobench.models.llava import LlavaForConditionalGeneration
 from winobench.models.vision_language import PromptForm
 from winobench.responders.vision_language import VisionLanguageModel
 from winobench.scorers import common, networks
+from winobench.scorers.vqa_score import VQAScore
 from winobench.torch_modules import comparison
 from winobench.torch_modules.bridge import torch
 
@@ -121,63 +123,31 @@ def _empty_decoder(config: DecoderConfig, dtype: str) -> tuple[Any, Any]:
     return nnx.split(models.abstract_model(Decoder, config, dtype=dtype))
 
 
-def load(
-    source: Any,
-    dtype: str = "float32",
-    *,
-    mesh: Mesh | None = None,
-    variant: str | None = None,
-    revision: str | None = None,
-) -> tuple[LoadedVisionLanguageModel, dict[str, Any]]:
-    """Loads a generator as a vision-language model, and describes what its answers depend on besides the weights.
-
-    Args:
-      source, dtype, variant, revision: see `winobench.contrib.autoregressive.loading.load`.
-      mesh: the devices. Chosen by the parameters' size when None.
-
-    Raises:
-      InputError: the model reads no images, or see there.
-    """
-    source = sources.resolve(source, revision=revision)
-    if (family := loading.family_of(source)) is not Janus:
+def check_reads(name: Any, family: type[Family], config: Mapping[str, Any]) -> None:
+    """Raises InputError for a model that does not read images, by its layout and its config.json."""
+    if family is not Janus:
         raise InputError(
-            f"{source} is {family.MODEL}, which generates images and answers nothing: name a Janus, or score by its"
+            f"{name} is {family.MODEL}, which generates images and answers nothing: name a Janus, or score by its"
             " likelihood (winobench eval)",
             code="kind-not-answered",
         )
-    path = source.require("config.json", "so its kind is unknown")
-    if "vision_model" in sources.read_json(path).get("untrained", ()):
+    if "vision_model" in config.get("untrained", ()):
         raise InputError(
-            f"the part of {source} that reads images is not trained (untrained in {path}), so its answers mean"
+            f"the part of {name} that reads images is not trained (untrained in config.json), so its answers mean"
             " nothing: name another Janus",
             code="kind-not-answered",
         )
-    dtype = language_models.language_model_dtype(dtype).name
-    generator = loading.load(source, dtype, variant=variant)
-    generating: Any = generator.network
-    processor, whole = generator.processor, generating.config
-    tokenizer, image = processor.tokenizer, QuestionImage.of(processor.image_processor)
-    text = {**whole.text_config, "tie_word_embeddings": "lm_head.weight" not in generating.arrays}
+
+
+def reader_of(generator: TokenNetwork, processor: Any) -> tuple[AnsweringNetwork, QuestionImage]:
+    """A generator as a network that reads images, and how these are prepared."""
+    whole: Any = generator.config
+    text = {**whole.text_config, "tie_word_embeddings": "lm_head.weight" not in generator.arrays}
     config = AnsweringConfig(DecoderConfig.from_dict(text), whole.image_token_id, processor.num_image_tokens)
-    # Before the arrays move to the devices.
-    fingerprint = networks.fingerprint(generating)
-    structure, params = functional.split(AnsweringNetwork(generating, config))
-    mesh = common.mesh_for(params, mesh)
-    network = nnx.split(structure.module(parallel.place_parameters(params, mesh)))
-    stop_ids = language_models.find_stop_ids(source, config.text_config.eos_token_id, tokenizer)
-    form = _form(processor)
-    loaded = LoadedVisionLanguageModel(
-        network, config, image, tokenizer, None, fingerprint, mesh, stop_ids, form
-    ).as_loaded()
-    more = {
-        "tokenizer": files.digest(networks.tokenizer_identity(tokenizer)),
-        "image_processor": dataclasses.asdict(image),
-        "versions": comparison.versions(),
-    }
-    return loaded, more
+    return AnsweringNetwork(generator, config), QuestionImage.of(processor.image_processor)
 
 
-def _form(processor: Any) -> PromptForm:
+def form_of(processor: Any) -> PromptForm:
     """The prompts of the published code: a system prompt, and a turn with an image and a text."""
     from transformers.models.janus.processing_janus import DEFAULT_SYSTEM_PROMPT
 
@@ -185,14 +155,11 @@ def _form(processor: Any) -> PromptForm:
     text = DEFAULT_SYSTEM_PROMPT + processor.apply_chat_template([turn], add_generation_prompt=True)
     image = processor.image_token
     template = text.replace(image, f"{processor.image_start_token}{image}{processor.image_end_token}")
-    return PromptForm(
+    return dataclasses.replace(
+        LlavaForConditionalGeneration.form,
         question=template.replace("{}", _QUESTION),
-        answer="Yes",
-        opposite="No",
-        text_tokens=512,
         template=template,
-        caption="Provide a brief description of the given image.",
-        names_image=True,
+        on_square=False,
         before_answer=" ",
         image_token=image,
         tokens=(processor.image_start_token, processor.image_end_token),
@@ -200,43 +167,51 @@ def _form(processor: Any) -> PromptForm:
     )
 
 
-class ImageAnswers(VisionLanguageModel):
-    """Answers about images by a Janus or a Janus-Pro: texts, options, and how well texts match by VQAScore."""
+class _Reader(loading.FromPretrained):
+    """The part of classes that hold a generator as a vision-language model."""
 
     _described: Mapping[str, Any] = {}
 
     @classmethod
-    def from_pretrained(
-        cls,
-        source: str | os.PathLike[str],
-        dtype: str = "float32",
-        *,
-        mesh: Mesh | None = None,
-        variant: str | None = None,
-        revision: str | None = None,
-        allow_pickle: bool = False,
-        **others: Any,
-    ) -> Self:
-        """Loads a model and makes it answer.
+    def _check_files(cls, source: sources.Source, dtype: str, others: dict[str, Any]) -> None:
+        of_class: Any = cls
+        of_class._check_choices(**others)
+        language_models.language_model_dtype(dtype)
+        path = source.find("config.json")
+        check_reads(source, loading.family_of(source), {} if path is None else sources.read_json(path))
 
-        Args:
-          source: a registered name, such as ``janus-pro-1b``, a folder in transformers' layout, or a hub id.
-          dtype: ``float32`` or ``bfloat16``.
-          mesh: the devices, from `winobench.parallel.make_mesh`.
-          variant: of the weight files, such as ``fp16``.
-          revision: branch, tag or commit of a hub id.
-          allow_pickle: has no effect. Weights are read from safetensors files.
-          **others: of `winobench.responders.vision_language.VisionLanguageModel`.
+    @classmethod
+    def _made(cls, source: sources.Source, generator: Generator, mesh: Mesh | None, others: dict[str, Any]) -> Self:
+        processor = generator.processor
+        network, image = reader_of(generator.network, processor)
+        # Before the arrays move to the devices.
+        fingerprint = networks.fingerprint(generator.network)
+        structure, params = functional.split(network)
+        mesh = common.mesh_for(params, mesh)
+        on_devices = nnx.split(structure.module(parallel.place_parameters(params, mesh)))
+        config, tokenizer, form = network.config, processor.tokenizer, form_of(processor)
+        stop_ids = language_models.find_stop_ids(source, config.text_config.eos_token_id, tokenizer)
+        loaded = LoadedVisionLanguageModel(
+            on_devices, config, image, tokenizer, None, fingerprint, mesh, stop_ids, form
+        ).as_loaded()
+        of_class: Any = cls
+        made = of_class(loaded, **others)
+        made._described = {
+            "tokenizer": files.digest(networks.tokenizer_identity(tokenizer)),
+            "image_processor": dataclasses.asdict(image),
+            "versions": comparison.versions(),
+        }
+        return made
 
-        Raises:
-          InputError: files are missing or damaged, the model reads no images, or an option is not one of its choices.
-        """
-        networks.check_options(cls, others)
-        loaded, described = load(source, dtype, mesh=mesh, variant=variant, revision=revision)
-        responder = cls(loaded, **others)
-        responder._described = described
-        return responder
+    def fingerprint(self) -> dict[str, Any]:
+        """Everything that can change an answer. ``model`` is the digest that the model's likelihoods have as well."""
+        of_class: Any = super()
+        return {**of_class.fingerprint(), **self._described}
 
-    def fingerprint(self) -> Mapping[str, Any]:
-        """See `VisionLanguageModel`. ``model`` is the digest that the model's likelihoods have as well."""
-        return {**super().fingerprint(), **self._described}
+
+class ImageAnswers(_Reader, VisionLanguageModel):
+    """Answers about images by a Janus or a Janus-Pro: texts, options, and how well texts match by VQAScore."""
+
+
+class AnswerScore(_Reader, VQAScore):
+    """Scores how well texts fit images by the answers of a Janus or a Janus-Pro (``--scored_by=answers``)."""

@@ -7,8 +7,6 @@ numbers depend on its seed and its number alone.
 from __future__ import annotations
 
 import dataclasses
-import functools
-import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -25,8 +23,10 @@ from winobench.base.texts import checked_texts
 from winobench.checkpoints import models, sources
 from winobench.contrib.autoregressive import loading
 from winobench.contrib.autoregressive.loading import Generator
-from winobench.contrib.autoregressive.network import Prompts, TokenNetwork
+from winobench.contrib.autoregressive.network import TokenNetwork
+from winobench.diffusion import pure_functions
 from winobench.diffusion.generation import check_finite, image_keys
+from winobench.diffusion.pure_functions import Decoded
 from winobench.models import functional
 from winobench.models.snapshots import HasSnapshots
 from winobench.scorers import common, networks, pairs
@@ -39,9 +39,16 @@ SAMPLER = "tokens"
 """The name in records of images, where diffusion models have a sampler."""
 
 # Prompts are padded to a multiple of this: most runs need one program.
-_PROMPT_STEP = 64
+PROMPT_STEP = 64
 # Largest difference of a decoded pixel from torch's, of values in [-1, 1]: one step of a byte.
 _PIXEL = 2 / 255
+
+
+class Rows(NamedTuple):
+    """What each image is generated from."""
+
+    prompts: Any  # int32 [n, 1 or 2, width + 1], ids and their number. With guidance, the second is without its text
+    keys: Any  # uint32 [n, 2], the data of a key
 
 
 class Sampled(NamedTuple):
@@ -49,17 +56,76 @@ class Sampled(NamedTuple):
     finite: jax.Array  # bool [n], whether all logits are numbers
 
 
+class _Cache:
+    """Keys and values of all layers, each [rows, heads, width, size]: of the prompts, or written at a place."""
+
+    def __init__(self, layers: Sequence[tuple[jax.Array, ...]] = (), place: jax.Array | None = None):
+        self.layers, self.place = list(layers), place
+
+    def update(self, keys: Any, values: Any, layer: int, *_: Any, **__: Any) -> tuple[Any, Any]:
+        new = tuple(map(bridge.as_jax, (keys, values)))
+        if self.place is None:
+            self.layers.append(new)
+            return keys, values
+        start = (0, 0, self.place, 0)
+        pairs_of_arrays = zip(self.layers[layer], new, strict=True)
+        self.layers[layer] = tuple(jax.lax.dynamic_update_slice(old, part, start) for old, part in pairs_of_arrays)
+        keys, values = map(bridge.as_torch, self.layers[layer])
+        return keys, values
+
+
 @dataclasses.dataclass(frozen=True)
-class _How:
-    """Static argument of the programs. Temperature 0 takes the most likely code."""
+class Sampling:
+    """Parameters and `Rows` -> `Sampled`. Temperature 0 takes the most likely code.
+
+    The image's keys and values begin behind the padding of all prompts, at one place. The mask leaves the padding out.
+    """
 
     structure: functional.Structure
-    mesh: Mesh
-    guidance: float = 1.0
-    temperature: float = 1.0
-    top_k: int | None = None
+    guidance: float
+    temperature: float
+    top_k: int | None
+    sharing: int  # devices that share one copy of the parameters, and divide the heads
 
-    def chosen(self, logits: jax.Array, keys: jax.Array) -> jax.Array:
+    def __call__(self, params: list[jax.Array], rows: Rows) -> Sampled:
+        network = self.structure.module(params)
+        family, number = network.family, len(rows.keys)
+        prompts = jnp.concatenate(list(rows.prompts.swapaxes(0, 1)))
+        ids, lengths = prompts[:, :-1], prompts[:, -1]
+        is_guided, width = len(ids) > number, ids.shape[1]
+        keys = jax.random.wrap_key_data(rows.keys, impl=random_numbers.GENERATOR)
+        slots = jnp.arange(width + family.length)
+        with functional.precision(network.dtype), network.traced() as m:
+            decoder, head = family.language_model(m), network.head(m)
+            words, of_prompts = decoder.embed_tokens(bridge.as_torch(ids)), _Cache()
+            first = {"inputs_embeds": words, "position_ids": bridge.as_torch(jnp.arange(width)[None])}
+            states = bridge.as_jax(decoder(**first, past_key_values=of_prompts).last_hidden_state)
+
+            def step(carry: Any, token: Any) -> Any:
+                (layers, state, finite), (place, is_scored) = carry, token
+                logits = head(state)
+                if is_guided:
+                    logits = logits[number:] + self.guidance * (logits[:number] - logits[number:])
+                codes = self._chosen(logits, jax.vmap(jax.random.fold_in, (0, None))(keys, place))
+                codes_of_rows = bridge.as_torch(jnp.tile(codes, 2) if is_guided else codes)
+                inputs = family.embedded_next(m, codes_of_rows, bridge.as_torch(is_scored)).to(words.dtype)
+                mask = (slots < lengths[:, None]) | ((slots >= width) & (slots <= width + place))
+                cache = _Cache(layers, width + place)
+                given = {"inputs_embeds": inputs, "attention_mask": bridge.as_torch(mask[:, None, None])}
+                positions = bridge.as_torch((lengths + place)[:, None])
+                result = decoder(**given, position_ids=positions, past_key_values=cache).last_hidden_state
+                finite &= jnp.isfinite(logits).all(axis=-1)
+                return (self._divided(cache.layers), bridge.as_jax(result)[:, 0], finite), codes
+
+            places, last = family.scored_places(), states[jnp.arange(len(ids)), lengths - 1]
+            more = ((0, 0), (0, 0), (0, family.length), (0, 0))
+            caches = jax.tree.map(lambda array: jnp.pad(array, more), of_prompts.layers)
+            start = (self._divided(caches), last, jnp.ones(number, bool))
+            tokens = jnp.arange(family.length), jnp.isin(jnp.arange(family.length), places)
+            (_, _, finite), codes = jax.lax.scan(step, start, tokens)
+        return Sampled(codes[places].T, finite)
+
+    def _chosen(self, logits: jax.Array, keys: jax.Array) -> jax.Array:
         """Codes [n] of logits [n, codes]. Random numbers are of the keys [n]."""
         if self.temperature == 0:
             return jnp.argmax(logits, axis=-1).astype(jnp.int32)
@@ -70,109 +136,33 @@ class _How:
         noise = jax.vmap(lambda key: random_numbers.gumbel(key, logits.shape[1:]))(keys)
         return jnp.argmax(logits + noise, axis=-1).astype(jnp.int32)
 
-
-class _PromptCache:
-    """The cache of a first pass: it keeps the keys and values of all layers, each [rows, heads, width, size]."""
-
-    def __init__(self) -> None:
-        self.layers: list[tuple[jax.Array, ...]] = []
-
-    def update(self, keys: Any, values: Any, layer: int, *_: Any, **__: Any) -> tuple[Any, Any]:
-        self.layers.append((bridge.as_jax(keys), bridge.as_jax(values)))
-        return keys, values
-
-    def padded(self, more: int) -> list[tuple[jax.Array, ...]]:
-        """The arrays, longer by so many tokens."""
-        return jax.tree.map(lambda array: jnp.pad(array, ((0, 0), (0, 0), (0, more), (0, 0))), self.layers)
+    def _divided(self, layers: list[tuple[jax.Array, ...]]) -> list[tuple[jax.Array, ...]]:
+        """Keys and values, of which each device keeps its heads where these can be divided."""
+        if self.sharing == 1 or layers[0][0].shape[1] % self.sharing:
+            return layers
+        return jax.lax.with_sharding_constraint(layers, PartitionSpec(None, parallel.MODEL_AXIS))
 
 
-class _TokenCache:
-    """The cache of one token's pass: it writes keys and values at a place of all rows."""
+@dataclasses.dataclass(frozen=True)
+class Decoding:
+    """Parameters and codes [n, codes] -> their images."""
 
-    def __init__(self, layers: list[tuple[jax.Array, ...]], place: jax.Array):
-        self.layers, self.place = list(layers), place
+    structure: functional.Structure
 
-    def update(self, keys: Any, values: Any, layer: int, *_: Any, **__: Any) -> tuple[Any, Any]:
-        new = map(bridge.as_jax, (keys, values))
-        start = (0, 0, self.place, 0)
-        pairs_of_arrays = zip(self.layers[layer], new, strict=True)
-        self.layers[layer] = tuple(jax.lax.dynamic_update_slice(old, part, start) for old, part in pairs_of_arrays)
-        keys, values = map(bridge.as_torch, self.layers[layer])
-        return keys, values
-
-
-def _sample(how: _How, network: TokenNetwork, prompts: Prompts, keys: jax.Array) -> Sampled:
-    """Codes of n images. Prompts are n, or 2 n with guidance: those without a text follow. Keys [n].
-
-    The image's keys and values begin behind the padding of all prompts, at one place. The mask leaves the padding out.
-    """
-    family, (ids, lengths), number = network.family, prompts, len(keys)
-    is_guided, width = len(ids) > number, ids.shape[1]
-    slots = jnp.arange(width + family.length)
-    with network.traced() as m:
-        decoder, head = family.language_model(m), network.head(m)
-        words, prompt_cache = decoder.embed_tokens(bridge.as_torch(ids)), _PromptCache()
-        first = {"inputs_embeds": words, "position_ids": bridge.as_torch(jnp.arange(width)[None])}
-        states = bridge.as_jax(decoder(**first, past_key_values=prompt_cache).last_hidden_state)
-
-        def step(carry: Any, token: Any) -> Any:
-            (layers, state, finite), (place, is_scored) = carry, token
-            logits = head(state)
-            if is_guided:
-                logits = logits[number:] + how.guidance * (logits[:number] - logits[number:])
-            codes = how.chosen(logits, jax.vmap(jax.random.fold_in, (0, None))(keys, place))
-            rows = bridge.as_torch(jnp.tile(codes, 2) if is_guided else codes)
-            inputs = family.embedded_next(m, rows, bridge.as_torch(is_scored)).to(words.dtype)
-            mask = (slots < lengths[:, None]) | ((slots >= width) & (slots <= width + place))
-            cache = _TokenCache(layers, width + place)
-            given = {"inputs_embeds": inputs, "attention_mask": bridge.as_torch(mask[:, None, None])}
-            positions = bridge.as_torch((lengths + place)[:, None])
-            result = decoder(**given, position_ids=positions, past_key_values=cache).last_hidden_state
-            return (cache.layers, bridge.as_jax(result)[:, 0], finite & jnp.isfinite(logits).all(axis=-1)), codes
-
-        places, last = family.scored_places(), states[jnp.arange(len(ids)), lengths - 1]
-        start = (prompt_cache.padded(family.length), last, jnp.ones(number, bool))
-        tokens = jnp.arange(family.length), jnp.isin(jnp.arange(family.length), places)
-        (_, _, finite), codes = jax.lax.scan(step, start, tokens)
-    return Sampled(codes[places].T, finite)
-
-
-@functools.partial(jax.jit, static_argnames="how")
-def _sample_on_devices(how: _How, params: Any, texts: jax.Array, keys: jax.Array) -> Sampled:
-    """``texts``: int32 [n, 1 or 2, width + 1], ids and their number. ``keys``: uint32 [n, 2]."""
-
-    def of_one_device(params: Any, texts: jax.Array, keys: jax.Array) -> Sampled:
-        network = how.structure.module(params)
-        rows = jnp.concatenate(list(texts.swapaxes(0, 1)))
-        keys = jax.random.wrap_key_data(keys, impl=random_numbers.GENERATOR)
-        with functional.precision(network.dtype):
-            return _sample(how, network, (rows[:, :-1], rows[:, -1]), keys)
-
-    whole, split = PartitionSpec(), PartitionSpec(parallel.DATA_AXIS)
-    return parallel.map_over_data(of_one_device, how.mesh, (whole, split, split), split)(params, texts, keys)
-
-
-@functools.partial(jax.jit, static_argnames="how")
-def _decode_on_devices(how: _How, params: Any, codes: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Codes [n, codes] -> uint8 [n, side, side, 3], and whether all values are numbers, bool [n]."""
-
-    def of_one_device(params: Any, codes: jax.Array) -> tuple[jax.Array, jax.Array]:
-        network = how.structure.module(params)
+    def __call__(self, params: list[jax.Array], codes: jax.Array) -> Decoded:
+        network = self.structure.module(params)
         std, mean = (np.asarray(values, np.float32) for values in (network.family.std, network.family.mean))
 
-        def of_one_image(codes: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def of_one_image(codes: jax.Array) -> Decoded:
             pixels = network.pixels(codes[None])[0]
             image = jnp.round(jnp.clip((pixels * std + mean) * 255, 0, 255)).astype(jnp.uint8)
-            return image, jnp.isfinite(pixels).all()
+            return Decoded(image, jnp.isfinite(pixels).all())
 
         # One after the other: the arrays of the decoder are large, and the tokens take most of the time.
         return jax.lax.map(of_one_image, codes)
 
-    whole, split = PartitionSpec(), PartitionSpec(parallel.DATA_AXIS)
-    return parallel.map_over_data(of_one_device, how.mesh, (whole, split), split)(params, codes)
 
-
-class TokenGeneration(HasSnapshots):
+class TokenGeneration(loading.FromPretrained, HasSnapshots):
     """Generates images with a model that predicts their tokens, such as Janus-Pro.
 
     A code is sampled from the softmax of (u + g (c - u)) / temperature, of logits c under the text and u without it, as
@@ -208,7 +198,7 @@ class TokenGeneration(HasSnapshots):
         networks.check_made("generator", generator, "network", "processor")
         self.model, self.tokenizing = generator.network, generator.processor
         family = self.model.family
-        _check_images(type(family), "this model")
+        check_images(type(family), "this model")
         config = self.model.program.module.generation_config
         if (config.top_p or 1.0) < 1:
             message = f"generation_config.json names top_p {config.top_p}, which is not supported here: remove it there"
@@ -219,44 +209,27 @@ class TokenGeneration(HasSnapshots):
         chosen = next((value for value in (top_k, config.top_k, family.TOP_K) if value is not None), None)
         self.top_k = options.whole(1, 2**31).or_none().check("top_k", chosen)
         self.mesh = common.mesh_for(functional.split(self.model)[1], mesh)
+        self._sharing = self.mesh.size // parallel.data_parallelism(self.mesh)
         self.snapshot()
 
     @classmethod
-    def from_pretrained(
-        cls,
-        source: str | os.PathLike[str],
-        dtype: str = "float32",
-        *,
-        image_size: int | None = None,
-        variant: str | None = None,
-        revision: str | None = None,
-        **others: Any,
-    ) -> TokenGeneration:
-        """Loads a model, whose decoded images have to equal torch's.
+    def _check_files(cls, source: sources.Source, dtype: str, others: dict[str, Any]) -> None:
+        cls.check_source(source)
 
-        Args:
-          source, dtype, image_size, variant, revision: as in `ImageLikelihood.from_pretrained`.
-          **others: of `TokenGeneration`.
-
-        Raises:
-          InputError: files are missing or damaged, the model's tokens give no image, or an option is not one of its
-            choices.
-        """
-        networks.check_options(cls, others)
-        cls.check_source(source, revision)
-        made = cls(loading.load(source, dtype, image_size=image_size, variant=variant, revision=revision), **others)
+    @classmethod
+    def _made(cls, *how: Any) -> TokenGeneration:
+        """The model, whose decoded images have to equal torch's."""
+        made = super()._made(*how)
         network = made.model
         identity = files.digest([models.weights_sha256(network), str(network.family), comparison.versions(), "pixels"])
         comparison.check_once(identity, network.family.MODEL, made._pixel_difference)
         return made
 
     @staticmethod
-    def check_source(
-        source: str | os.PathLike[str], revision: str | None = None, *, negative_prompt: str | None = None
-    ) -> None:
+    def check_source(source: Any, revision: str | None = None, *, negative_prompt: str | None = None) -> None:
         """Raises InputError, by small files, for a model that makes no images, or not with such a prompt."""
         family = loading.family_of(sources.resolve(source, revision=revision))
-        _check_images(family, str(source))
+        check_images(family, str(source))
         _check_negative_prompt(family, negative_prompt)
 
     @property
@@ -341,9 +314,9 @@ class TokenGeneration(HasSnapshots):
         made = self.snapshot()
         keywords = {"guidance_scale": guidance_scale, "seed": seed, "numbers": numbers, "batch_size": batch_size}
         codes = made.sample_codes(texts, negative_prompt=negative_prompt, **keywords)
-        images, finite = made.decode(codes, batch_size=batch_size)
-        check_finite(finite, "the image of", _names(texts, seed), [made.model])
-        return images
+        decoded = made.decode(codes, batch_size=batch_size)
+        check_finite(decoded.finite, "the image of", _names(texts, seed), [made.model])
+        return decoded.images
 
     @parallel.without_mesh
     def sample_codes(
@@ -361,25 +334,22 @@ class TokenGeneration(HasSnapshots):
         texts = checked_texts(texts)
         keys = np.asarray(jax.random.key_data(image_keys(seed, numbers, len(texts))[0]))
         negative = made.model.family.NEGATIVE if negative_prompt is None else negative_prompt
-        rows = made._prompt_rows(texts, negative, guidance > 1)
-        at_once = made._at_once(batch_size)
-        made._check_memory(rows, at_once)
-        how = dataclasses.replace(made._how, guidance=guidance, temperature=self.temperature, top_k=self.top_k)
-        sampled = made._in_batches(functools.partial(_sample_on_devices, how, made._params), at_once, rows, keys)
+        rows = Rows(made._prompt_rows(texts, negative, guidance > 1), keys)
+        made._check_memory(rows.prompts, made._at_once(batch_size))
+        sampling = Sampling(made._structure, guidance, self.temperature, self.top_k, self._sharing)
+        sampled = made._in_batches(sampling, batch_size, rows)
         check_finite(sampled.finite, "the logits of", _names(texts, seed), [made.model])
         return sampled.codes
 
     @parallel.without_mesh
-    def decode(self, codes: ArrayLike, *, batch_size: int = 8) -> tuple[np.ndarray, np.ndarray]:
+    def decode(self, codes: ArrayLike, *, batch_size: int = 8) -> Decoded:
         """Codes ``[n, codes]`` as images, uint8 ``[n, side, side, 3]``, and whether they are of numbers, bool [n]."""
         made = self.snapshot()
-        run = functools.partial(_decode_on_devices, made._how, made._params)
-        return made._in_batches(run, made._at_once(batch_size), np.asarray(codes, np.int32))
+        return made._in_batches(Decoding(made._structure), batch_size, np.asarray(codes, np.int32))
 
     def _place(self, model: TokenNetwork) -> None:
-        self._params = None  # frees memory for the new ones
-        structure, self._params = networks.place(model, self.mesh)
-        self._how = _How(structure, self.mesh)
+        self._params: Any = None  # frees memory for the new ones
+        self._structure, self._params = networks.place(model, self.mesh)
 
     def _guidance(self, guidance_scale: float | None) -> float:
         chosen = self.guidance_scale if guidance_scale is None else guidance_scale
@@ -395,36 +365,38 @@ class TokenGeneration(HasSnapshots):
         if negative is not None:
             without = loading.prompts(self.model, self.tokenizing, [negative])[0] * len(texts)
         longest = self.model.longest_prompt
-        rows = pairs.token_rows([*prompts, *(without if is_guided else ())], 0, longest, step=_PROMPT_STEP)
+        rows = pairs.token_rows([*prompts, *(without if is_guided else ())], 0, longest, step=PROMPT_STEP)
         return rows.reshape(-1, len(texts), rows.shape[1]).swapaxes(0, 1)
 
-    def _check_memory(self, rows: np.ndarray, at_once: int) -> None:
+    def _check_memory(self, prompts: np.ndarray, at_once: int) -> None:
         """Raises InputError where the keys and values of a batch cannot fit."""
         config, device = self.model.program.module.config.get_text_config(), self.mesh.devices.flat[0]
         heads = config.num_key_value_heads * (
             getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         )
-        places = rows.shape[1] * (rows.shape[2] - 1 + self.model.family.length)
-        of_an_image = 2 * config.num_hidden_layers * heads * places * self.model.dtype.itemsize
-        here = at_once if device.platform == "cpu" else at_once // parallel.data_parallelism(self.mesh)
-        needed = here * of_an_image + memory.array_bytes(self._params)
-        memory.check(f"generating {here:,} images at once", needed, "lower batch_size", device)
+        places = at_once * prompts.shape[1] * (prompts.shape[2] - 1 + self.model.family.length)
+        caches = 2 * config.num_hidden_layers * heads * places * self.model.dtype.itemsize
+        # The devices of a CPU have one memory.
+        devices, sharing = (1, 1) if device.platform == "cpu" else (self.mesh.size, self._sharing)
+        needed = caches // devices + memory.array_bytes(self._params) // sharing
+        memory.check(f"generating {at_once:,} images at once", needed, "lower batch_size", device)
 
-    def _in_batches(self, run: Any, at_once: int, *arrays: np.ndarray) -> Any:
+    def _in_batches(self, function: Any, batch_size: int, rows: Any) -> Any:
         """Results of all rows, so many at a time. The last row fills the last batch."""
-        total, split = len(arrays[0]), parallel.split_axis(self.mesh)
+        total, at_once, split = len(jax.tree.leaves(rows)[0]), self._at_once(batch_size), parallel.split_axis(self.mesh)
         results = []
         for start in range(0, total, at_once):
-            rows = np.minimum(np.arange(start, start + at_once), total - 1)
-            batch = (parallel.put(array[rows], split) for array in arrays)
-            results.append(parallel.wait_if_cpu(self.mesh, run(*batch)))
+            numbers = np.minimum(np.arange(start, start + at_once), total - 1)
+            batch = jax.tree.map(lambda leaf, numbers=numbers: parallel.put(leaf[numbers], split), rows)
+            result = pure_functions.call_on_rows(function, self.mesh, self._params, batch)
+            results.append(parallel.wait_if_cpu(self.mesh, result))
         return jax.tree.map(lambda *parts: np.concatenate([np.asarray(part) for part in parts])[:total], *results)
 
     def _pixel_difference(self) -> dict[str, tuple[float, float]]:
         """As `winobench.torch_modules.comparison.check_once` takes it."""
         network = self.model
         codes = np.random.default_rng(0).integers(0, network.family.codes, (1, network.family.scored), np.int32)
-        structure, params = self._how.structure, self._params
+        structure, params = self._structure, self._params
         computed = jax.jit(lambda params, codes: structure.module(params).pixels(codes))(params, codes)
         wanted = np.moveaxis(network.apply_in_torch(network.family.pixels, codes), 1, -1)
         return {"pixels of images": (float(np.abs(np.asarray(computed) - wanted).max()), _PIXEL)}
@@ -435,7 +407,8 @@ def _names(texts: Sequence[str], seed: int | Sequence[int]) -> list[str]:
     return [f"{options.quote(text)} (seed {number})" for text, number in zip(texts, seeds, strict=True)]
 
 
-def _check_images(family: Any, name: str) -> None:
+def check_images(family: Any, name: Any) -> None:
+    """Raises InputError for a layout of models that make no images."""
     if not family.IMAGES:
         raise InputError(
             f"{name} predicts tokens from which another model, a diffusion decoder, makes the image: it can be scored"

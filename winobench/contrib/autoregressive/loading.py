@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from winobench.base import files, options
 from winobench.base.errors import InputError
@@ -213,3 +215,51 @@ def _differences(made: Generator) -> dict[str, tuple[float, float]]:
     computed = jax.jit(lambda params, *inputs: structure.module(params).apply(states, *inputs))(params, *inputs)
     between = comparison.difference(computed, network.apply_in_torch(states, *inputs), network.dtype)
     return {**measured, "states": (between, comparison.TOLERANCES[network.dtype.name])}
+
+
+class FromPretrained:
+    """The part of classes that loads a generator by its name."""
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: str | os.PathLike[str],
+        dtype: str = "float32",
+        *,
+        mesh: Mesh | None = None,
+        image_size: int | None = None,
+        variant: str | None = None,
+        revision: str | None = None,
+        allow_pickle: bool = False,
+        **others: Any,
+    ) -> Self:
+        """Loads a model and makes it ready.
+
+        Args:
+          source: a registered name, such as ``janus-pro-1b``, a folder in transformers' layout, or a hub id.
+          dtype: of the decoder: ``float32``, ``bfloat16`` or, for likelihoods and images, ``float16``. Codes of images
+            are found in float32.
+          mesh: the devices, from `winobench.parallel.make_mesh`. Chosen by the parameters' size when None.
+          image_size: height and width of generated images in pixels, of Emu3 (720) and GLM-Image (1,024).
+          variant: of the weight files, such as ``fp16``.
+          revision: branch, tag or commit of a hub id.
+          allow_pickle: has no effect. Weights are read from safetensors files.
+          **others: of the class.
+
+        Raises:
+          InputError: files are missing or damaged, the model cannot do what the class does, or an option is not one of
+            its choices.
+        """
+        scorer_networks.check_options(cls, others)
+        found = sources.resolve(source, revision=revision)
+        cls._check_files(found, dtype, others)
+        return cls._made(found, load(found, dtype, image_size=image_size, variant=variant), mesh, others)
+
+    @classmethod
+    def _check_files(cls, source: sources.Source, dtype: str, others: dict[str, Any]) -> None:
+        """Raises InputError, before weights are read, for a model or an option that does not suit the class."""
+
+    @classmethod
+    def _made(cls, source: sources.Source, generator: Generator, mesh: Mesh | None, others: dict[str, Any]) -> Self:
+        made: Any = cls
+        return made(generator, mesh=mesh, **others)

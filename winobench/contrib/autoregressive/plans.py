@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import types
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh
 
 from winobench import parallel
 from winobench.checkpoints import sources
-from winobench.contrib.autoregressive import loading, scorer
+from winobench.contrib.autoregressive import answering, generation, loading, scorer
 from winobench.contrib.autoregressive import network as networks
 from winobench.contrib.autoregressive.network import TokenNetwork
 from winobench.contrib.autoregressive.scorer import ImagePreparation
 from winobench.models import functional
-from winobench.scorers.networks import NetworkFunction
+from winobench.models.vision_language import PromptForm
 from winobench.torch_modules import bridge
 from winobench.torch_modules import loading as torch_loading
 
@@ -28,60 +29,65 @@ _PROMPT_TOKENS = 24
 
 
 @dataclasses.dataclass(frozen=True)
-class Skeleton:
-    """An `ImageLikelihood` of shapes on a mesh, as `winobench.contrib.planning.pair_scoring.Network`."""
-
-    mesh: Mesh
-    params: list[jax.ShapeDtypeStruct]
-    structure: functional.Structure
-    preparation: ImagePreparation
-    guidance: float | None
-    tokens: int  # of the longest text with its prompt
-
-    @property
-    def image_function(self) -> NetworkFunction:
-        return scorer.codes_function(self.structure, self.preparation)
-
-    @property
-    def image_spec(self) -> PartitionSpec:
-        return PartitionSpec()
-
-    def pixels(self) -> tuple[jax.ShapeDtypeStruct, ...]:
-        return tuple(jax.ShapeDtypeStruct((1, *array.shape), array.dtype) for array in self.preparation.blank)
-
-    def text_row(self) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct((1, scorer.text_width(self.tokens, self.guidance)), np.int32)
-
-    def lower_pairs(self, images: Any, texts: Any, index: Any) -> jax.stages.Lowered:
-        return scorer.lower_step(self.structure, self.guidance, self.mesh, self.params, images, texts, index)
-
-
-@dataclasses.dataclass(frozen=True)
 class Planned:
-    """A generator to plan with.
+    """A generator to plan with. Its methods give a program's parts, with parameters at their places on a mesh.
 
     Attributes:
       network: arrays of zeros without memory.
-      heads: of keys and values, which devices that share the parameters divide.
+      processor: of the model, or what is read of it.
       blocks: of the decoder.
     """
 
+    name: str
     network: TokenNetwork
-    heads: int
+    processor: Any
     blocks: tuple[int, ...]
 
-    def skeleton(self, mesh: Mesh, *, guidance: float | None, preprocessing: str, text_tokens: int) -> Skeleton:
-        structure, arrays = functional.split(self.network)
-        places = parallel.parameter_shardings(arrays, mesh)
-        params = [
-            jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=place)
-            for array, place in zip(arrays, places, strict=True)
-        ]
-        preparation = ImagePreparation.of(self.network.family, preprocessing)
-        return Skeleton(mesh, params, structure, preparation, guidance, text_tokens + _PROMPT_TOKENS)
+    @property
+    def heads(self) -> int:
+        """Heads of keys and values, which devices that share the parameters divide."""
+        return self.network.config.text_config["num_key_value_heads"]
 
     def batch_size(self, mesh: Mesh) -> int:
         return scorer.usual_batch_size(self.network.family, mesh)
+
+    def scoring(self, mesh: Mesh, guidance: float | None, preprocessing: str, text_tokens: int) -> tuple[Any, ...]:
+        """Parameters, the images' encoder, an image, a text, and the lowering of pairs, of an `ImageLikelihood`."""
+        structure, params = _placed(self.network, mesh)
+        preparation = ImagePreparation.of(self.network.family, preprocessing)
+        text = np.zeros(scorer.text_width(text_tokens + _PROMPT_TOKENS, guidance), np.int32)
+        lower = functools.partial(scorer.lower_step, structure, guidance, mesh, params)
+        return params, scorer.codes_function(structure, preparation), preparation.blank, text, lower
+
+    def form(self) -> PromptForm:
+        """The form of questions about an image."""
+        answering.check_reads(self.name, type(self.network.family), self.network.config.to_dict())
+        return answering.form_of(self.processor)
+
+    def answering(self, mesh: Mesh) -> tuple[Any, ...]:
+        """The structure, the parameters and the images' processor of an `AnswerScore`."""
+        network, image = answering.reader_of(self.network, self.processor)
+        return *_placed(network, mesh), image
+
+    def generation(self, mesh: Mesh, guidance_scale: float | None, text_tokens: int) -> tuple[Any, ...]:
+        """Parameters, and functions of parameters and rows, with a row of shapes: of tokens, and of their decoder."""
+        generation.check_images(self.network.family, self.name)
+        structure, params = _placed(self.network, mesh)
+        family, step = self.network.family, generation.PROMPT_STEP
+        guidance = family.GUIDANCE if guidance_scale is None else max(guidance_scale, 1.0)
+        width = math.ceil((text_tokens + _PROMPT_TOKENS) / step) * step + 1
+        prompts = jax.ShapeDtypeStruct((1, 1 if guidance == 1 else 2, width), np.int32)
+        row = generation.Rows(prompts, jax.ShapeDtypeStruct((1, 2), np.uint32))
+        sharing = mesh.size // parallel.data_parallelism(mesh)
+        sampling = generation.Sampling(structure, guidance, 1.0, family.TOP_K, sharing)
+        codes = jax.ShapeDtypeStruct((1, family.scored), np.int32)
+        return params, (sampling, row), (generation.Decoding(structure), codes)
+
+
+def _placed(network: Any, mesh: Mesh) -> tuple[functional.Structure, list[jax.ShapeDtypeStruct]]:
+    structure, arrays = functional.split(network)
+    places = zip(arrays, parallel.parameter_shardings(arrays, mesh), strict=True)
+    return structure, [jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=place) for array, place in places]
 
 
 def read_generator(
@@ -114,18 +120,23 @@ def read_generator(
             parameter.data = parameter.data.to(getattr(torch, dtype))
     networks.use_causal_attention(model)
     network = TokenNetwork(kind.read(model, processor, image_size), model)
-    return Planned(network, text.num_key_value_heads, (depth,))
+    return Planned(source, network, processor, (depth,))
 
 
 def _processor() -> Any:
     """What families read of a processor. Ids of tokens and values of pixels change no shape."""
     tokenizer = types.SimpleNamespace(bos_token_id=0, boi_token="", pad_token_id=0)
     tokenizer.convert_tokens_to_ids = lambda token: 0
-    grids = functools.partial(bridge.transformers.GlmImageProcessor._get_target_shape, None)
-    images = types.SimpleNamespace(image_mean=(0.5,) * 3, image_std=(0.5,) * 3)
-    return types.SimpleNamespace(
-        tokenizer=tokenizer, image_processor=images, downsample_ratio=8, _get_target_shape=grids
+    processor = types.SimpleNamespace(
+        tokenizer=tokenizer, image_processor=bridge.transformers.JanusImageProcessor(), downsample_ratio=8
     )
+    processor._get_target_shape = functools.partial(bridge.transformers.GlmImageProcessor._get_target_shape, None)
+    # The published template of Janus, and the tokens of an image that it reads.
+    image = processor.image_token = "<image_placeholder>"
+    processor.image_start_token, processor.image_end_token = "<begin_of_image>", "<end_of_image>"
+    processor.num_image_tokens = 576
+    processor.apply_chat_template = lambda *_, **__: f"<|User|>: {image}\n{{}}\n\n<|Assistant|>:"
+    return processor
 
 
 def _janus_pro(width: int, inner: int, heads: int, layers: int) -> tuple[str, Mapping[str, Any]]:

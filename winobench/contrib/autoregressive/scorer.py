@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -133,7 +132,7 @@ def _unchanged(network: TokenNetwork, texts: jax.Array) -> jax.Array:
     return texts
 
 
-class ImageLikelihood(PairScorer):
+class ImageLikelihood(loading.FromPretrained, PairScorer):
     """Scores a text for an image by log p(tokens of the image | text), in nats.
 
     The sum over the image's tokens of the log-probability of each one under the text and the tokens before it. The
@@ -197,35 +196,8 @@ class ImageLikelihood(PairScorer):
         )
 
     @classmethod
-    def from_pretrained(
-        cls,
-        source: str | os.PathLike[str],
-        dtype: str = "float32",
-        *,
-        image_size: int | None = None,
-        variant: str | None = None,
-        revision: str | None = None,
-        allow_pickle: bool = False,
-        **others: Any,
-    ) -> ImageLikelihood:
-        """Loads a model and makes it a scorer.
-
-        Args:
-          source: a registered name, such as ``janus-pro-1b``, a folder in transformers' layout, or a hub id.
-          dtype: of the decoder: ``float32``, ``bfloat16`` or ``float16``. Codes of images are found in float32.
-          image_size: height and width of generated images in pixels, of Emu3 (720) and GLM-Image (1,024).
-          variant: of the weight files, such as ``fp16``.
-          revision: branch, tag or commit of a hub id.
-          allow_pickle: has no effect. Weights are read from safetensors files.
-          **others: of `ImageLikelihood`.
-
-        Raises:
-          InputError: files are missing or damaged, or an option is not one of its choices.
-        """
-        networks.check_options(cls, others)
+    def _check_files(cls, source: sources.Source, dtype: str, others: dict[str, Any]) -> None:
         common.choice("preprocessing", others.get("preprocessing", PREPROCESSING[0]), PREPROCESSING)
-        loaded = loading.load(source, dtype, image_size=image_size, variant=variant, revision=revision)
-        return cls(loaded, **others)
 
     @classmethod
     def check(cls, source: Any, *, image_size: int | None = None, revision: str | None = None, **others: Any) -> None:

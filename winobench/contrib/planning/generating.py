@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -15,9 +15,9 @@ from jax.sharding import Mesh, SingleDeviceSharding
 from winobench import parallel
 from winobench.base import memory, options, random_numbers, registry
 from winobench.base.errors import InputError
-from winobench.contrib.planning import abstract, few_blocks
+from winobench.contrib.planning import abstract, few_blocks, token_models
 from winobench.contrib.planning.plan import DEVICES_PER_HOST, Duration, Job, Load, Plan, of_all_blocks
-from winobench.contrib.planning.programs import TEXT, Compiled, Program, placed, rows_like
+from winobench.contrib.planning.programs import TEXT, Compiled, Program, bytes_there, placed, rows_like
 from winobench.contrib.planning.topologies import Target
 from winobench.diffusion import pure_functions, samplers
 from winobench.diffusion.pipeline import Pipeline
@@ -47,6 +47,7 @@ class Generator:
     encodings: int  # runs of the text encoders for a batch: one more for the empty text where guidance needs it
     sharing: int  # devices of the process
     staged: bool = False  # whether text encoders and denoiser are never there together
+    model_parallel: int = 1  # devices that share one copy of the parameters
 
     def resident(self, noun: str) -> int:
         """Bytes of parameters on the device while a program runs, by the noun of its items."""
@@ -61,7 +62,7 @@ class Fit:
     model: str
     loras: int  # how many it generates with, one after the other. No LoRA counts as one
     generator: Generator
-    batch: int  # images on each device at once; 0 if not even one fits
+    batch: int  # images on each device at once, or on those that share a copy; 0 if not even one fits
     programs: tuple[Compiled, ...]  # the loop, the decoder and the text encoders, if these are not left out
 
     @property
@@ -82,6 +83,11 @@ class Fit:
         loop, decoder = self.programs[:2]
         return loop.seconds + decoder.seconds + self.encoding_seconds(self.generator.sharing)
 
+    @property
+    def images_per_second(self) -> float:
+        """Images of a device, estimated. They must fit."""
+        return self.batch / self.seconds / self.generator.model_parallel
+
     def each_image(self, name: str) -> float:
         """The sum of ``operations`` or ``bytes`` over the programs, for an image."""
         share = [1.0, 1.0, self.generator.encodings / self.generator.sharing]
@@ -92,7 +98,7 @@ class Fit:
         if self.batch:
             row = {"at once": f"{self.batch}", "TFLOP": f"{self.each_image('operations') / 1e12:.1f}"}
             row |= {"GB": f"{self.each_image('bytes') / 1e9:.1f}", "s": f"{self.seconds / self.batch:.3g}"}
-            row["images/s"] = f"{self.batch / self.seconds:.3g}"
+            row["images/s"] = f"{self.images_per_second:.3g}"
         shown = {**generator.weights, "texts, latents, images": generator.others(self.batch)}
         shown["temporaries, at most"] = max((each.own for each in self.programs), default=0)
         shown["at most, encoders or denoiser" if generator.staged else "sum"] = self.total
@@ -104,23 +110,21 @@ class Fit:
         content = {"model": self.model, "loras": self.loras, "weights": generator.weights}
         content |= {"others": generator.others(self.batch), "batch": self.batch, "sharing": generator.sharing}
         content |= {"encodings": generator.encodings, "loop": loop, "decoder": decoder, "texts": texts}
-        content |= {"staged": generator.staged, "total": self.total}
+        content |= {"staged": generator.staged, "model_parallel": generator.model_parallel, "total": self.total}
         if self.batch:
             content["seconds_per_image"] = self.seconds / self.batch
-            content["images_per_second"] = self.batch / self.seconds
+            content["images_per_second"] = self.images_per_second
         return content
 
 
 def make_plan(job: Job) -> Plan:
     """Plans a run of generated images. Halves the images at once until they fit."""
-    config = job.config.of_diffusion()
+    config = job.config
     prompts, source = _count(config)
     images = prompts * len(config.seeds)
     names = options.comma_separated(config.model), options.comma_separated(config.lora or "none")
     models = [model for model, _ in loading.pairs(*names)]
-    mesh = parallel.make_mesh(_of_one_process(job.target))
-    made = {model: _read_generator(config, model, mesh, job.few) for model in dict.fromkeys(models)}
-    fits = [Fit(model, models.count(model), fitted, *fit(fitted, job)) for model, fitted in made.items()]
+    fits = [_fitted(job, model, models.count(model)) for model in dict.fromkeys(models)]
     notes = [note for fitted in fits for note in _notes(fitted, job)]
     has_room = all(fitted.batch for fitted in fits)
     if has_room:
@@ -132,13 +136,58 @@ def make_plan(job: Job) -> Plan:
     return job.plan(about, [fitted.load() for fitted in fits], duration, notes, content)
 
 
-def _read_generator(config: Settings, model: str, mesh: Mesh, few: bool) -> Generator:
-    released = registry.MODELS.get(model)
-    if released is not None and released.scorer == scorers.TOKENS:
-        raise InputError(
-            f"{model} predicts tokens, and plans of such models are of scoring alone: plan --config=gdbench",
-            code="unsupported-option",
+def _fitted(job: Job, model: str, loras: int) -> Fit:
+    """The first way to generate with a model that fits, or the last one."""
+    ref, devices = scorers.resolve(model, revision=job.config.revision), _of_one_process(job.target)
+    if ref.kind == scorers.TOKENS:
+        made = _of_tokens(job, ref, devices)
+    else:
+        loading.check_alone(ref, job.config.model_parallel)
+        made = iter([_read_generator(job.config.of_diffusion(), model, parallel.make_mesh(devices), job.few)])
+    for generator in made:
+        batch, programs = fit(generator, job)
+        if batch:
+            break
+    return Fit(model, loras, generator, batch, programs)
+
+
+def _of_tokens(job: Job, ref: registry.ModelRef, devices: Sequence[jax.Device]) -> Iterator[Generator]:
+    """A model that predicts tokens, with more and more devices that share one copy."""
+    config = job.config
+    if "," not in config.model:
+        of_diffusion = {name: getattr(config, name) for name in ("num_steps", "sampler", "lora")}
+        scorers.taken(ref, scorers.SCORERS[scorers.TOKENS], {scorers.DIFFUSION: of_diffusion})
+    whole, shallow = token_models.read(job, ref.checkpoint, ref.revision)
+    family = whole.network.family
+    negative = math.ceil(len(config.negative_prompt or family.NEGATIVE or "") / job.assumed.characters_a_token)
+
+    def made(mesh: Mesh) -> Generator:
+        loop, *of_few = (
+            model.generation(mesh, config.guidance_scale, max(job.assumed.text_tokens, negative))
+            for model in (whole, *(few for _, few in shallow))
         )
+        params, (_, row), (decode, codes) = loop
+        lowered = [functools.partial(_lower, sample, mesh, params, row) for params, (sample, row), _ in (loop, *of_few)]
+        few = tuple((counts, lower) for (counts, _), lower in zip(shallow, lowered[1:], strict=True))
+        lower_decoder = functools.partial(_lower, decode, mesh, params, codes)
+
+        def programs(items: int) -> tuple[Program, ...]:
+            name, blocks = f"loop of {family.length:,} tokens", whole.blocks if few else ()
+            loop = Program(name, IMAGE, items, lowered[0], blocks, few)
+            return loop, Program("decoder", IMAGE, items, lower_decoder)
+
+        def bytes_of_rows(items: int) -> int:
+            return items * (memory.array_bytes((row, codes)) + 3 * family.sides[0] ** 2)
+
+        sharing = mesh.size // parallel.data_parallelism(mesh)
+        weights = {"network": bytes_there(params)}
+        return Generator(weights, programs, bytes_of_rows, 0, len(devices), model_parallel=sharing)
+
+    for parts in job.ways_to_share(whole.heads, len(devices)):
+        yield made(parallel.make_mesh(devices, model_parallel=parts))
+
+
+def _read_generator(config: Settings, model: str, mesh: Mesh, few: bool) -> Generator:
     if not abstract.is_pipeline(model):
         raise InputError(
             f"{model!r} judges images, but generates none: name a diffusion model", code="wrong-kind-of-model"
@@ -184,12 +233,14 @@ def _duration(fits: Sequence[Fit], images: int, job: Job, devices: int) -> Durat
     for fitted in fits:
         loop, decoder, *_ = fitted.programs
         together = min(devices, fitted.generator.sharing)
+        copies = job.copies(together, fitted.generator.model_parallel)
         of_a_process = math.ceil(images / math.ceil(devices / together))
-        batches = fitted.loras * math.ceil(of_a_process / (fitted.batch * together))
+        batches = fitted.loras * math.ceil(of_a_process / (fitted.batch * copies))
         parts["texts"] += batches * fitted.encoding_seconds(together)
         parts["generation"] += batches * loop.seconds
         parts["decoding"] += batches * decoder.seconds
-        parts["loading"] += fitted.loras * sum(fitted.generator.weights.values()) / job.assumed.storage_rate
+        stored = sum(fitted.generator.weights.values()) * fitted.generator.model_parallel
+        parts["loading"] += fitted.loras * stored / job.assumed.storage_rate
         parts["compiling"] += sum(program.compile_seconds for program in fitted.programs)
     return Duration(devices, parts)
 
@@ -201,12 +252,19 @@ def _notes(fitted: Fit, job: Job) -> list[str]:
     if not fitted.batch:
         takes = "not even one image fits next to" if weights <= job.usable else "no room for"
         less = "" if config.dtype == "bfloat16" else "--dtype=bfloat16 or "
-        less += "" if staged else "--encoders=staged or "
-        return [
-            f"{text}: {takes} {weights / 1e9:.1f} GB of weights of {fitted.model} in {job.usable / 1e9:.1f}: take"
-            f" {less}devices with more memory (one has all networks; --model_parallel is for scoring)"
-        ]
-    notes = of_all_blocks(text, fitted.programs[0], ". Text encoders are not compiled")
+        if fitted.generator.encodings:
+            less += "" if staged else "--encoders=staged or "
+            less += (
+                "devices with more memory (one has all networks; --model_parallel is for models that predict tokens)"
+            )
+        else:
+            less += "more devices or devices with more memory"
+        of_all = f"{weights / 1e9:.1f} GB of weights of {fitted.model} in {job.usable / 1e9:.1f}"
+        return [f"{text}: {takes} {of_all}: take {less}"]
+    left_out = ". Text encoders are not compiled" if fitted.generator.encodings else ""
+    notes = of_all_blocks(text, fitted.programs[0], left_out)
+    if (parts := fitted.generator.model_parallel) != config.model_parallel:
+        notes.append(f"{text} needs --model_parallel={parts} at least for {fitted.model}, for which this plan is")
     if fitted.batch < config.batch_size:
         notes.append(f"{text} needs --batch_size={fitted.batch} for {fitted.model}")
     return notes
@@ -297,7 +355,7 @@ def _placed(params: Any, mesh: Mesh) -> Any:
 
 
 def _lower(function: Any, mesh: Mesh, shared: Any, row: Any, items: int) -> jax.stages.Lowered:
-    rows = rows_like(row, items * mesh.size, parallel.split_axis(mesh))
+    rows = rows_like(row, items * parallel.data_parallelism(mesh), parallel.split_axis(mesh))
     return pure_functions.call_on_rows.lower(function, mesh, shared, rows)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import numpy as np
@@ -19,39 +19,26 @@ from winobench import parallel
 from winobench.base import memory
 from winobench.contrib.planning import work
 from winobench.contrib.planning.plan import Duration, Job, Load, Plan, of_all_blocks, without_size
-from winobench.contrib.planning.programs import Compiled, Program, bytes_there, rows_like
+from winobench.contrib.planning.programs import Compiled, Program, bytes_there, one_row, rows_like
 from winobench.engine import tables
 from winobench.scorers import pairs
 
 IMAGE, PAIR = "image", "pair"
+_WHOLE = PartitionSpec()
 
 
-class Network(Protocol):
+@dataclasses.dataclass(frozen=True)
+class Network:
     """A network of shapes on a mesh."""
 
-    @property
-    def mesh(self) -> Mesh: ...
-
-    @property
-    def params(self) -> list[jax.ShapeDtypeStruct]:
-        """The parameters at their places."""
-
-    @property
-    def image_function(self) -> Any:
-        """The images' encoder: parameters and pixels -> states."""
-
-    @property
-    def image_spec(self) -> PartitionSpec:
-        """A device's part of the table of images."""
-
-    def pixels(self) -> Any:
-        """An image from the processor: a pytree of shapes [1, ...]."""
-
-    def text_row(self) -> Any:
-        """A text as a row of the table of texts: a pytree of shapes [1, ...]."""
-
-    def lower_pairs(self, images: Any, texts: Any, index: Any) -> jax.stages.Lowered:
-        """The scoring of pairs of two tables. ``index``: int32 [2, pairs], rows of both."""
+    mesh: Mesh
+    params: list[jax.ShapeDtypeStruct]  # at their places
+    image_function: Any  # the images' encoder: parameters and pixels -> states
+    image: Any  # an image from the processor: a pytree of arrays
+    text: Any  # a text as a row of the table of texts: a pytree of arrays
+    # Scores pairs of two tables. The last argument is int32 [2, pairs], rows of both.
+    lower_pairs: Callable[[Any, Any, Any], jax.stages.Lowered]
+    image_spec: PartitionSpec = _WHOLE  # a device's part of the table of images
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,15 +95,15 @@ def make_scorer(
     few: Sequence[tuple[tuple[int, ...], Network]] = (),
 ) -> Scorer:
     """A scorer on devices that need not be available. ``few``: numbers of blocks, and networks that have them."""
-    mesh, text = network.mesh, network.text_row()
+    mesh, (pixels, text) = network.mesh, jax.tree.map(one_row, (network.image, network.text))
     copies = parallel.data_parallelism(mesh)
-    image = jax.eval_shape(network.image_function, network.params, network.pixels())
+    image = jax.eval_shape(network.image_function, network.params, pixels)
     rows, text_rows = (pairs.usual_rows(row, batch * copies, mesh) for row in (image, text))
     table = rows_like(image, rows, NamedSharding(mesh, network.image_spec))
 
     def lower_images(network: Network, items: int) -> jax.stages.Lowered:
-        pixels = rows_like(network.pixels(), items * copies, parallel.split_axis(mesh))
-        return tables.lower_encoder(network.image_function, mesh, network.params, pixels)
+        rows = rows_like(pixels, items * copies, parallel.split_axis(mesh))
+        return tables.lower_encoder(network.image_function, mesh, network.params, rows)
 
     def lower_pairs(network: Network, items: int) -> jax.stages.Lowered:
         index = jax.ShapeDtypeStruct((2, items * copies), np.int32, sharding=parallel.split_axis(mesh, axis=1))

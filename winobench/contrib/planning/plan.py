@@ -123,9 +123,9 @@ class Job:
         hosts = math.ceil(devices / DEVICES_PER_HOST[self.target.accelerator.platform])
         return images * self.assumed.bytes_per_image / hosts
 
-    def ways_to_share(self, heads: int) -> list[int]:
-        """Numbers of devices that may share one copy of the parameters, the smallest first."""
-        parallel, count = self.config.model_parallel, len(self.target.devices)
+    def ways_to_share(self, heads: int, devices: int | None = None) -> list[int]:
+        """Numbers of so many devices, or of all, that may share one copy of the parameters, the smallest first."""
+        parallel, count = self.config.model_parallel, devices or len(self.target.devices)
         if parallel != 1:
             return [parallel]
         return [parts for parts in range(1, count + 1) if count % parts == 0 and heads % parts == 0]

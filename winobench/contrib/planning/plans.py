@@ -6,7 +6,7 @@ from typing import Any
 
 from winobench.base import options, registry
 from winobench.base.errors import InputError
-from winobench.contrib.planning import asking, generating, likelihood, scoring, training, vision_language
+from winobench.contrib.planning import asking, generating, scoring, token_models, training, vision_language
 from winobench.contrib.planning.plan import Job, Plan
 from winobench.contrib.planning.topologies import Target
 from winobench.runs import model_settings, settings, training_settings
@@ -35,8 +35,8 @@ def make_plan(config: Any, target: Target, **how: Any) -> Plan:
     kind = loading.resolve(model, revision=config.revision).kind
     if kind == "vqa_score":
         return vision_language.make_plan(job)
-    if kind == "image_likelihood":
-        return likelihood.make_plan(job)
+    if kind == loading.TOKENS:
+        return token_models.make_plan(job)
     return scoring.make_plan(job)
 
 

@@ -110,6 +110,11 @@ def bytes_there(tree: Any) -> int:
     return sum(math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf in leaves)
 
 
+def one_row(array: Any) -> jax.ShapeDtypeStruct:
+    """The shape of arrays [1, ...], from one of an array [...]."""
+    return jax.ShapeDtypeStruct((1, *array.shape), array.dtype)
+
+
 def rows_like(example: Any, rows: int, sharding: NamedSharding) -> Any:
     """Shapes of trees of arrays [rows, ...], from one of arrays [1, ...]."""
 

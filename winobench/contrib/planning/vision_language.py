@@ -10,14 +10,14 @@ from typing import Any
 import jax
 import numpy as np
 from flax import nnx
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh
 
 from winobench import parallel
 from winobench.checkpoints import language_models, models, sources
 from winobench.checkpoints import vision_language as checkpoints
 from winobench.contrib.planning import asking, few_blocks, pair_scoring, released_vision_language, work
 from winobench.contrib.planning.pair_scoring import Scorer
-from winobench.contrib.planning.plan import Job, Plan
+from winobench.contrib.planning.plan import Assumptions, Job, Plan
 from winobench.contrib.planning.programs import bytes_there, placed
 from winobench.data.patches import PatchProcessor
 from winobench.data.processors import ImageProcessor
@@ -59,6 +59,10 @@ class Question:
         width = min(math.ceil(tokens / pairs.TEXT_STEP) * pairs.TEXT_STEP, form.text_tokens)
         return cls(math.ceil(len(before) / characters) if named else 0, width)
 
+    def about(self, assumed: Assumptions) -> str:
+        length = f"{assumed.characters_a_token:g} characters each around texts of {assumed.text_tokens} tokens"
+        return f"questions of {self.behind} tokens, {self.before} more before the image, {length} (assumptions)"
+
 
 def make_plan(job: Job, total: work.Total | None = None) -> Plan:
     """Plans VQAScore for the config's tasks or this work."""
@@ -71,10 +75,8 @@ def make_plan(job: Job, total: work.Total | None = None) -> Plan:
     def make(mesh: Mesh) -> Scorer:
         return make_scorer(network, mesh, question, dtype=config.dtype, batch_size=job.batch_size, shallow=shallow)
 
-    length = f"{assumed.characters_a_token:g} characters each around texts of {assumed.text_tokens} tokens"
-    about = f"questions of {question.behind} tokens, {question.before} more before the image, {length} (assumptions)"
     ways = job.ways_to_share(asking.heads_of(network.text_config))
-    return pair_scoring.make_plan(job, "VQAScore", ways, make, about, total)
+    return pair_scoring.make_plan(job, "VQAScore", ways, make, question.about(assumed), total)
 
 
 def read_config(source: str, *, revision: str | None = None) -> NetworkConfig:
@@ -86,50 +88,30 @@ def read_config(source: str, *, revision: str | None = None) -> NetworkConfig:
     return models.read_config(checkpoints.network_class(found), found)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Network:
-    """As `pair_scoring.Network`."""
+def network_of(
+    structure: functional.Structure, params: list[jax.ShapeDtypeStruct], processor: Any, question: Question, mesh: Mesh
+) -> pair_scoring.Network:
+    """A `VQAScore` of a structure and its parameters at their places."""
+    module, function = structure.module(params), vqa_score.image_function(structure, processor, (0,) * question.before)
 
-    structure: functional.Structure
-    params: list[jax.ShapeDtypeStruct]
-    processor: ImageProcessor | PatchProcessor
-    question: Question
-    mesh: Mesh
+    def lower_pairs(*tables: Any) -> jax.stages.Lowered:
+        shapes = vqa_score.image_shapes(structure, params, *function.settings)
+        return vqa_score.lower_step(structure, (_ANSWER,), mesh, shapes, params, *tables)
 
-    @classmethod
-    def of(cls, config: NetworkConfig, mesh: Mesh, dtype: str, question: Question) -> _Network:
-        graph, state = nnx.split(language_models.abstract_network(network_class(config), config, dtype))
-        arrays = placed(state, vision_language.parameter_shardings(state, mesh))
-        params, tree = jax.tree.flatten(arrays)
-        structure = functional.Structure(graph, tree)
-        return cls(structure, params, _processor(config.vision_config), question, mesh)
+    text = (np.zeros(question.behind + 1, np.int32),) * (1 + module.reads_text)
+    spec = module.image_spec(mesh.shape.get(parallel.MODEL_AXIS, 1))
+    return pair_scoring.Network(mesh, params, function, processor.blank, text, lower_pairs, spec)
 
-    @property
-    def _module(self) -> VisionLanguageNetwork:
-        return self.structure.module(self.params)
 
-    @property
-    def image_function(self) -> Any:
-        return vqa_score.image_function(self.structure, self.processor, (0,) * self.question.before)
-
-    @property
-    def image_spec(self) -> PartitionSpec:
-        return self._module.image_spec(self.mesh.shape.get(parallel.MODEL_AXIS, 1))
-
-    def pixels(self) -> Any:
-        return jax.tree.map(lambda array: jax.ShapeDtypeStruct((1, *array.shape), array.dtype), self.processor.blank)
-
-    def text_row(self) -> tuple[jax.ShapeDtypeStruct, ...]:
-        return (jax.ShapeDtypeStruct((1, self.question.behind + 1), np.int32),) * (1 + self._module.reads_text)
-
-    def lower_pairs(self, images: Any, texts: Any, index: Any) -> jax.stages.Lowered:
-        shapes = vqa_score.image_shapes(self.structure, self.params, *self.image_function.settings)
-        return vqa_score.lower_step(self.structure, (_ANSWER,), self.mesh, shapes, self.params, images, texts, index)
+def _on_mesh(config: NetworkConfig, mesh: Mesh, dtype: str) -> tuple[functional.Structure, list[jax.ShapeDtypeStruct]]:
+    graph, state = nnx.split(language_models.abstract_network(network_class(config), config, dtype))
+    params, tree = jax.tree.flatten(placed(state, vision_language.parameter_shardings(state, mesh)))
+    return functional.Structure(graph, tree), params
 
 
 def weight_bytes(config: NetworkConfig, mesh: Mesh, dtype: str) -> int:
     """Bytes of the parameters on a device."""
-    return bytes_there(_Network.of(config, mesh, dtype, Question(0, 0)).params)
+    return bytes_there(_on_mesh(config, mesh, dtype)[1])
 
 
 def network_class(config: NetworkConfig) -> type[VisionLanguageNetwork]:
@@ -175,9 +157,12 @@ def make_scorer(
     shallow: Sequence[tuple[tuple[int, ...], NetworkConfig]] = (),
 ) -> Scorer:
     """A `VQAScore` of shapes on devices that need not be available."""
-    batch = batch_size or pairs.PAIRS.on(mesh)
-    few = [(counts, _Network.of(smaller, mesh, dtype, question)) for counts, smaller in shallow]
-    return pair_scoring.make_scorer(_Network.of(config, mesh, dtype, question), batch, block_counts(config), few)
+
+    def of(config: NetworkConfig) -> pair_scoring.Network:
+        return network_of(*_on_mesh(config, mesh, dtype), _processor(config.vision_config), question, mesh)
+
+    few = [(counts, of(smaller)) for counts, smaller in shallow]
+    return pair_scoring.make_scorer(of(config), batch_size or pairs.PAIRS.on(mesh), block_counts(config), few)
 
 
 def _processor(tower: NetworkConfig) -> ImageProcessor | PatchProcessor:
