@@ -10,6 +10,8 @@ from tests.contrib.autoregressive.reference import Reference
 from tests.contrib.autoregressive.tiny import IMAGE_SIZES, WRITERS, pictures
 from winobench import parallel
 from winobench.contrib.autoregressive import loading
+from winobench.engine.limits import Limit
+from winobench.scorers import pairs
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -20,6 +22,12 @@ def _cache(tmp_path_factory):
         transformers.logging.set_verbosity_error()
         transformers.utils.logging.disable_progress_bar()
         yield
+
+
+@pytest.fixture(autouse=True)
+def _small_tables(monkeypatch):
+    """The devices of the tests share one memory."""
+    monkeypatch.setattr(pairs, "_TABLE_BYTES", Limit(1 << 22, cpu=1 << 22))
 
 
 @pytest.fixture(scope="session")

@@ -78,6 +78,7 @@ def test_guidance_that_the_network_is_told():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("little_effort")
 @pytest.mark.parametrize(("text", "package"), [("v5e:2x2", "libtpu"), ("h100:2", "jax_plugins")])
 def test_all_programs_of_a_device(text, package):
     """The loop counts by its steps, attention is fused, and no device waits for another."""

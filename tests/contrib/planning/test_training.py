@@ -55,6 +55,7 @@ def test_only_gradients_are_sent():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("little_effort")
 def test_the_step_on_tpus():
     """Attention is fused forward and backward on each chip's own rows; only the adapters' gradients are sent."""
     pytest.importorskip("libtpu")
