@@ -123,19 +123,24 @@ def _shapes_of_networks(_made_shapes={}):  # noqa: B006 - kept as long as the pr
 
 # The longest files ahead of the others, so that none decides by itself when a run in two workers ends.
 _LONG = """
-    contrib/planning/test_few_blocks contrib/studies/test_embedded contrib/torch_pipelines/test_changes_in_place
-    launch/test_judge contrib/planning/test_programs contrib/understanding/test_understand evaluation/test_processes
-    contrib/torch_pipelines/classes/test_classes test_site test_wrong_arguments
-    responders/test_hosted scorers/test_callers_mesh scorers/test_changed_weights scorers/test_diffusion_itm
-    scorers/test_vqa_score parity/test_whole_pipelines responders/test_language_model
-    responders/test_vision_language training/test_hard_negatives
-    diffusion/test_stable_diffusion scorers/test_itm_head parity/test_qwen3_vl parity/test_transformers
-    launch/test_eval parity/test_lora responders/test_hosted_hostile report/test_page diffusion/test_generation
-    engine/test_communication training/test_loop models/test_attention parity/test_vision_language
-    launch/test_eval_images parity/test_stable_diffusion_3 contrib/studies/test_verifier models/test_decoder
-    parity/test_scorer contrib/planning/test_vision_language base/test_hub test_documents clevr/test_questions
-    contrib/planning/test_generating models/test_lora training/test_latent_cache parity/test_blip
-    parity/test_unet contrib/planning/test_cloud test_architecture evaluation/test_odd_answers
+    test_site contrib/torch_pipelines/classes/test_classes contrib/autoregressive/test_generation
+    contrib/autoregressive/test_scores contrib/autoregressive/test_answering training/test_hardneg
+    parity/test_whole_pipelines test_wrong_arguments launch/test_judge contrib/studies/test_embedded
+    contrib/planning/test_programs contrib/torch_pipelines/test_families contrib/planning/test_training
+    parity/test_qwen2_5_vl contrib/autoregressive/test_plans contrib/planning/test_generating
+    contrib/bundles/test_writing contrib/autoregressive/test_understanding contrib/understanding/test_understand
+    scorers/test_vqa_score scorers/test_diffusion_itm contrib/torch_pipelines/test_generation test_documents
+    training/test_hard_negatives models/test_winograd models/test_attention scorers/test_changed_weights
+    test_types contrib/torch_pipelines/test_devices parity/test_transformers contrib/autoregressive/test_runs
+    parity/test_scorer_recorded parity/test_embedded_model report/test_page contrib/autoregressive/test_generate
+    training/test_loop evaluation/test_processes benchmarks/test_hardneg responders/test_vision_language
+    contrib/planning/test_few_blocks launch/test_whole_benchmark responders/test_language_model
+    launch/test_generate launch/test_eval_text responders/test_prompts contrib/studies/test_clevr_verifier
+    contrib/torch_pipelines/test_native launch/test_train contrib/torch_pipelines/test_changes_in_place
+    scorers/test_callers_mesh engine/test_text_store launch/test_eval evaluation/test_same_bits parity/test_lora
+    models/test_packed_attention test_architecture models/test_row_groups parity/test_qwen3_vl
+    responders/test_hosted parity/test_hard_negative_loss parity/test_flow_lora
+    contrib/autoregressive/test_clevr_tokens parity/test_lora_forms
 """
 
 
