@@ -121,6 +121,7 @@ def test_options_equal_torch(responder, published, paths):
     assert np.abs(others - scores)[[0, 2]].min() > 0.01  # nats: images matter
 
 
+@pytest.mark.slow
 def test_options_of_a_tied_head_equal_torch(write_generator, one_device, paths):
     tied = write_generator("janus")
     responder = ImageAnswers.from_pretrained(tied, mesh=one_device)
@@ -128,6 +129,7 @@ def test_options_of_a_tied_head_equal_torch(write_generator, one_device, paths):
     np.testing.assert_allclose(scores_of(responder, paths), wanted, atol=TOLERANCE, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_bfloat16_differs_as_much_as_torch_does(folder, responder, published, one_device, paths):
     exact = scores_of(responder, paths)
     rounded = scores_of(ImageAnswers.from_pretrained(folder, "bfloat16", mesh=one_device), paths)
@@ -136,6 +138,7 @@ def test_bfloat16_differs_as_much_as_torch_does(folder, responder, published, on
     assert 0 < ours < 2 * theirs
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("batch_size", [1, 4])
 def test_texts_equal_generate(folder, one_device, published, paths, batch_size):
     responder = ImageAnswers.from_pretrained(folder, mesh=one_device, batch_size=batch_size)
@@ -169,7 +172,8 @@ def test_requests_are_answered_together(responder, paths):
     assert responses[1].text == responder.write(paths[1:2], max_tokens=4)[0]
 
 
-@pytest.mark.parametrize(("devices", "model_parallel"), [(2, 1), (2, 2), (4, 2)])
+@pytest.mark.quick(1)
+@pytest.mark.parametrize(("devices", "model_parallel"), [(4, 2), (2, 1), (2, 2)])
 def test_devices_change_nothing(folder, responder, paths, devices, model_parallel):
     mesh = parallel.make_mesh(jax.devices()[:devices], model_parallel=model_parallel)
     shared = ImageAnswers.from_pretrained(folder, mesh=mesh)

@@ -88,6 +88,7 @@ def generate_glm_image(reference, inputs):
 GENERATED = {"janus": generate_janus, "emu3": generate_emu3, "glm_image": generate_glm_image}
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("family", WRITERS)
 def test_log_probabilities_equal_those_of_generate(load_generator, reference_of, family):
     reference, generator = reference_of(family), load_generator(family)

@@ -67,6 +67,7 @@ def guided_logits(made, texts, codes, guidance):
     return logits[1] + guidance * (logits[0] - logits[1])
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_most_likely_codes_are_those_of_transformers(made, reference_of, family):
     texts = [text for text in TEXTS if text]
@@ -77,6 +78,7 @@ def test_most_likely_codes_are_those_of_transformers(made, reference_of, family)
         np.testing.assert_array_equal(greedy.sample_codes(texts, batch_size=batch_size), wanted)
 
 
+@pytest.mark.slow
 def test_most_likely_codes_without_guidance(made, reference_of):
     greedy = made("emu3", temperature=0)
     wanted, guided = (most_likely(reference_of("emu3"), TEXTS[0], guidance) for guidance in (None, 3.0))
@@ -84,6 +86,7 @@ def test_most_likely_codes_without_guidance(made, reference_of):
     np.testing.assert_array_equal(greedy.sample_codes(TEXTS[:1], guidance_scale=1.0)[0], wanted)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_sampled_codes_follow_the_logits_under_the_codes_before(made, family):
     """The sampler's noise added to torch's logits, with the sampled codes known, gives the sampled codes."""
@@ -101,6 +104,7 @@ def test_sampled_codes_follow_the_logits_under_the_codes_before(made, family):
     assert (np.argmax(logits, axis=-1) != codes).mean() > 0.2
 
 
+@pytest.mark.slow
 def test_first_codes_have_the_distribution_of_the_logits(made):
     """Pearson's chi-square of 800 first codes in 8 groups of codes. It exceeds 29.9 once in 10,000 times."""
     sampling, number = made("janus", temperature=1.5), 800
@@ -118,6 +122,7 @@ def test_first_codes_have_the_distribution_of_the_logits(made):
     assert np.sum((seen - expected)[kept] ** 2 / expected[kept]) < 29.9
 
 
+@pytest.mark.slow
 def test_codes_outside_the_largest_logits_are_never_sampled(made):
     codes = made("janus", top_k=3).sample_codes(TEXTS[:2], guidance_scale=2.0, batch_size=2)
     logits = guided_logits(made("janus"), TEXTS[:2], codes, 2.0)
@@ -136,6 +141,7 @@ def test_an_image_depends_on_its_seed_and_number_alone(made):
     assert (one.sample_codes([TEXTS[3]], seed=5, numbers=[14], batch_size=1) != alone).mean() > 0.5
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_devices_that_share_a_model_generate_the_same(made, family):
     """In bytes of an image, rounding may be one step. Two heads are divided by two devices, and not by eight."""
@@ -190,6 +196,7 @@ def test_images_are_those_of_the_decoder(made, reference_of, family):
     assert np.abs(images - wanted).max() <= 0.51
 
 
+@pytest.mark.slow
 def test_half_precision_is_for_the_tokens_alone(made):
     half, whole = made("janus", dtype="bfloat16"), made("janus")
     codes = half.sample_codes(TEXTS[:2], guidance_scale=2.0, batch_size=2)

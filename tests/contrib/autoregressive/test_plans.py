@@ -49,6 +49,7 @@ def test_the_embedded_model_is_planned_from_its_folder():
     assert (planned.network.family.length, planned.heads, planned.blocks) == (64, 4, (5,))
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("name", SIZES)
 def test_released_sizes(name):
     billions, tokens, heads = SIZES[name]
@@ -62,6 +63,7 @@ def test_released_sizes(name):
     assert whole - one == (planned.blocks[0] - 1) * (two - one)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("family", IMAGE_SIZES)
 @pytest.mark.parametrize("guidance", [None, 3.0])
 def test_a_plan_has_what_the_scorer_has(family, guidance, write_generator, load_generator, one_device):

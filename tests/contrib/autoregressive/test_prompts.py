@@ -12,6 +12,7 @@ from winobench.models import snapshots
 FAMILIES = tuple(WRITERS)
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_prompts_are_those_of_generate(load_generator, reference_of, family):
     generator, reference = load_generator(family), reference_of(family)

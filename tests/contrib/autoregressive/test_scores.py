@@ -12,8 +12,6 @@ from winobench.models import attention, snapshots
 from winobench.scorers.base import WithoutSamples
 
 FAMILIES = tuple(WRITERS)
-# Where the family matters little, one of them is tested quickly.
-FIRST_QUICK = [family if family == "janus" else pytest.param(family, marks=pytest.mark.slow) for family in WRITERS]
 # Of the spread of an image's scores.
 TOLERANCE = 1e-5
 
@@ -33,6 +31,7 @@ def difference(got, wanted):
     return np.abs(got - wanted).max() / np.ptp(wanted, axis=1).mean()
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_codes_of_images_equal_torch(load_generator, codes_in_torch, one_device, family):
     likelihood = ImageLikelihood(load_generator(family), mesh=one_device)
@@ -41,6 +40,7 @@ def test_codes_of_images_equal_torch(load_generator, codes_in_torch, one_device,
     assert len(np.unique(codes)) > 5
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("family", "guidance"),
     [
@@ -58,7 +58,8 @@ def test_scores_equal_torch(load_generator, reference_of, codes_in_torch, one_de
     assert np.ptp(wanted, axis=1).min() > 1  # nats: texts matter
 
 
-@pytest.mark.parametrize("family", FIRST_QUICK)
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
 def test_batches_and_devices_change_nothing(load_generator, one_device, family):
     generator = load_generator(family)
     wanted = ImageLikelihood(generator, batch_size=5, mesh=one_device).score(pictures(), TEXTS)
@@ -79,7 +80,8 @@ def test_all_pairs_have_one_program(load_generator, one_device):
     assert scorer._score_pairs._cache_size() == before + 1
 
 
-@pytest.mark.parametrize("family", FIRST_QUICK)
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
 def test_half_precision(load_generator, reference_of, codes_in_torch, one_device, family):
     """Codes are those of float32. Scores are as near to float32's as torch's own in bfloat16."""
     likelihood = ImageLikelihood(load_generator(family, "bfloat16"), batch_size=5, mesh=one_device)
