@@ -106,7 +106,7 @@ class _Before:
         return mean > stats.t.isf(level, n - 1) * spread
 
     def decide(self, scores: np.ndarray, decision: metrics.Decision) -> tuple[np.ndarray, np.ndarray]:
-        """See `_Now`."""
+        """See `Now`."""
         shape, budget = scores.shape[:-1], self.budget
         if decision.is_diagonal:
             mine, other = np.nonzero(~np.eye(len(scores), dtype=bool))
@@ -145,7 +145,7 @@ class _Before:
         return means.reshape(shape), taken.reshape(shape)
 
 
-class _Now:
+class Now:
     """The rule of today."""
 
     def __init__(self, budget: int, alpha: float, share: float):
@@ -218,9 +218,7 @@ def decisions(
             errors = scored[rule].astype(np.float64) * weights
             whole = fixed(plan, np.float32(errors))[task.name]
             headline = list(whole)[-1]
-            rules = {"before": _Before(budget, alpha)} | {
-                f"now {share}": _Now(budget, alpha, share) for share in SHARES
-            }
+            rules = {"before": _Before(budget, alpha)} | {f"now {share}": Now(budget, alpha, share) for share in SHARES}
             rates: dict[str, Any] = {"fixed": float(whole[headline].mean())}
             for name, how in rules.items():
                 met = errors if name == "before" else errors[:, order]
@@ -310,7 +308,7 @@ def simulations(budget: int, alpha: float, races: int = 1000) -> list[dict[str, 
         decision, number = metrics.METRICS[metric].decision, max(5, round(part * races))
         for kind, draw in DISTRIBUTIONS.items():
             random = np.random.default_rng(zlib.crc32(f"{question} {kind}".encode()))
-            rules = {"before": _Before(budget, alpha), "now": _Now(budget, alpha, sequential.SHARE)}
+            rules = {"before": _Before(budget, alpha), "now": Now(budget, alpha, sequential.SHARE)}
             agree: dict[str, list[bool]] = {name: [] for name in rules}
             taken: dict[str, list[float]] = {name: [] for name in rules}
             for race_number in range(number):

@@ -45,7 +45,7 @@ def test_the_rule_before_decided_too_early():
     for _ in range(40):
         ahead = race.DISTRIBUTIONS["a tenth at -3"](random, (1, 1, 250))
         scores = np.concatenate([ahead, np.zeros_like(ahead)], axis=1)
-        for name, rule in (("before", race._Before(250, 0.01)), ("now", race._Now(250, 0.01, 0.04))):
+        for name, rule in (("before", race._Before(250, 0.01)), ("now", race.Now(250, 0.01, 0.04))):
             ended, _ = rule.decide(scores, decision)
             wrong[name] += np.argmax(ended) != np.argmax(scores.mean(axis=-1))
     assert wrong["before"] > 10

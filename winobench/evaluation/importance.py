@@ -51,14 +51,19 @@ def learn(scores: Sequence[np.ndarray], positions: np.ndarray) -> np.ndarray:
     return np.round(density / density.mean(), 2)
 
 
+def positions(density: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
+    """Quantiles of a density at the points of the rule ``low_discrepancy``: float64 [num_samples] in [0, 1]."""
+    cumulated = np.concatenate([[0.0], np.cumsum(density / density.sum())])
+    return np.interp(samples.low_discrepancy(num_samples, seed), cumulated, np.linspace(0, 1, _BINS + 1))
+
+
 def draw(scorer: base.SampledScorer, density: np.ndarray, num_samples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Timesteps of a density, and their weights, [num_samples] float64: uniform probability / density.
 
     They are its quantiles at the points of the rule ``low_discrepancy``: any first n are spread evenly.
     """
     density = density / density.mean()
-    cumulated = np.concatenate([[0.0], np.cumsum(density) / _BINS])
-    position = np.interp(samples.low_discrepancy(num_samples, seed), cumulated, np.linspace(0, 1, _BINS + 1))
+    position = positions(density, num_samples, seed)
     quantiles = np.asarray(scorer.choose_timesteps(_QUANTILES, seed, "even"))
     timesteps = quantiles[np.minimum((position * _QUANTILES).astype(np.int64), _QUANTILES - 1)]
     bins = np.minimum((position * _BINS).astype(np.int64), _BINS - 1)
