@@ -53,7 +53,7 @@ def learn(scores: Sequence[np.ndarray], positions: np.ndarray) -> np.ndarray:
 
 def positions(density: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
     """Quantiles of a density at the points of the rule ``low_discrepancy``: float64 [num_samples] in [0, 1]."""
-    cumulated = np.concatenate([[0.0], np.cumsum(density / density.sum())])
+    cumulated = np.concatenate([[0.0], np.cumsum(density / density.mean()) / _BINS])
     return np.interp(samples.low_discrepancy(num_samples, seed), cumulated, np.linspace(0, 1, _BINS + 1))
 
 
@@ -62,8 +62,8 @@ def draw(scorer: base.SampledScorer, density: np.ndarray, num_samples: int, seed
 
     They are its quantiles at the points of the rule ``low_discrepancy``: any first n are spread evenly.
     """
-    density = density / density.mean()
     position = positions(density, num_samples, seed)
+    density = density / density.mean()
     quantiles = np.asarray(scorer.choose_timesteps(_QUANTILES, seed, "even"))
     timesteps = quantiles[np.minimum((position * _QUANTILES).astype(np.int64), _QUANTILES - 1)]
     bins = np.minimum((position * _BINS).astype(np.int64), _BINS - 1)
