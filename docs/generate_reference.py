@@ -27,7 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "_generated"
 
 GROUPS = {
-    "Score": ("DiffusionITM", "Contrastive", "ItmHead", "VQAScore", "HostedVQAScore", "load_scorer"),
+    "Score": ("DiffusionITM", "ImageLikelihood", "Contrastive", "ItmHead", "VQAScore", "HostedVQAScore", "load_scorer"),
     "Score inside your program": ("Triples", "denoising_errors", "noise_key"),
     "Evaluate": ("evaluate", "evaluate_questions", "Scoring", "Sampling", "Recording", "Asking", "METRICS"),
     "Tasks": ("TASKS", "TEXT_TASKS", "get_task", "get_text_task", "task_from_jsonl"),
@@ -37,7 +37,7 @@ GROUPS = {
     "Judge images": ("collect_images", "judge_images", "Judgement"),
     "Pipelines": (
         *("load_pipeline", "Pipeline", "StableDiffusion", "StableDiffusionXL", "StableDiffusion3"),
-        *("Flux", "Flux2Klein", "ZImage", "TorchPipeline", "Schedule", "NoiseSchedule"),
+        *("Flux", "Flux2Klein", "ZImage", "TorchPipeline", "TokenGeneration", "Schedule", "NoiseSchedule"),
     ),
     "Networks": ("UNet2DConditionModel", "AutoencoderKL", "CLIPTextModel", "ClevrVerifier"),
     "Language models": ("load_responder", "VisionLanguageModel", "Captioner"),

@@ -174,14 +174,21 @@ def _evaluate_model(
     config: Settings, model: ModelRef, label: str, tasks: Sequence[Any], workdir: str | None
 ) -> dict[str, Any]:
     from winobench.evaluation import evaluate
+    from winobench.scorers import loading
 
+    sampling, scoring = options.part(config.sampling, settings.Sampling), options.part(config, settings.Scoring)
+    if workdir is not None and not _OVERWRITE.value:
+        known: dict[str, Any] = {"scorer": model.kind} if model.kind in loading.GENERATORS else {}
+        if model.kind == loading.TOKENS:
+            known |= {name: getattr(config, name) for name in ("dtype", "guidance", "preprocessing")}
+        evaluate.check_folder(workdir, tasks, sampling, scoring, known)
     scorer = load_scorer(config, model)
     results = evaluate.evaluate(
         scorer,
         tasks,
         workdir,
-        options.part(config.sampling, settings.Sampling),
-        options.part(config, settings.Scoring),
+        sampling,
+        scoring,
         settings.Recording(
             overwrite=_OVERWRITE.value,
             reuse=_REUSE.value,

@@ -58,6 +58,24 @@ def test_labels_of_a_radar_meet_neither_each_other_nor_the_circle(names, count):
     assert panel.width < 9
 
 
+@pytest.mark.parametrize("spread", [0, 1, 8, 60])
+def test_labels_of_points_do_not_meet(spread):
+    random = np.random.default_rng(0)
+    labels = [(f"skill number {number}", *(95 - spread * random.random(2))) for number in range(9)]
+
+    def draw(axes):
+        axes.plot(*np.transpose([point for _, *point in labels]), "o")
+        axes.set(xlim=(0, 100), ylim=(0, 100))
+        figures.label_points(axes, labels)
+
+    panel = Panel("", draw, 5.2, 4.2)
+    boxes = [box for text, box in boxes_of(panel) if text.startswith("skill")]
+    assert len(boxes) == len(labels)
+    for one, other in itertools.combinations(boxes, 2):
+        assert max(one[0], other[0]) >= min(one[2], other[2]) or max(one[1], other[1]) >= min(one[3], other[3])
+    assert all(min(left, bottom, panel.width - right, panel.height - top) > 0 for left, bottom, right, top in boxes)
+
+
 def panels_of(label):
     """One panel of each kind, with the label wherever one can stand."""
     one, other = Mark(label, "#0072b2"), Mark(label + "2", "#d55e00", "s")

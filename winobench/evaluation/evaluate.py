@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from winobench import metrics, parallel
-from winobench.base import options, parquet_files, trackers
+from winobench.base import json_files, options, parquet_files, trackers
 from winobench.base import progress as progress_bars
 from winobench.base.errors import InputError
 from winobench.evaluation import contracts, example_rows, gallery, importance, race, runner, sample_groups, summary
@@ -88,6 +88,29 @@ def evaluate(
     return run.finished(workdir) or run.carry_out(workdir, started)
 
 
+def check_folder(
+    workdir: str, tasks: Sequence[Task], sampling: Sampling, settings: Scoring, scorer: Mapping[str, Any]
+) -> None:
+    """Refuses another run's folder before a scorer is loaded. ``scorer``: the known part of its fingerprint."""
+    folder, recorded = records.RunFolder(workdir), {}
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        recorded = dict(json_files.load(folder.config_path)["identity"])
+    sampling, settings = _settled(of_runs.checked(sampling)), of_runs.checked(settings)
+    before, known = recorded.get("tasks") or {}, _options(sampling, settings)
+    with contextlib.suppress(InputError):  # planning reports a task with broken data, which the folder then lacks
+        known["tasks"] = {
+            task.name: {"version": task.version, "data": task.data_fingerprint(settings.data_dir, settings.limit)}
+            for task in tasks
+            if task.name in before
+        }
+    folder.check({**recorded, **known, "scorer": {**(recorded.get("scorer") or {}), **scorer}})
+
+
+def _options(sampling: Sampling, settings: Scoring) -> dict[str, Any]:
+    """The part of a run's identity that options give."""
+    return {**of_runs.described(settings), "sampling": of_runs.described(sampling, {sampling.mode})}
+
+
 class _Evaluation:
     """One run: its scorer, tasks and options, its identity and its description."""
 
@@ -110,7 +133,7 @@ class _Evaluation:
         _check_race(scorer, tasks, sampling)
         self._own, self._threshold = contracts.fingerprint(scorer), contracts.match_threshold(scorer)
         self._fingerprint = _common_fingerprint(self._own, sampling.timesteps)
-        self._described = {**of_runs.described(settings), "sampling": of_runs.described(sampling, cases)}
+        self._described = _options(sampling, settings)
         usual = {"tasks": [task.name for task in tasks], "data_dir": settings.data_dir, **self._described}
         self._config = contracts.json_values(usual if recording.config is None else recording.config, "config")
         where = settings.data_dir, settings.limit

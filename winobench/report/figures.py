@@ -190,6 +190,24 @@ def timestep_lines(
     axes.ticklabel_format(axis="y", scilimits=(-2, 4))
 
 
+def label_points(axes: Axes, labels: Sequence[tuple[str, float, float]], size: float = 7) -> None:
+    """Writes a label next to each point (label, x, y), clear of earlier labels. Limits must be final."""
+    high, taken, scale = EM_HIGH * size, np.empty((0, 4)), POINTS_AN_INCH / axes.figure.dpi
+    values = [(x, y) for _, x, y in labels]
+    points = axes.transData.transform(values) * scale
+    edges = np.array(axes.get_window_extent().extents) * scale
+    for (label, *_), value, (x, y) in zip(labels, values, points, strict=True):
+        wide = _EM_WIDE * size * len(label)
+        rows = sorted(range(-2 * len(labels), 2 * len(labels)), key=lambda row: abs(row + 0.5))
+        places = [(left, 4 + row * high if row >= 0 else row * high) for row in rows for left in (4, -4 - wide)]
+        boxes = np.array([(x + left, y + low, x + left + wide, y + low + high) for left, low in places])
+        apart = np.any((boxes[:, None, :2] >= taken[:, 2:]) | (boxes[:, None, 2:] <= taken[:, :2]), axis=-1)
+        inside = np.all((boxes[:, :2] >= edges[:2]) & (boxes[:, 2:] <= edges[2:]), axis=1)
+        best = int(np.argmax(2 * np.all(apart, axis=1) + inside))
+        taken = np.concatenate([taken, boxes[best : best + 1]])
+        axes.annotate(label, value, places[best], textcoords="offset points", fontsize=size)
+
+
 def image_row(axes: Axes, images: Sequence[tuple[str, np.ndarray]]) -> None:
     """Images side by side, [height, width, 3] uint8 each, with a line of text below each."""
     axes.set_axis_off()

@@ -1,6 +1,7 @@
 """Images by generators that predict tokens, against transformers' own `generate` and decoders."""
 
 import functools
+import shutil
 
 import jax
 import numpy as np
@@ -9,9 +10,11 @@ import torch
 
 from tests.contrib.autoregressive.test_generate import GENERATED
 from tests.contrib.autoregressive.tiny import IMAGE_SIZES, TEXTS
+from tests.expectations import raises
 from winobench import parallel
 from winobench.base import memory, random_numbers
 from winobench.base.errors import InputError
+from winobench.checkpoints import sources
 from winobench.contrib.autoregressive import loading, network
 from winobench.contrib.autoregressive.emu3 import Emu3
 from winobench.contrib.autoregressive.generation import TokenGeneration
@@ -21,7 +24,7 @@ from winobench.diffusion.generation import image_keys
 from winobench.generation import generate
 from winobench.generation.loading import make_generators
 from winobench.prompts.prompt_files import Prompt
-from winobench.runs import image_runs
+from winobench.runs import image_runs, provenance
 from winobench.scorers import pairs
 
 FAMILIES = ("janus", "emu3")
@@ -217,6 +220,8 @@ def test_batches_of_a_run_share_a_program(made):
 
 
 def test_a_run_of_images(write_generator, tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "_TICK_NS", 0)
+    monkeypatch.setattr(provenance, "software", lambda: {"winobench": {"commit": "1", "dirty": False}})
     folder = write_generator("janus")
     prompts = [Prompt(str(number), text) for number, text in enumerate(TEXTS[:2])]
     settings = generate.Settings(guidance_scale=2.0)
@@ -329,6 +334,19 @@ def test_the_folders_own_generation_config_decides(write_generator, tmp_path):
     network_of.program.module.generation_config.update(guidance_scale=2.5, temperature=0.7, top_k=9)
     made = TokenGeneration(loading.Generator(network_of, processor))
     assert (made.guidance_scale, made.temperature, made.top_k) == (2.5, 0.7, 9)
-    network_of.program.module.generation_config.update(top_p=0.9)
-    with pytest.raises(InputError, match="top_p"):
-        TokenGeneration(loading.Generator(network_of, processor))
+    network_of.program.module.generation_config.update(top_k=0, guidance_scale=0)
+    made = TokenGeneration(loading.Generator(network_of, processor))
+    assert (made.guidance_scale, made.top_k) == (0, None)  # no guidance, and all codes
+    for name, value in (("top_p", 0.9), ("guidance_scale", "much"), ("top_k", 2.5)):
+        config = network_of.program.module.generation_config
+        config.update(**{name: value})
+        with pytest.raises(InputError, match=name):
+            TokenGeneration(loading.Generator(network_of, processor))
+        config.update(**{name: None})
+
+
+def test_a_damaged_generation_config_is_refused(write_generator, tmp_path):
+    folder = shutil.copytree(write_generator("janus"), tmp_path / "janus")
+    (folder / "generation_config.json").write_text("{")
+    with raises("not-json", "generation_config.json"):
+        TokenGeneration.from_pretrained(folder)

@@ -132,6 +132,25 @@ def test_a_vocabulary_of_emu3_without_tokens_of_images(copied, left_out):
 
 
 @pytest.mark.usefixtures("_reads_no_weights")
+@pytest.mark.parametrize("words", [None, {}])
+def test_an_emu3_without_a_vocabulary(copied, words):
+    folder = copied("emu3")
+    edit(folder / "config.json", vocabulary_map=words)
+    with raises("unsupported-checkpoint", "vocabulary_map", "config.json"):
+        ImageLikelihood.check(str(folder), image_size=64)
+
+
+@pytest.mark.usefixtures("_reads_no_weights")
+@pytest.mark.parametrize(("part", "name"), [("vision_config", "image_size"), ("vision_config", "patch_size")])
+def test_a_janus_whose_image_is_no_whole_number_of_patches(copied, part, name):
+    folder = copied("janus")
+    config = json.loads((folder / "config.json").read_text())
+    edit(folder / "config.json", **{part: config[part] | {name: 24}})
+    with raises("not-a-multiple", "vision_config.image_size", "24" if name == "image_size" else "48"):
+        ImageLikelihood.check(str(folder))
+
+
+@pytest.mark.usefixtures("_reads_no_weights")
 def test_an_image_that_leaves_no_space_for_a_text(write_generator):
     with raises("out-of-range", "1,024 positions", "1,056", "image_size"):
         ImageLikelihood.check(str(write_generator("emu3")), image_size=256)

@@ -9,8 +9,9 @@ import pytest
 from tests import launching
 from tests.contrib.autoregressive.tiny import CODES
 from tests.evaluation.fakes import recorded
-from winobench.contrib.autoregressive import scorer
+from winobench.contrib.autoregressive import loading, scorer
 from winobench.contrib.autoregressive.scorer import ImageLikelihood
+from winobench.diffusion import families
 from winobench.runs import error_parts
 
 TASKS = ("clevr", "clevr_winoground")
@@ -82,6 +83,20 @@ def test_a_run_that_was_interrupted_resumes(whole, folder, tmp_path, monkeypatch
     assert results["computed_passes"] == len(recorded(whole[0])) - len(kept)
     assert results["tasks"] == whole[1]["tasks"]
     check_same(recorded(workdir), recorded(whole[0]))
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [("--limit=1", "limit"), ("--tasks=clevr", "tasks.clevr_winoground"), ("--guidance=2", "scorer.guidance")],
+)
+def test_the_folder_of_another_run_is_refused_before_weights_are_read(whole, folder, monkeypatch, flag, said):
+    monkeypatch.setattr(loading, "load", None)
+    launching.refuse("launch.eval", *words(folder, whole[0], flag), named=[said, "another run"])
+
+
+def test_a_diffusion_model_is_refused_in_the_folder_of_a_likelihood(whole, tiny_pipeline, monkeypatch):
+    monkeypatch.setattr(families, "load_pipeline", None)
+    launching.refuse("launch.eval", *words(tiny_pipeline, whole[0]), named=["scorer.scorer", "another run"])
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The section of reports on likelihoods: nats of images become bits a token."""
 
+import html
 import math
 
 import numpy as np
@@ -50,10 +51,14 @@ def test_other_runs_have_no_such_section(tmp_path):
 
     class Constant:
         def fingerprint(self):
-            return {"scorer": "other"}
+            return {"scorer": "other", "question": f"The system's prompt. {'Long. ' * 90}Does it show {{}}?"}
 
         def score(self, images, texts):
             return np.array([[1.0, 0.0]])
 
     evaluate.evaluate(Constant(), [task], tmp_path / "run", progress=False)
-    assert "Bits a token" not in report.write_report([tmp_path / "run"], tmp_path / "report").read_text()
+    page = report.write_report([tmp_path / "run"], tmp_path / "report").read_text()
+    assert "Bits a token" not in page
+    assert "question The system's prompt." in html.unescape(page)
+    assert "Does it show {}?" in page
+    assert page.count("Long.") < 15  # a setting takes a line

@@ -102,6 +102,15 @@ def test_models_that_predict_tokens_are_evaluated_by_likelihood_and_by_answers(c
     assert report[0] == "report"
 
 
+@pytest.mark.parametrize("option", ["num_samples", "num_steps"])
+def test_options_of_noise_are_for_diffusion_models(commands, tmp_path, predicts, option):
+    given, _ = commands
+    words = [f"--{option}=7", f"--workdir={tmp_path / 'run'}"]
+    launching.refuse("launch.understand", f"--model={predicts('janus')}", *words, named=[f"--{option}", "diffusion"])
+    assert given == []
+    assert understand(f"--model=sd15,{predicts('emu3')}", *words)[0] == 0
+
+
 def test_a_name_goes_to_the_images_and_the_evaluations(commands, tmp_path):
     given, _ = commands
     assert understand(f"--workdir={tmp_path / 'run'}", "--name=mine")[0] == 0

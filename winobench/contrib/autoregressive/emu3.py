@@ -25,6 +25,7 @@ class Emu3(family.Family):
 
     MODEL = "Emu3ForConditionalGeneration"
     PROCESSOR = "Emu3Processor"
+    NEEDS = ("vocabulary_map",)
     # Of the published demo, image_generation.py.
     GUIDANCE = 3.0
     TOP_K = 2048

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
@@ -13,7 +14,7 @@ from winobench.torch_modules.bridge import torch
 
 
 @dataclasses.dataclass(frozen=True)
-class Family:
+class Family(abc.ABC):
     """A generator's layout. Hashable: programs of equal layouts are shared.
 
     Methods with the model ``m`` of transformers work on tensors, also in a trace. The sequence of an image holds all
@@ -39,6 +40,8 @@ class Family:
     PROCESSOR: ClassVar[str]
     SUBFOLDERS: ClassVar[tuple[str, str]] = ("", "")
     """Of the model and of the processor."""
+    NEEDS: ClassVar[tuple[str, ...]] = ()
+    """Entries of config.json without which transformers makes no model."""
     FLOAT32: ClassVar[tuple[str, ...]] = ("vqmodel",)
     """Modules that make tokens of images. A rounded vector may have another code."""
     IMAGES: ClassVar[bool] = True
@@ -50,29 +53,29 @@ class Family:
     """The published text from which generation leads away. None for models that have no such text."""
 
     @classmethod
+    @abc.abstractmethod
     def read(cls, model: Any, processor: Any, image_size: int | None) -> Self:
         """The layout of a model, which may be on the meta device. ``image_size``: pixels of generated images."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def prompts(self, processor: Any, texts: Sequence[str]) -> list[list[int]]:
         """Token ids up to the token that starts an image."""
-        raise NotImplementedError
 
     def unconditional(self, processor: Any, prompt: list[int]) -> list[int]:
         """The prompt without a text, which training and guidance use."""
         return self.prompts(processor, [""])[0]
 
+    @abc.abstractmethod
     def language_model(self, m: Any) -> Any:
         """The decoder: embeddings in, states out."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def image_codes(self, m: Any, *pixels: torch.Tensor) -> torch.Tensor:
         """Prepared images [n, 3, side, side], one tensor for each of ``sides`` -> codes [n, scored]."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def embedded(self, m: Any, codes: torch.Tensor) -> torch.Tensor:
         """Codes [n, scored] -> embeddings of their sequence [n, length, width]."""
-        raise NotImplementedError
 
     def embedded_next(self, m: Any, codes: torch.Tensor, is_scored: torch.Tensor) -> torch.Tensor:
         """Codes [n] -> embeddings [n, 1, width] of one token. Where not ``is_scored``, of the token that is forced."""
@@ -89,9 +92,9 @@ class Family:
     def before_head(self, m: Any, states: torch.Tensor) -> torch.Tensor:
         return states
 
+    @abc.abstractmethod
     def last_layer(self, m: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Weight [codes, width] and bias of the layer that gives the logits of codes."""
-        raise NotImplementedError
 
     def pixels(self, m: Any, codes: torch.Tensor) -> torch.Tensor:
         """Codes [n, scored] -> images [n, 3, side, side], normalised by ``mean`` and ``std``."""

@@ -189,7 +189,8 @@ class TokenGeneration(loading.FromPretrained, HasSnapshots):
         Args:
           generator: from `winobench.contrib.autoregressive.loading.load`.
           temperature: what logits are divided by. The folder's, or 1, when None. 0 takes the most likely code.
-          top_k: codes of the largest logits that can be sampled. The folder's or the published number when None.
+          top_k: codes of the largest logits that can be sampled, 0 for all. The folder's or the published number when
+            None.
           mesh: the devices, as in `ImageLikelihood`.
 
         Raises:
@@ -200,14 +201,12 @@ class TokenGeneration(loading.FromPretrained, HasSnapshots):
         family = self.model.family
         check_images(type(family), "this model")
         config = self.model.program.module.generation_config
-        if (config.top_p or 1.0) < 1:
+        if _chosen("top_p", options.number(0, 1), None, config, 1.0) < 1:
             message = f"generation_config.json names top_p {config.top_p}, which is not supported here: remove it there"
             raise InputError(message, code="unsupported-checkpoint")
-        self.guidance_scale = float(config.guidance_scale or family.GUIDANCE)
-        chosen = next(value for value in (temperature, config.temperature, 1.0) if value is not None)
-        self.temperature = float(options.number(0, 100).check("temperature", chosen))
-        chosen = next((value for value in (top_k, config.top_k, family.TOP_K) if value is not None), None)
-        self.top_k = options.whole(1, 2**31).or_none().check("top_k", chosen)
+        self.guidance_scale = float(_chosen("guidance_scale", options.GUIDANCE, None, config, family.GUIDANCE))
+        self.temperature = float(_chosen("temperature", options.number(0, 100), temperature, config, 1.0))
+        self.top_k = _chosen("top_k", options.whole(0, 2**31), top_k, config, family.TOP_K) or None
         self.mesh = common.mesh_for(functional.split(self.model)[1], mesh)
         self._sharing = self.mesh.size // parallel.data_parallelism(self.mesh)
         self.snapshot()
@@ -228,9 +227,12 @@ class TokenGeneration(loading.FromPretrained, HasSnapshots):
     @staticmethod
     def check_source(source: Any, revision: str | None = None, *, negative_prompt: str | None = None) -> None:
         """Raises InputError, by small files, for a model that makes no images, or not with such a prompt."""
-        family = loading.family_of(sources.resolve(source, revision=revision))
+        found = sources.resolve(source, revision=revision)
+        family = loading.family_of(found)
         check_images(family, str(source))
         _check_negative_prompt(family, negative_prompt)
+        if (path := found.find("generation_config.json")) is not None:
+            sources.read_json(path)  # transformers passes over a damaged one
 
     @property
     def fingerprint(self) -> str:
@@ -400,6 +402,14 @@ class TokenGeneration(loading.FromPretrained, HasSnapshots):
         computed = jax.jit(lambda params, codes: structure.module(params).pixels(codes))(params, codes)
         wanted = np.moveaxis(network.apply_in_torch(network.family.pixels, codes), 1, -1)
         return {"pixels of images": (float(np.abs(np.asarray(computed) - wanted).max()), _PIXEL)}
+
+
+def _chosen(name: str, allowed: options.Range, given: Any, config: Any, usual: Any) -> Any:
+    """A checked option: the given one, the folder's, or the published one."""
+    if given is not None:
+        return allowed.check(name, given)
+    value = getattr(config, name)
+    return usual if value is None else allowed.check(f"{name} of generation_config.json", value)
 
 
 def _names(texts: Sequence[str], seed: int | Sequence[int]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -29,6 +30,10 @@ class Janus(family.Family):
         if image_size not in (None, side):
             message = f"image_size is {image_size}, but this model generates images of {side} pixels: leave it out"
             raise InputError(message, code="unsupported-option")
+        shrinks = 2 ** (len(vq.channel_multiplier) - 1)
+        if side % (multiple := math.lcm(shrinks, model.config.vision_config.patch_size)):
+            message = f"vision_config.image_size of this Janus is {side}, but must be a multiple of {multiple}: mend it"
+            raise InputError(message, code="not-a-multiple")
         width = model.config.text_config.hidden_size
         for name in ("projection_dim", "image_token_embed_dim"):
             if (size := getattr(vq, name)) != width:
@@ -42,7 +47,7 @@ class Janus(family.Family):
         if None in ids:
             message = "the tokenizer of this Janus must have a bos_token, a boi_token and a pad_token: get it again"
             raise InputError(message, code="unsupported-checkpoint")
-        tokens = (side // 2 ** (len(vq.channel_multiplier) - 1)) ** 2
+        tokens = (side // shrinks) ** 2
         return cls((side,), (0.5,) * 3, (0.5,) * 3, vq.num_embeddings, tokens, tokens, *ids)
 
     def prompts(self, processor: Any, texts: Sequence[str]) -> list[list[int]]:

@@ -81,12 +81,12 @@ def load(
     """
     dtype = jnp.dtype(models.as_dtype(dtype)).name
     source = sources.resolve(source, revision=revision)
-    folder, processor, layout = describe(source, image_size)
+    folder, processor, layout, without_weights = describe(source, image_size)
     kind, part = type(layout), layout.SUBFOLDERS[0]
     model_class: Any = getattr(bridge.transformers, kind.MODEL)
     strict = {*kind.FLOAT32, *(getattr(model_class, _STRICT, None) or ())}
     ((found, tensors),) = loading.weight_files(source, {part: model_class}, variant).values()
-    _check_fits(source, skeleton(source, kind), tensors)
+    _check_fits(source, without_weights, tensors)
     loading.check_memory(source, {part: tensors}, {"default": dtype})
     with bridge.replaced(model_class, _STRICT, strict):
         model = loading.load_network(source, folder, part, model_class, found, tensors, dtype, False)
@@ -153,15 +153,31 @@ def family_of(source: sources.Source) -> type[Family]:
     return FAMILIES[model_type]
 
 
-def describe(source: sources.Source, image_size: int | None) -> tuple[str, Any, Family]:
-    """A model by its small files: their folder, its processor and its layout. Refuses what cannot be used."""
-    kind = family_of(source)
-    folder = loading.folder_of(source, kind.SUBFOLDERS)
-    processor = loading.load_other(source, folder, kind.SUBFOLDERS[1], getattr(bridge.transformers, kind.PROCESSOR))
-    model = skeleton(source, kind)
+def describe(source: sources.Source, image_size: int | None) -> tuple[str, Any, Family, Any]:
+    """A model by its small files: folder, processor, layout, and the model without weights. Refuses unusable files.
+
+    The model of transformers is on torch's meta device.
+    """
+    kind, folder, processor, config = small_files(source)
+    with loading.quietly(f"{source} does not describe a {kind.MODEL}"), bridge.torch.device("meta"):
+        model = getattr(bridge.transformers, kind.MODEL)(config)
     layout = kind.read(model, processor, image_size)
     _check_prompts(source, processor, layout, model.config.text_config.max_position_embeddings)
-    return folder, processor, layout
+    return folder, processor, layout, model
+
+
+def small_files(source: sources.Source) -> tuple[type[Family], str, Any, Any]:
+    """A model's layout, the folder of its small files, its processor and its config, of transformers."""
+    kind, transformers = family_of(source), bridge.transformers
+    folder = loading.folder_of(source, kind.SUBFOLDERS)
+    processor = loading.load_other(source, folder, kind.SUBFOLDERS[1], getattr(transformers, kind.PROCESSOR))
+    path = source.require(sources.join(kind.SUBFOLDERS[0], "config.json"), "so its sizes are unknown")
+    values = sources.read_json(path)
+    if missing := [name for name in kind.NEEDS if not values.get(name)]:
+        message = f"{path} has no {missing[0]}, which a {kind.MODEL} needs: get it from the model's repository again"
+        raise InputError(message, code="unsupported-checkpoint")
+    with loading.quietly(f"{path} does not describe a {kind.MODEL}"):
+        return kind, folder, processor, getattr(transformers, kind.MODEL).config_class.from_dict(values)
 
 
 def _check_prompts(source: sources.Source, processor: Any, layout: Family, positions: int) -> None:
@@ -178,14 +194,6 @@ def _check_prompts(source: sources.Source, processor: Any, layout: Family, posit
             " for a text: choose a smaller image_size, or check config.json",
             code="out-of-range",
         )
-
-
-def skeleton(source: sources.Source, kind: type[Family]) -> Any:
-    """The model of transformers by its config, on torch's meta device: without weights."""
-    path = source.require(sources.join(kind.SUBFOLDERS[0], "config.json"), "so its sizes are unknown")
-    model_class: Any = getattr(bridge.transformers, kind.MODEL)
-    with loading.quietly(f"{path} does not describe a {kind.MODEL}"), bridge.torch.device("meta"):
-        return model_class(model_class.config_class.from_dict(sources.read_json(path)))
 
 
 def _check_fits(source: sources.Source, model: Any, tensors: Mapping[str, FileTensor]) -> None:

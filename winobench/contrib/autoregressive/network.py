@@ -70,7 +70,7 @@ class TokenNetwork(TorchNetwork):
     def log_ratios(
         self, prompts: Prompts, codes: jax.Array, without: Prompts | None = None, guidance: float = 1.0
     ) -> jax.Array:
-        """Log-probability of each code, less that of a code drawn at random: float32 [n, codes], in nats.
+        """Log-probability of each code relative to a random code: float32 [n, codes], in nats.
 
         The sums of log-probabilities themselves can be so large that float32 rounds away what texts change.
 

@@ -22,7 +22,6 @@ from winobench.contrib.autoregressive.scorer import ImagePreparation
 from winobench.models import functional
 from winobench.models.vision_language import PromptForm
 from winobench.torch_modules import bridge
-from winobench.torch_modules import loading as torch_loading
 
 # Of all prompts: the longest is GLM-Image's, by its published template.
 _PROMPT_TOKENS = 24
@@ -98,23 +97,14 @@ def read_generator(
     if source in RELEASED and revision is None:
         model_type, values = RELEASED[source]
         kind, processor = loading.FAMILIES[model_type], _processor()
-        model_class = getattr(transformers, kind.MODEL)
-        config = model_class.config_class(**values)
+        config = getattr(transformers, kind.MODEL).config_class(**values)
     else:
-        found = sources.resolve(source, revision=revision)
-        kind = loading.family_of(found)
-        part, of_processor = kind.SUBFOLDERS
-        model_class = getattr(transformers, kind.MODEL)
-        folder = torch_loading.folder_of(found, {part, of_processor})
-        processor = torch_loading.load_other(found, folder, of_processor, getattr(transformers, kind.PROCESSOR))
-        path = found.require(sources.join(part, "config.json"), f"so its {kind.MODEL} is unknown")
-        with torch_loading.quietly(f"{path} does not describe a {kind.MODEL}"):
-            config = model_class.config_class.from_dict(sources.read_json(path))
+        kind, _, processor, config = loading.small_files(sources.resolve(source, revision=revision))
     text = config.text_config
     depth = text.num_hidden_layers
     text.num_hidden_layers = blocks or depth
     with torch.device("meta"):
-        model = model_class(config)
+        model = getattr(transformers, kind.MODEL)(config)
     for name, parameter in model.named_parameters():
         if not {*kind.FLOAT32} & {*name.split(".")}:
             parameter.data = parameter.data.to(getattr(torch, dtype))

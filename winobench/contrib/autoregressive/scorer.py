@@ -136,7 +136,7 @@ class ImageLikelihood(loading.FromPretrained, PairScorer):
     """Scores a text for an image by log p(tokens of the image | text), in nats.
 
     The sum over the image's tokens of the log-probability of each one under the text and the tokens before it. The
-    text "" stands for the unconditional prompt, by which the model was trained to generate without a text: to compare
+    text "" gives the unconditional prompt, with which the model was trained to generate without a text. To compare
     images for one text, subtract the score of "", as Eq. 5 of DiffusionITM (Krojer et al., 2023) does. Evaluations do.
     Tokens that the sampler forces, such as Emu3's ends of rows, do not count.
 
@@ -146,7 +146,7 @@ class ImageLikelihood(loading.FromPretrained, PairScorer):
       preprocessing: ``squash`` or ``crop``.
       mesh: the devices.
       normalizes: evaluations may subtract the score of the text "".
-      chance: log p of tokens that are drawn at random, in nats.
+      chance: log p of random tokens, in nats.
     """
 
     normalizes = True

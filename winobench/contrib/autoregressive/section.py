@@ -39,7 +39,7 @@ def likelihoods_section(report_data: ReportData) -> Section | None:
         " column is for random tokens.",
         "Records have nats of whole images. No paper has numbers of these scores to compare with.",
     ]
-    heads = ["run and task", *(f"{words}, bits" for words in _MEASURES.values()), "at random, bits"]
+    heads = ["run and task", *(f"{words}, bits" for words in _MEASURES.values()), "random tokens, bits"]
     tables = [Table(heads, rows)]
     return Section("likelihoods", "Bits a token", texts, tables=tables, records={"likelihoods.csv": records})
 

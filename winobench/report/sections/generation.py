@@ -265,8 +265,9 @@ def _panel(
             if not np.isnan(y[1]):
                 bars["yerr"] = [[y[0] - y[1]], [y[2] - y[0]]]
             axes.errorbar(x[0], y[0], **bars, color=mark.colour, marker=mark.marker, elinewidth=0.7, alpha=0.9)
-            axes.annotate(readable(point.skill), (x[0], y[0]), (4, 4), textcoords="offset points", fontsize=7)
         axes.set(xlabel=names[0], ylabel=names[1], ylim=(-3, 103) if of[1] == "generation" else None)
+        values = ([100 * getattr(point, name)["value"] for point in points] for name in of)
+        figures.label_points(axes, [*zip(map(readable, (point.skill for point in points)), *values, strict=True)])
 
     return Panel(title, draw, 5.2, 4.2, description)
 

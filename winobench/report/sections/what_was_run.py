@@ -10,7 +10,7 @@ from typing import Any
 from winobench.report.sections.shared import ReportData
 from winobench.report.wording import DASH, above_chance, percent, spread_of
 from winobench.runs.endings import incomplete_lines
-from winobench.runs.labels import task_label
+from winobench.runs.labels import shortened, task_label
 from winobench.runs.run import Run, TaskRun
 
 # Parts of a model's description that stand elsewhere or are for machines alone.
@@ -18,6 +18,9 @@ _NO_SETTINGS = (
     *("scorer", "responder", "api", "scoring_version", "version", "model", "recorded", "ends", "start"),
     *("tokenizer", "chat_template"),
 )
+
+
+_LONGEST_SETTING = 80  # letters
 
 
 def run_facts(run: Run) -> list[tuple[str, str]]:
@@ -31,7 +34,7 @@ def run_facts(run: Run) -> list[tuple[str, str]]:
         if kind:
             facts.append(("scorer" if "scorer" in scorer else "model's kind", str(kind)))
         described = [
-            f"{name.replace('_', ' ')} {value if not isinstance(value, list) else DASH.join(map(str, value))}"
+            f"{name.replace('_', ' ')} {_shown(value)}"
             for name, value in scorer.items()
             if name not in _NO_SETTINGS and value is not None and not isinstance(value, dict)
         ]
@@ -97,6 +100,12 @@ def summary_sentences(report_data: ReportData) -> list[str]:
             )
         sentences.append(text + ".")
     return sentences
+
+
+def _shown(value: Any) -> str:
+    """A setting in one line: a prompt may be a page long."""
+    text = DASH.join(map(str, value)) if isinstance(value, list) else str(value)
+    return shortened(" ".join(text.split()), _LONGEST_SETTING)
 
 
 def _protocol_text(run: Run) -> str:

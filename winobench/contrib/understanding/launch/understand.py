@@ -69,6 +69,7 @@ def main(config: Settings) -> None:
 
     choice.choose_tasks(config.tasks, None)
     evaluations = _evaluations(config)
+    _check_samples(config, evaluations)
     if config.judge:
         loading.answered_kinds(config.judge)
         loading.check_max_pixels(config.judge, _MAX_PIXELS.value)
@@ -119,6 +120,19 @@ def _evaluations(config: Settings) -> list[_Evaluation]:
         (_OF_ANSWERS, answer, ["--scored_by=answers"]),
     )
     return [evaluation for evaluation in evaluations if evaluation[1]]
+
+
+def _check_samples(config: Settings, evaluations: Sequence[_Evaluation]) -> None:
+    """Refuses options of diffusion models where all models predict tokens."""
+    if _OF_MATCHING in (of for of, *_ in evaluations):
+        return
+    usual = configuration.load(flags.FLAGS.config or DEFAULT_CONFIG)
+    for name in ("num_samples", "num_steps"):
+        if getattr(config, name) != getattr(usual, name):
+            raise InputError(
+                f"--{name} is for diffusion models, so that it has no effect on {config.model!r}: leave it out",
+                code="option-of-others",
+            )
 
 
 def _commands(config: Settings, folder: pathlib.Path, evaluations: Sequence[_Evaluation]) -> Iterator[list[str]]:
