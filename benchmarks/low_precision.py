@@ -1,6 +1,7 @@
 """Number of decisions that change in fewer bits: python -m benchmarks.low_precision --output FILE
 
-The same questions with the same samples in float32, in bfloat16, and with 8-bit factors of products (float8) in both.
+The same questions with the same samples in float32, in bfloat16, with images encoded in bfloat16, and with 8-bit
+factors of products (float8) in both.
 float32 with the next seed shows what other samples alone change. CPUs have no such products, so speed is not compared.
 """
 
@@ -25,6 +26,8 @@ REFERENCE, OTHER_SEED = "float32", "float32, next seed"
 WAYS = {
     REFERENCE: {"dtype": "float32"},
     "bfloat16": {"dtype": "bfloat16"},
+    "images in bfloat16": {"dtype": "float32", "autoencoder_dtype": "bfloat16"},
+    "bfloat16, also of images": {"dtype": "bfloat16", "autoencoder_dtype": "bfloat16"},
     "float8": {"dtype": "float32", "float8": True},
     "float8, bfloat16": {"dtype": "bfloat16", "float8": True},
 }

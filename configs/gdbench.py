@@ -70,6 +70,12 @@ class Settings(settings.Scoring, model_settings.Pipeline):
         "products of the denoiser have factors of 8 bits. For large transformers on H100 and newer GPUs",
         only_for=_DIFFUSION,
     )
+    autoencoder_dtype: str = option(
+        "float32",
+        options.choice("float32", "bfloat16"),
+        "dtype in which images are encoded. bfloat16 is faster on GPUs and TPUs, and changes few decisions",
+        only_for=_DIFFUSION,
+    )
     tasks: str = option(
         "ready", options.text(), "names with commas, or ready for every task whose data are there (--list_tasks)"
     )

@@ -11,6 +11,7 @@ from flax import nnx
 from tests.expectations import raises
 from winobench import checkpoints
 from winobench.checkpoints import models, weights
+from winobench.models import functional
 from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
 from winobench.models.clip import CLIPTextConfig, CLIPTextModel
 
@@ -50,6 +51,16 @@ def same_values(first, second):
     return first.paths == second.paths and all(
         np.array_equal(a[...], b[...]) for a, b in zip(first.leaves, second.leaves, strict=True)
     )
+
+
+def test_another_dtype_is_that_of_a_network_loaded_in_it(network, folder):
+    rounded, loaded = models.in_dtype(network, "bfloat16"), CLIPTextModel.from_pretrained(folder, dtype="bfloat16")
+    assert same_values(rounded, loaded)
+    assert functional.split(rounded)[0] == functional.split(loaded)[0]
+    shapes = models.in_dtype(models.abstract_model(CLIPTextModel, CONFIG), "bfloat16")
+    assert functional.split(shapes)[0] == functional.split(loaded)[0]
+    with raises("unsupported-option", "Linear"):
+        models.in_dtype(nnx.Linear(1, 1, rngs=nnx.Rngs(0)), "bfloat16")
 
 
 def test_names_and_shapes_are_torchs(network):

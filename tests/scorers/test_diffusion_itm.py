@@ -13,10 +13,12 @@ from tests.expectations import names, raises
 from tests.scorers import fakes
 from winobench import parallel
 from winobench.base.errors import InputError
+from winobench.checkpoints import models
 from winobench.diffusion.schedules import NoiseSchedule
 from winobench.engine import batch_size, sharing
 from winobench.metrics import normalization
 from winobench.models import layers
+from winobench.models.autoencoder_kl import AutoencoderKL, AutoencoderKLConfig
 from winobench.scorers import denoising, diffusion_itm, samples
 from winobench.scorers.diffusion_itm import DiffusionITM
 
@@ -312,6 +314,28 @@ def test_fingerprint_tells_scorers_apart():
     ]
     assert len({json.dumps(value, sort_keys=True) for value in prints}) == len(prints)
     assert scorer(batch_size=3).fingerprint() == prints[0]
+
+
+def test_images_are_encoded_in_bfloat16_where_the_option_says_so():
+    config = AutoencoderKLConfig(
+        down_block_types=("DownEncoderBlock2D",) * 3,
+        up_block_types=("UpDecoderBlock2D",) * 3,
+        block_out_channels=(4, 4, 4),
+        latent_channels=3,
+        norm_num_groups=2,
+    )
+    exact = AutoencoderKL(config, rngs=nnx.Rngs(0))
+    rounded = models.in_dtype(exact, "bfloat16")
+    first, second, third = (
+        scorer(pipeline={"vae": vae}, autoencoder_dtype=dtype)
+        for vae, dtype in ((exact, "bfloat16"), (rounded, None), (exact, "float32"))
+    )
+    errors = [scorer.errors(IMAGES, TEXTS, num_samples=2) for scorer in (first, second, third)]
+    np.testing.assert_array_equal(errors[0], errors[1])
+    assert 0 < np.abs(errors[0] - errors[2]).max() / errors[2].max() < 0.02
+    assert first.fingerprint() == third.fingerprint() | {"autoencoder_dtype": "bfloat16"}
+    with raises("bad-value", "autoencoder_dtype", "float16"):
+        scorer(autoencoder_dtype="float16")
 
 
 def test_image_size_and_range_are_used():

@@ -158,6 +158,26 @@ def abstract_parts(cls: type[nnx.Module], config: Any, *, dtype: Any = jnp.float
         return nnx.split(nnx.eval_shape(build))
 
 
+def in_dtype(network: Model, dtype: Any) -> Model:
+    """A network with the same weights, rounded, that computes in another dtype."""
+    dtype = as_dtype(dtype)
+    if not isinstance(network, base.Network):
+        raise InputError(
+            f"this {type(network).__name__} has one dtype, in which it was made: leave out another one",
+            code="unsupported-option",
+        )
+    graph, shapes = abstract_parts(type(network), network.config, dtype=dtype)
+    arrays, tree = jax.tree.flatten(nnx.state(network))
+    if tree != jax.tree.structure(shapes):
+        raise InputError(
+            f"this {type(network).__name__} has other layers than its config: leave out another dtype",
+            code="unsupported-option",
+        )
+    if any(isinstance(array, jax.ShapeDtypeStruct) for array in arrays):
+        return nnx.merge(graph, shapes)
+    return nnx.merge(graph, jax.tree.unflatten(tree, [array.astype(dtype) for array in arrays]))
+
+
 class _SameKey:
     """Replaces ``nnx.Rngs`` where the random values do not matter.
 

@@ -32,13 +32,14 @@ from winobench.metrics import timestep_weights as weighting
 from winobench.models import layers
 from winobench.models.snapshots import HasSnapshots
 from winobench.scorers import common, denoising, samples
-from winobench.scorers.pipeline_tables import ImageTables, TextTables
+from winobench.scorers.pipeline_tables import ImageTables, TextTables, encodes_images_in, with_autoencoder_in
 from winobench.scorers.session import Session
 
 # Raised whenever an error that is computed here could change by more than rounding.
 SCORING_VERSION = 1
 
 ENCODERS = ("resident", "staged")
+AUTOENCODER_DTYPE = options.choice("float32", "bfloat16")  # float16 overflows in many
 
 # Bytes of the three numbers of a triple, twice, and of its error.
 _BYTES_OF_A_TRIPLE = 2 * 3 * 4 + 4
@@ -58,6 +59,7 @@ class DiffusionITM(HasSnapshots):
       target: ``own`` or ``epsilon``.
       timestep_range: (first, end) of the sampled timesteps, or None for all.
       float8: whether products of the denoiser have factors of 8 bits.
+      autoencoder_dtype: of the autoencoder's parameters and of its computation.
     """
 
     MODEL: ClassVar = "pipeline"
@@ -75,6 +77,7 @@ class DiffusionITM(HasSnapshots):
         mesh: Mesh | None = None,
         encoders: str = "resident",
         float8: bool = False,
+        autoencoder_dtype: str | None = None,
     ):
         """Puts a model on the devices.
 
@@ -102,9 +105,12 @@ class DiffusionITM(HasSnapshots):
           float8: round both factors of the products in the denoiser's attention and feed-forward layers to 8 bits
             (float8_e4m3fn). This changes errors by more than rounding in bfloat16 does. It is meant for GPUs that
             multiply such numbers, and for large transformers.
+          autoencoder_dtype: ``float32`` or ``bfloat16``, in which images are encoded; as the pipeline does when None.
+            Latents are float32 in either case. bfloat16 changes errors by more than rounding.
 
         Raises:
-          InputError: when an option is not one of its choices, or the denoiser has no layers that ``float8`` rounds.
+          InputError: when an option is not one of its choices, or the denoiser has no layers that ``float8`` rounds, or
+            the autoencoder is torch's and has another dtype.
         """
         if not isinstance(pipeline, Pipeline):
             raise InputError(
@@ -118,6 +124,7 @@ class DiffusionITM(HasSnapshots):
         if table_rows is not None:
             options.COUNT.check("table_rows", table_rows)
         self.float8 = options.flag().check("float8", float8)
+        self.autoencoder_dtype = AUTOENCODER_DTYPE.or_none().check("autoencoder_dtype", autoencoder_dtype)
         self._encoders, self._table_rows = encoders, table_rows
         self.pipeline = pipeline
         self.timestep_range = _timestep_range(pipeline, timestep_range)
@@ -146,7 +153,7 @@ class DiffusionITM(HasSnapshots):
         self._params = StagedParameters(params, self.mesh, of_cpus)
         is_staged = self._encoders == "staged"
         of_tables = (self.image_size, self.mesh, self._table_rows)
-        self._images = ImageTables(pipeline, *of_tables)
+        self._images = ImageTables(with_autoencoder_in(pipeline, self.autoencoder_dtype), *of_tables)
         self._texts = TextTables(pipeline, self._dtype, *of_tables, is_staged=is_staged, make_room=self._params.release)
         if not is_staged:
             self._params.on_devices()
@@ -463,7 +470,7 @@ class DiffusionITM(HasSnapshots):
         Not in it: the arguments of `iter_errors`, and the number of devices and the batch size, which change
         the last bits only.
         """
-        snapshot = self.snapshot()
+        snapshot, dtype = self.snapshot(), self.autoencoder_dtype
         return {
             "scorer": "diffusion_itm",
             "scoring_version": SCORING_VERSION,
@@ -477,6 +484,7 @@ class DiffusionITM(HasSnapshots):
             **({} if snapshot._lora is None else {"lora": snapshot._lora}),
             **({} if snapshot.pipeline.backend is None else {"backend": snapshot.pipeline.backend}),
             **({"float8": True} if self.float8 else {}),
+            **({} if encodes_images_in(snapshot.pipeline, dtype) else {"autoencoder_dtype": dtype}),
         }
 
     @parallel.without_mesh

@@ -40,6 +40,18 @@ def image_batch(image_size: int, mesh: Mesh) -> int:
     return min(max(1, _PIXELS_PER_BATCH.on(mesh) // image_size**2), _IMAGE_BATCH.on(mesh))
 
 
+def encodes_images_in(pipeline: Pipeline, dtype: str | None) -> bool:
+    """Whether a pipeline's autoencoder computes in this dtype. True when None, for any dtype."""
+    return dtype is None or jnp.dtype(pipeline.autoencoder.dtype) == jnp.dtype(dtype)
+
+
+def with_autoencoder_in(pipeline: Pipeline, dtype: str | None) -> Pipeline:
+    """A pipeline that encodes images in this dtype. The pipeline itself when None."""
+    if encodes_images_in(pipeline, dtype):
+        return pipeline
+    return pipeline.replace(**{pipeline.AUTOENCODER: models.in_dtype(pipeline.autoencoder, dtype)})
+
+
 class ImageTables:
     """The autoencoder on the devices, and tables of latents [rows, h, w, c]."""
 

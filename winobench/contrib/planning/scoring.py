@@ -99,7 +99,7 @@ def make_plan(job: Job) -> Plan:
         pipeline = denoising.in_8_bits(pipeline)
         shallow = [(counts, denoising.in_8_bits(few)) for counts, few in shallow]
     scoring = make_scoring(
-        pipeline,
+        pipeline_tables.with_autoencoder_in(pipeline, config.autoencoder_dtype),
         parallel.make_mesh(job.target.devices, model_parallel=config.model_parallel),
         image_size=config.image_size,
         error=config.error,

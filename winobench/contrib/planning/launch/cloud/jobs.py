@@ -304,6 +304,7 @@ def _extras(config: Any, accelerator: accelerators.Gpus | accelerators.Slice | N
 # Options that names do not have at these values, since earlier versions lacked them.
 _LATER = (
     ("api", configuration.plain(model_settings.ImageApi())),
+    ("autoencoder_dtype", "float32"),
     ("backend", "auto"),
     ("embeddings", None),
     ("float8", False),
