@@ -1,13 +1,16 @@
+import copy
 import json
 import random
 import shutil
 
 import pytest
+from tokenizers import normalizers
 from transformers import CLIPTokenizer
 
 from tests.expectations import raises
-from winobench.checkpoints import tokenizer_files
+from winobench.checkpoints import clip_tokenizer, tokenizer_files
 from winobench.checkpoints.tokenizer_files import learn_merges, write_clip_tokenizer
+from winobench.models import states
 
 SPECIAL = "special_tokens_map.json"
 WORDS = ["a", "red", "rubber", "true", "purple", "cube", "cubes", "the", "left", "of", "banana", "ana", "é", "7", "..."]
@@ -84,6 +87,50 @@ def test_many_words_that_share_their_pieces(tmp_path):
     write_clip_tokenizer(tmp_path, words, 12)
     tokenizer = CLIPTokenizer.from_pretrained(tmp_path)
     assert [word for word in words if len(tokenizer.tokenize(word)) != 1] == []
+
+
+TEXTS = [
+    "",
+    " A  Red\tCUBE,\nleft ",
+    "it's 42 naïve e\u0301 猫 🙂",
+    "<|startoftext|> red <|endoftext|>cube",
+    "cubes " * 20,
+]
+HOW = {"padding": "max_length", "truncation": True, "max_length": 12}
+
+
+def test_without_transformers_tokens_and_state_are_the_same(folder, tokenizer):
+    own = tokenizer_files.read_clip_tokenizer(folder)
+    assert type(own) is clip_tokenizer.CLIPTokenizer
+    ids, expected = own(TEXTS, **HOW), tokenizer(TEXTS, **HOW)
+    assert dict(ids) == dict(expected)
+    assert [bool(each.overflowing) for each in ids.encodings] == [False] * 4 + [True]
+    assert own.backend_tokenizer.to_str() == tokenizer.backend_tokenizer.to_str()
+    names = ("model_max_length", "special_tokens_map", "all_special_tokens", "added_tokens_encoder")
+    for name in (*names, *clip_tokenizer.SPECIAL_TOKENS, *(f"{name}_id" for name in clip_tokenizer.SPECIAL_TOKENS)):
+        assert getattr(own, name) == getattr(tokenizer, name), name
+    assert len(own) == len(tokenizer)
+    assert own.get_vocab() == tokenizer.get_vocab()
+    assert states._how(own) == states._how(tokenizer)
+    assert type(own) is type(copy.deepcopy(own)) is clip_tokenizer.CLIPTokenizer  # nothing above needed transformers
+
+
+def test_it_becomes_transformers_tokenizer_when_that_is_needed(folder, tokenizer):
+    own = tokenizer_files.read_clip_tokenizer(folder)
+    kept = copy.deepcopy(own)
+    ids = own(["red cube"], **HOW)["input_ids"]
+    assert own.decode(ids[0]) == tokenizer.decode(ids[0])
+    assert type(own) is CLIPTokenizer
+    assert (
+        own("red cube", add_special_tokens=False)["input_ids"]
+        == tokenizer("red cube", add_special_tokens=False)["input_ids"]
+    )
+    assert states._how(own) == states._how(kept)
+    assert dict(own(TEXTS, **HOW)) == dict(kept(TEXTS, **HOW))
+    kept.backend_tokenizer.normalizer = normalizers.Replace("red", "cube")
+    kept.padding_side = "left"
+    assert type(kept) is CLIPTokenizer
+    assert kept(["red"], **HOW)["input_ids"][0][-2] == own.convert_tokens_to_ids("cube</w>")
 
 
 def _vocabulary(change):

@@ -2,7 +2,7 @@
 
 The format is CLIP's byte-level byte-pair encoding (Radford et al. 2021, after Sennrich et al. 2016): ``vocab.json``
 maps tokens to ids, ``merges.txt`` lists the pairs to be joined, the first line first. transformers' ``CLIPTokenizer``
-reads both, and needs no torch for it.
+reads both, and needs no torch for it. `clip_tokenizer` reads files as winobench writes them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import itertools
 import json
 import os
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,14 +20,13 @@ from winobench.base import json_files, options
 from winobench.base.errors import InputError
 from winobench.base.files import write_text
 from winobench.base.texts import count_truncated, log_truncated
-from winobench.checkpoints import fast_tokenizers, sources
+from winobench.checkpoints import clip_tokenizer, fast_tokenizers, sources
+from winobench.checkpoints.clip_tokenizer import END_OF_WORD, SPECIAL_TOKENS
 
 _VOCABULARY_FILES = ("vocab.json", "merges.txt")
 _OTHER_FILES = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "tokenizer.json")
-_SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 START_TOKEN = "<|startoftext|>"
 END_TOKEN = "<|endoftext|>"
-_END_OF_WORD = "</w>"
 _FEWEST_TOKENS = 3
 # Every byte, within and at the end of a word.
 _ALL_BYTES = 2 * 256
@@ -37,8 +36,6 @@ _LARGEST_ID = 10_000_000
 
 def read_clip_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder: str | None = None) -> Any:
     """Loads a CLIP tokenizer from a local folder or a hub id."""
-    import transformers
-
     source, purpose = sources.resolve(source), "so it has no CLIP tokenizer"
     names, needed = (*_OTHER_FILES, *_VOCABULARY_FILES), ("tokenizer.json", "vocab.json")
     folder, at = fast_tokenizers.find_files(source, names, needed, purpose, subfolder)
@@ -48,7 +45,7 @@ def read_clip_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
     _check_special_tokens(at["tokenizer_config.json"], at["special_tokens_map.json"])
     _check_ids(at["vocab.json"])
     with fast_tokenizers.reading(folder, "CLIP tokenizer"):
-        tokenizer = transformers.CLIPTokenizer.from_pretrained(folder, local_files_only=True)
+        tokenizer = _own_tokenizer(at) or _other_tokenizer(folder)
     longest = tokenizer.model_max_length
     if not isinstance(longest, int) or isinstance(longest, bool) or longest < _FEWEST_TOKENS:
         raise InputError(
@@ -61,6 +58,23 @@ def read_clip_tokenizer(source: str | os.PathLike | sources.Source, *, subfolder
     return tokenizer
 
 
+def _own_tokenizer(at: Mapping[str, str | None]) -> Any:
+    """The tokenizer in files as winobench writes them. None for other files."""
+    own = ("tokenizer_config.json", "special_tokens_map.json", *_VOCABULARY_FILES)
+    vocabulary, merges = (at[name] for name in _VOCABULARY_FILES)
+    if vocabulary is None or merges is None or {name for name, path in at.items() if path is not None} != {*own}:
+        return None
+    config, special, tokens = (sources.read_json(str(at[name])) for name in own[:3])
+    settings = clip_tokenizer.settings(config, special, tokens)
+    return settings and clip_tokenizer.CLIPTokenizer(vocabulary, merges, *settings)
+
+
+def _other_tokenizer(folder: str) -> Any:
+    import transformers
+
+    return transformers.CLIPTokenizer.from_pretrained(folder, local_files_only=True)
+
+
 def _check_special_tokens(*paths: str | None) -> None:
     """Refuses special tokens that are not texts, in whose place the library takes its own, or that contradict.
 
@@ -69,7 +83,7 @@ def _check_special_tokens(*paths: str | None) -> None:
     tokens: dict[str, str] = {}
     for path in filter(None, paths):
         settings = json_files.read_object(path, "get it again")
-        for name in _SPECIAL_TOKENS:
+        for name in SPECIAL_TOKENS:
             stated = settings.get(name)
             token = stated.get("content") if isinstance(stated, dict) else stated
             if stated is None:
@@ -109,7 +123,7 @@ def _check_vocabulary(tokenizer: Any, folder: str) -> None:
             raise _damaged(f"{folder} lacks its {name} {options.quote(token)} in its vocabulary: get its files again")
     _, merges = vocabulary_and_merges(tokenizer)
     special = {*tokenizer.all_special_tokens, *tokenizer.added_tokens_encoder}
-    of_letters = {token for token in vocabulary if len(token.removesuffix(_END_OF_WORD)) > 1} - special
+    of_letters = {token for token in vocabulary if len(token.removesuffix(END_OF_WORD)) > 1} - special
     lacking = sorted(of_letters - {"".join(pair) for pair in merges})
     # Vocabularies without all bytes are made for tests of other projects, by hand, with words that no merge makes.
     if lacking and (len(vocabulary) >= _ALL_BYTES or not merges):
@@ -155,7 +169,7 @@ def save_clip_tokenizer(tokenizer: Any, folder: str | os.PathLike) -> None:
     if learned := sorted(vocabulary.keys() - usual):
         message = f"the tokenizer has the added word {options.quote(learned[0])}, which these files have no place for"
         raise InputError(f"{message}: save the model without it", code="cannot-be-saved")
-    special = {name: str(getattr(tokenizer, name)) for name in _SPECIAL_TOKENS}
+    special = {name: str(getattr(tokenizer, name)) for name in SPECIAL_TOKENS}
     _write_files(folder, vocabulary, merges, special, tokenizer.model_max_length)
 
 
@@ -175,11 +189,11 @@ def write_clip_tokenizer(folder: str | os.PathLike, words: Iterable[str], model_
         raise InputError(message, code="out-of-range")
     merges = learn_merges(words)
     alphabet = list(_byte_letters().values())
-    tokens = alphabet + [letter + _END_OF_WORD for letter in alphabet]
+    tokens = alphabet + [letter + END_OF_WORD for letter in alphabet]
     # Two merges can spell the same token.
     tokens = list(dict.fromkeys(tokens + ["".join(pair) for pair in merges]))
     tokens += [START_TOKEN, END_TOKEN]
-    special = dict(zip(_SPECIAL_TOKENS, (START_TOKEN, END_TOKEN, END_TOKEN, END_TOKEN), strict=True))
+    special = dict(zip(SPECIAL_TOKENS, (START_TOKEN, END_TOKEN, END_TOKEN, END_TOKEN), strict=True))
     _write_files(folder, {token: index for index, token in enumerate(tokens)}, merges, special, model_max_length)
     return len(tokens)
 
@@ -211,7 +225,7 @@ def learn_merges(words: Iterable[str]) -> list[tuple[str, str]]:
     for word in dict.fromkeys(words):
         _check_word(word)
         symbols = [letters[byte] for byte in word.encode("utf-8")]
-        symbols[-1] += _END_OF_WORD
+        symbols[-1] += END_OF_WORD
         pieces = _merge(symbols, merges)
         while len(pieces) > 1:
             merges[pieces[0], pieces[1]] = len(merges)
