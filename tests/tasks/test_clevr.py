@@ -2,14 +2,17 @@
 
 import json
 
+import jax
 import numpy as np
 import pytest
 
 from tests.expectations import names, raises
 from tests.tasks import published_layouts
+from winobench.base import random_numbers
 from winobench.base.errors import InputError
+from winobench.clevr import renderer, scenes
 from winobench.data import images, preparing
-from winobench.tasks import get_task
+from winobench.tasks import clevr_common, get_task
 
 
 def test_unknown_task_is_answered_with_a_near_one():
@@ -41,6 +44,45 @@ def test_swapped_images_differ(name):
             assert example.target is None
             one, two = (sorted(text.lower().strip(".").split()) for text in example.texts)
             assert one == two
+
+
+@pytest.fixture
+def compiled(tmp_path):
+    """The folder of compiled programs."""
+    names = ("jax_compilation_cache_dir", "jax_enable_compilation_cache")
+    before = {name: getattr(jax.config, name) for name in names}
+    for name, value in zip(names, (str(tmp_path), True), strict=True):
+        jax.config.update(name, value)
+    yield tmp_path
+    for name, value in before.items():
+        jax.config.update(name, value)
+    clevr_common.evaluation_images.cache_clear()
+
+
+def test_few_scenes_are_kept_for_the_next_start(compiled, monkeypatch):
+    def rendered():
+        clevr_common.evaluation_images.cache_clear()
+        return clevr_common.evaluation_images(2), clevr_common.evaluation_things(2)
+
+    def fail(*_, **__):
+        raise ZeroDivisionError
+
+    images, things = rendered()
+    monkeypatch.setattr(renderer, "render", fail)
+    monkeypatch.setattr(scenes, "sample_task_scenes", fail)
+    again, others = rendered()
+    np.testing.assert_array_equal(again, images)
+    assert (others, again.flags.writeable) == (things, False)
+    with monkeypatch.context() as patch:
+        patch.setattr(random_numbers, "__file__", scenes.__file__)  # other code
+        with pytest.raises(ZeroDivisionError):
+            rendered()
+    for path in compiled.glob("winobench-*.npz"):
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    with pytest.raises(ZeroDivisionError):
+        rendered()
 
 
 def prepare(source, data_dir):

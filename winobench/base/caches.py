@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import zipfile
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+import numpy as np
 
 from winobench.base import files
 
@@ -48,3 +51,25 @@ def keep_compiled() -> None:
     jax.config.update("jax_compilation_cache_dir", path)
     if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
+
+
+def kept_arrays(key: Any, compute: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Arrays that a program makes, next to JAX's compiled programs. Computed where they are not there.
+
+    Args:
+      key: a JSON value with all that decides them, but for JAX and the device.
+      compute: makes the arrays.
+    """
+    config: Any = jax.config
+    folder, device = config.jax_compilation_cache_dir, jax.devices()[0]
+    if folder is None or not config.jax_enable_compilation_cache or not os.path.isdir(folder):
+        return dict(compute())
+    settings = [config.jax_enable_x64, config.jax_default_matmul_precision, os.environ.get("XLA_FLAGS")]
+    machine = [jax.__version__, device.platform, device.device_kind, processor(), *map(str, settings)]
+    path = os.path.join(folder, f"winobench-{files.digest([key, machine])}.npz")
+    with contextlib.suppress(OSError, ValueError, EOFError, zipfile.BadZipFile), np.load(path) as arrays:
+        return dict(arrays)  # zip files have checksums
+    arrays = dict(compute())
+    with contextlib.suppress(OSError), files.atomic_path(path) as temporary, open(temporary, "wb") as file:
+        np.savez(file, **arrays)
+    return arrays

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import pathlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ IMAGE_SIZE = 64  # what the embedded model was trained on. Other scorers resize 
 NUM_SCENES = 1000
 # The split "evaluation" has another tree of random keys than "train": no training run can see these scenes.
 SEED = 0
+_MOST_KEPT = 400  # scenes: 5 MB of images
 RENDERING_VERSION = 1  # raised whenever a scene, an image or a caption could change
 
 
@@ -26,17 +28,40 @@ def evaluation_scenes(limit: int | None) -> Scenes:
     """The first ``limit`` (None: 1,000) task scenes of the evaluation split. Fewer scenes are a prefix of more."""
     from winobench.clevr import scenes
 
-    return scenes.sample_task_scenes(NUM_SCENES if limit is None else limit, seed=SEED, split="evaluation")
+    count = NUM_SCENES if limit is None else limit
+
+    def sample() -> dict[str, np.ndarray]:
+        return scenes.sample_task_scenes(count, seed=SEED, split="evaluation").arrays()
+
+    return scenes.Scenes(**_kept(count, ["scenes", count], sample))
 
 
 @functools.lru_cache(maxsize=4)
 def evaluation_images(limit: int | None) -> np.ndarray:
-    """Their images, uint8 [num_scenes, size, size, 3]. Read-only, as they are shared between tasks."""
+    """Their images, as `images_of` gives them."""
+    return images_of(evaluation_scenes(limit))
+
+
+def images_of(scenes: Scenes) -> np.ndarray:
+    """Images of scenes, uint8 [num_scenes, size, size, 3]. Read-only, as they are shared between tasks."""
     from winobench.clevr import renderer
 
-    images = renderer.render(evaluation_scenes(limit), IMAGE_SIZE)
-    images.setflags(write=False)
-    return images
+    content = hashlib.sha256(b"".join(array.tobytes() for array in scenes.arrays().values())).hexdigest()
+    made = _kept(len(scenes), ["images", IMAGE_SIZE, content], lambda: {"images": renderer.render(scenes, IMAGE_SIZE)})
+    made["images"].setflags(write=False)
+    return made["images"]
+
+
+def _kept(count: int, about: list[Any], make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Arrays of so many scenes. An earlier start may have kept those of few: tracing their programs takes longer."""
+    from winobench.base import caches, random_numbers
+    from winobench.clevr import renderer
+    from winobench.clevr import scenes as clevr_scenes
+
+    if count > _MOST_KEPT:
+        return make()
+    sources = [pathlib.Path(module.__file__).read_bytes() for module in (random_numbers, clevr_scenes, renderer)]
+    return caches.kept_arrays([*about, SEED, hashlib.sha256(b"".join(sources)).hexdigest()], make)
 
 
 def evaluation_things(limit: int | None) -> list[tuple[Thing, ...]]:

@@ -34,14 +34,11 @@ def image_pairs(limit: int | None) -> Iterator[tuple[int, str, np.ndarray, np.nd
 @functools.lru_cache(maxsize=1)
 def _swapped(limit: int | None) -> tuple[Scenes, np.ndarray]:
     """The scenes with colours, shapes and sizes swapped, one after the other, and their images, as tasks share them."""
-    from winobench.clevr import renderer
     from winobench.clevr import scenes as clevr_scenes
 
     scenes = clevr_common.evaluation_scenes(limit)
     swapped = clevr_scenes.concatenate([clevr_scenes.swap(scenes, attribute) for attribute in _ATTRIBUTES])
-    images = renderer.render(swapped, clevr_common.IMAGE_SIZE)
-    images.setflags(write=False)
-    return swapped, images
+    return swapped, clevr_common.images_of(swapped)
 
 
 def pair_caption(things, attribute: str) -> str:
