@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+import jaxlib
 import numpy as np
 
 from winobench.base import files
@@ -65,7 +66,7 @@ def kept_arrays(key: Any, compute: Callable[[], Mapping[str, np.ndarray]]) -> di
     if folder is None or not config.jax_enable_compilation_cache or not os.path.isdir(folder):
         return dict(compute())
     settings = [config.jax_enable_x64, config.jax_default_matmul_precision, os.environ.get("XLA_FLAGS")]
-    machine = [jax.__version__, device.platform, device.device_kind, processor(), *map(str, settings)]
+    machine = [jax.__version__, jaxlib.__version__, device.platform, device.device_kind, processor(), *map(str, settings)]
     path = os.path.join(folder, f"winobench-{files.digest([key, machine])}.npz")
     with contextlib.suppress(OSError, ValueError, EOFError, zipfile.BadZipFile), np.load(path) as arrays:
         return dict(arrays)  # zip files have checksums
