@@ -66,8 +66,8 @@ def kept_arrays(key: Any, compute: Callable[[], Mapping[str, np.ndarray]]) -> di
     if folder is None or not config.jax_enable_compilation_cache or not os.path.isdir(folder):
         return dict(compute())
     settings = [config.jax_enable_x64, config.jax_default_matmul_precision, os.environ.get("XLA_FLAGS")]
-    machine = [jax.__version__, jaxlib.__version__, device.platform, device.device_kind, processor(), *map(str, settings)]
-    path = os.path.join(folder, f"winobench-{files.digest([key, machine])}.npz")
+    machine = [jax.__version__, jaxlib.__version__, device.platform, device.device_kind, processor()]
+    path = os.path.join(folder, f"winobench-{files.digest([key, machine, settings])}.npz")
     with contextlib.suppress(OSError, ValueError, EOFError, zipfile.BadZipFile), np.load(path) as arrays:
         return dict(arrays)  # zip files have checksums
     arrays = dict(compute())

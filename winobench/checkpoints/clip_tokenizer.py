@@ -9,7 +9,7 @@ END_OF_WORD = "</w>"
 # Of CLIP: contractions, runs of letters, single digits, and runs of other signs.
 _PIECES = r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
-# What this module's readers ask of objects of any kind, to find out what they are.
+# Attributes by which other modules tell networks, schedulers and tensors from tokenizers.
 _OF_OTHERS = ("named_modules", "set_timesteps", "data_ptr")
 
 
@@ -81,7 +81,7 @@ class CLIPTokenizer:
 
     @property
     def added_tokens_encoder(self) -> dict[str, int]:
-        """Tokens beside the model's own -> ids, in the order of these."""
+        """Special and added tokens -> ids, in the order of the ids."""
         decoder = self.backend_tokenizer.get_added_tokens_decoder()
         return {token.content: number for number, token in sorted(decoder.items())}
 

@@ -53,7 +53,7 @@ def images_of(scenes: Scenes) -> np.ndarray:
 
 
 def _kept(count: int, about: list[Any], make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Arrays of so many scenes. An earlier start may have kept those of few: tracing their programs takes longer."""
+    """Arrays of so many scenes. For few, an earlier start may have kept them: tracing the programs takes longer."""
     from winobench.base import caches, random_numbers
     from winobench.clevr import renderer
     from winobench.clevr import scenes as clevr_scenes
