@@ -60,7 +60,7 @@ def _kept(count: int, about: list[Any], make: Callable[[], dict[str, np.ndarray]
 
     if count > _MOST_KEPT:
         return make()
-    sources = [pathlib.Path(module.__file__).read_bytes() for module in (random_numbers, clevr_scenes, renderer)]
+    sources = [pathlib.Path(str(module.__file__)).read_bytes() for module in (random_numbers, clevr_scenes, renderer)]
     return caches.kept_arrays([*about, SEED, hashlib.sha256(b"".join(sources)).hexdigest()], make)
 
 
