@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -123,8 +123,7 @@ class ImageGeneration:
             negative_prompt=negative_prompt,
         )
         drawn, decoded = pipeline._run(run, texts, noise, keys[1])
-        seeded = zip(texts, np.resize(seed, total), strict=True)
-        names = [f"{options.quote(text)} (seed {seed})" for text, seed in seeded]
+        names = names_of(texts, seed)
         is_finite = np.isfinite(drawn).reshape(total, -1).all(axis=1)
         check_finite(is_finite, "the latent array of", names, pipeline.networks.values())
         if decoded is None:
@@ -141,13 +140,8 @@ class ImageGeneration:
         """Raises InputError unless this pipeline can lead images away from a text with this guidance."""
         if negative_prompt is None:
             return
-        checked_texts([negative_prompt])
-        if cast(AnyPipeline, self).guided(guidance_scale)[1] == 1:
-            raise InputError(
-                f"negative_prompt is {options.quote(negative_prompt)}, but a {type(self).__name__} with guidance_scale"
-                f" {guidance_scale:g} has no guidance by texts: leave it out, or raise the scale",
-                code="no-effect",
-            )
+        is_guided = cast(AnyPipeline, self).guided(guidance_scale)[1] != 1
+        check_has_effect(negative_prompt, self, guidance_scale, is_guided)
 
     def _run(
         self, run: Run, texts: Sequence[str], noise: jax.Array, keys: jax.Array
@@ -207,6 +201,23 @@ class ImageGeneration:
             state = snapshots.WeakSnapshot(mesh, params, lambda: copies.pop(name, None))
             before = copies[name] = (state, parallel.place_parameters(params, mesh))
         return before[1]
+
+
+def check_has_effect(negative_prompt: str, model: Any, guidance_scale: float, is_guided: bool) -> None:
+    """Raises InputError for a negative prompt of a model that generates without guidance by texts."""
+    checked_texts([negative_prompt])
+    if not is_guided:
+        raise InputError(
+            f"negative_prompt is {options.quote(negative_prompt)}, but a {type(model).__name__} with guidance_scale"
+            f" {guidance_scale:g} has no guidance by texts: leave it out, or raise the scale",
+            code="no-effect",
+        )
+
+
+def names_of(texts: Sequence[str], seed: int | Sequence[int]) -> list[str]:
+    """Images by their texts and seeds, for `check_finite`."""
+    seeds = np.resize(seed, len(texts))
+    return [f"{options.quote(text)} (seed {number})" for text, number in zip(texts, seeds, strict=True)]
 
 
 def check_finite(finite: ArrayLike, what: str, names: Sequence[str], networks: Iterable[Network]) -> None:

@@ -25,7 +25,7 @@ from winobench.contrib.autoregressive import loading
 from winobench.contrib.autoregressive.loading import Generator
 from winobench.contrib.autoregressive.network import TokenNetwork
 from winobench.diffusion import pure_functions
-from winobench.diffusion.generation import check_finite, image_keys
+from winobench.diffusion.generation import check_finite, check_has_effect, image_keys, names_of
 from winobench.diffusion.pure_functions import Decoded
 from winobench.models import functional
 from winobench.models.snapshots import HasSnapshots
@@ -249,16 +249,10 @@ class TokenGeneration(loading.FromPretrained, HasSnapshots):
 
     def check_negative_prompt(self, negative_prompt: str | None, guidance_scale: float | None) -> None:
         """Raises InputError unless this model can lead images away from a text with this guidance."""
-        if negative_prompt is None:
-            return
-        checked_texts([negative_prompt])
-        _check_negative_prompt(self.model.family, negative_prompt)
-        if self._guidance(guidance_scale) <= 1:
-            raise InputError(
-                f"negative_prompt is {options.quote(negative_prompt)}, but a guidance_scale of 1 or less has no"
-                " guidance by texts: leave it out, or raise the scale",
-                code="no-effect",
-            )
+        if negative_prompt is not None:
+            _check_negative_prompt(self.model.family, negative_prompt)
+            guidance = self._guidance(guidance_scale)
+            check_has_effect(negative_prompt, self, guidance, guidance > 1)
 
     def generation_identity(
         self, guidance_scale: float | None, sampler: str | None, image_size: int | None
@@ -317,7 +311,7 @@ class TokenGeneration(loading.FromPretrained, HasSnapshots):
         keywords = {"guidance_scale": guidance_scale, "seed": seed, "numbers": numbers, "batch_size": batch_size}
         codes = made.sample_codes(texts, negative_prompt=negative_prompt, **keywords)
         decoded = made.decode(codes, batch_size=batch_size)
-        check_finite(decoded.finite, "the image of", _names(texts, seed), [made.model])
+        check_finite(decoded.finite, "the image of", names_of(texts, seed), [made.model])
         return decoded.images
 
     @parallel.without_mesh
@@ -340,7 +334,7 @@ class TokenGeneration(loading.FromPretrained, HasSnapshots):
         made._check_memory(rows.prompts, made._at_once(batch_size))
         sampling = Sampling(made._structure, guidance, self.temperature, self.top_k, self._sharing)
         sampled = made._in_batches(sampling, batch_size, rows)
-        check_finite(sampled.finite, "the logits of", _names(texts, seed), [made.model])
+        check_finite(sampled.finite, "the logits of", names_of(texts, seed), [made.model])
         return sampled.codes
 
     @parallel.without_mesh
@@ -410,11 +404,6 @@ def _chosen(name: str, allowed: options.Range, given: Any, config: Any, usual: A
         return allowed.check(name, given)
     value = getattr(config, name)
     return usual if value is None else allowed.check(f"{name} of generation_config.json", value)
-
-
-def _names(texts: Sequence[str], seed: int | Sequence[int]) -> list[str]:
-    seeds = np.resize(seed, len(texts))
-    return [f"{options.quote(text)} (seed {number})" for text, number in zip(texts, seeds, strict=True)]
 
 
 def check_images(family: Any, name: Any) -> None:

@@ -117,9 +117,9 @@ def _processor() -> Any:
     """What families read of a processor. Ids of tokens and values of pixels change no shape."""
     tokenizer = types.SimpleNamespace(bos_token_id=0, boi_token="", pad_token_id=0)
     tokenizer.convert_tokens_to_ids = lambda token: 0
-    processor = types.SimpleNamespace(
-        tokenizer=tokenizer, image_processor=bridge.transformers.JanusImageProcessor(), downsample_ratio=8
-    )
+    images = types.SimpleNamespace(image_mean=(0.5,) * 3, image_std=(0.5,) * 3, resample=3, rescale_factor=1 / 255)
+    images.size, images.min_size = {"height": 384, "width": 384}, 14
+    processor = types.SimpleNamespace(tokenizer=tokenizer, image_processor=images, downsample_ratio=8)
     processor._get_target_shape = functools.partial(bridge.transformers.GlmImageProcessor._get_target_shape, None)
     # The published template of Janus, and the tokens of an image that it reads.
     image = processor.image_token = "<image_placeholder>"
