@@ -57,20 +57,19 @@ class Sampled(NamedTuple):
 
 
 class _Cache:
-    """Keys and values of all layers, each [rows, heads, width, size]: of the prompts, or written at a place."""
+    """Keys and values of all layers, each [rows, width, heads, size]: of the prompts, or written at a place a row."""
 
-    def __init__(self, layers: Sequence[tuple[jax.Array, ...]] = (), place: jax.Array | None = None):
-        self.layers, self.place = list(layers), place
+    def __init__(self, layers: Sequence[tuple[jax.Array, ...]] = (), places: jax.Array | None = None):
+        self.layers, self.places = list(layers), places
 
     def update(self, keys: Any, values: Any, layer: int, *_: Any, **__: Any) -> tuple[Any, Any]:
-        new = tuple(map(bridge.as_jax, (keys, values)))
-        if self.place is None:
+        new = tuple(bridge.as_jax(array).swapaxes(1, 2) for array in (keys, values))
+        if self.places is None:
             self.layers.append(new)
             return keys, values
-        start = (0, 0, self.place, 0)
-        pairs_of_arrays = zip(self.layers[layer], new, strict=True)
-        self.layers[layer] = tuple(jax.lax.dynamic_update_slice(old, part, start) for old, part in pairs_of_arrays)
-        keys, values = map(bridge.as_torch, self.layers[layer])
+        rows, both = jnp.arange(len(self.places)), zip(self.layers[layer], new, strict=True)
+        self.layers[layer] = tuple(old.at[rows, self.places].set(part[:, 0]) for old, part in both)
+        keys, values = (bridge.as_torch(array.swapaxes(1, 2)) for array in self.layers[layer])
         return keys, values
 
 
@@ -78,7 +77,7 @@ class _Cache:
 class Sampling:
     """Parameters and `Rows` -> `Sampled`. Temperature 0 takes the most likely code.
 
-    The image's keys and values begin behind the padding of all prompts, at one place. The mask leaves the padding out.
+    The image's keys and values directly follow its prompt's, and replace the padding there.
     """
 
     structure: functional.Structure
@@ -94,7 +93,6 @@ class Sampling:
         ids, lengths = prompts[:, :-1], prompts[:, -1]
         is_guided, width = len(ids) > number, ids.shape[1]
         keys = jax.random.wrap_key_data(rows.keys, impl=random_numbers.GENERATOR)
-        slots = jnp.arange(width + family.length)
         with functional.precision(network.dtype), network.traced() as m:
             decoder, head = family.language_model(m), network.head(m)
             words, of_prompts = decoder.embed_tokens(bridge.as_torch(ids)), _Cache()
@@ -109,21 +107,20 @@ class Sampling:
                 codes = self._chosen(logits, jax.vmap(jax.random.fold_in, (0, None))(keys, place))
                 codes_of_rows = bridge.as_torch(jnp.tile(codes, 2) if is_guided else codes)
                 inputs = family.embedded_next(m, codes_of_rows, bridge.as_torch(is_scored)).to(words.dtype)
-                mask = (slots < lengths[:, None]) | ((slots >= width) & (slots <= width + place))
-                cache = _Cache(layers, width + place)
-                given = {"inputs_embeds": inputs, "attention_mask": bridge.as_torch(mask[:, None, None])}
-                positions = bridge.as_torch((lengths + place)[:, None])
-                result = decoder(**given, position_ids=positions, past_key_values=cache).last_hidden_state
+                places = lengths + place
+                cache, ends = _Cache(layers, places), bridge.as_torch(places[:, None, None, None] + 1)
+                given = {"inputs_embeds": inputs, "attention_mask": ends, "past_key_values": cache}
+                result = decoder(**given, position_ids=bridge.as_torch(places[:, None])).last_hidden_state
                 finite &= jnp.isfinite(logits).all(axis=-1)
                 return (self._divided(cache.layers), bridge.as_jax(result)[:, 0], finite), codes
 
-            places, last = family.scored_places(), states[jnp.arange(len(ids)), lengths - 1]
-            more = ((0, 0), (0, 0), (0, family.length), (0, 0))
+            scored, last = family.scored_places(), states[jnp.arange(len(ids)), lengths - 1]
+            more = ((0, 0), (0, family.length), (0, 0), (0, 0))
             caches = jax.tree.map(lambda array: jnp.pad(array, more), of_prompts.layers)
             start = (self._divided(caches), last, jnp.ones(number, bool))
-            tokens = jnp.arange(family.length), jnp.isin(jnp.arange(family.length), places)
+            tokens = jnp.arange(family.length), jnp.isin(jnp.arange(family.length), scored)
             (_, _, finite), codes = jax.lax.scan(step, start, tokens)
-        return Sampled(codes[places].T, finite)
+        return Sampled(codes[scored].T, finite)
 
     def _chosen(self, logits: jax.Array, keys: jax.Array) -> jax.Array:
         """Codes [n] of logits [n, codes]. Random numbers are of the keys [n]."""
@@ -138,9 +135,9 @@ class Sampling:
 
     def _divided(self, layers: list[tuple[jax.Array, ...]]) -> list[tuple[jax.Array, ...]]:
         """Keys and values, of which each device keeps its heads where these can be divided."""
-        if self.sharing == 1 or layers[0][0].shape[1] % self.sharing:
+        if self.sharing == 1 or layers[0][0].shape[2] % self.sharing:
             return layers
-        return jax.lax.with_sharding_constraint(layers, PartitionSpec(None, parallel.MODEL_AXIS))
+        return jax.lax.with_sharding_constraint(layers, PartitionSpec(None, None, parallel.MODEL_AXIS))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from winobench.contrib.autoregressive.family import Family
-from winobench.models import functional
+from winobench.models import attention, functional
 from winobench.torch_modules import bridge
 from winobench.torch_modules.bridge import torch, transformers
 from winobench.torch_modules.network import TorchConfig, TorchNetwork
@@ -29,10 +29,22 @@ Prompts = tuple[jax.Array, jax.Array]
 
 def use_causal_attention(model: Any) -> None:
     """Has a model of transformers attend without masks. Padding has to come last."""
+    transformers.AttentionInterface.register(CAUSAL, _attend)
+    model.set_attn_implementation(CAUSAL)
+
+
+def _attend(module: Any, query: Any, key: Any, value: Any, ends: Any, **how: Any) -> tuple[Any, None]:
+    """Causal attention. Or, in a trace, attention of one token to the keys before its row's end, int [n, 1, 1, 1]."""
     from transformers.integrations import sdpa_attention
 
-    transformers.AttentionInterface.register(CAUSAL, sdpa_attention.sdpa_attention_forward)
-    model.set_attn_implementation(CAUSAL)
+    if ends is None:
+        return sdpa_attention.sdpa_attention_forward(module, query, key, value, None, **how)
+    query, key, value, ends = map(bridge.as_jax, (query, key, value, ends))
+    rows, heads, _, size = key.shape
+    # Heads of queries that share keys are like several queries.
+    arrays = (x.swapaxes(1, 2) for x in (query.reshape(rows, heads, -1, size), key, value))
+    result = attention.dot_product_attention(*arrays, lengths=ends[:, 0, 0, 0], scale=how["scaling"])
+    return bridge.as_torch(result.swapaxes(1, 2).reshape(rows, 1, -1, size)), None
 
 
 class TokenNetwork(TorchNetwork):
