@@ -61,7 +61,7 @@ def difference(got: Any, wanted: Any, dtype: Any) -> float:
     got, wanted = (np.asarray(array, np.float32) for array in (got, wanted))
     between = np.abs(got - wanted)
     largest = between.max() if dtype == jnp.float32 else _size(between)
-    return float(largest) / max(_size(wanted), np.finfo(np.float32).tiny)
+    return float(largest) / max(_size(wanted), float(np.finfo(np.float32).tiny))
 
 
 def _size(array: np.ndarray) -> float:

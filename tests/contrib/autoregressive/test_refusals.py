@@ -10,6 +10,7 @@ from tests import launching
 from tests.contrib.autoregressive.tiny import IMAGE_SIZES, WRITERS
 from tests.expectations import raises
 from winobench.contrib.autoregressive import loading
+from winobench.contrib.autoregressive.answering import ImageAnswers
 from winobench.contrib.autoregressive.scorer import ImageLikelihood
 from winobench.scorers import loading as scorers
 from winobench.torch_modules import loading as torch_loading
@@ -165,6 +166,44 @@ def test_a_config_without_sizes_fills_no_memory(copied):
     (folder / "config.json").write_text(json.dumps(config))
     with raises("mismatched-parts", "parameters", "values"):
         ImageLikelihood.from_pretrained(folder)
+
+
+@pytest.mark.usefixtures("_reads_no_weights")
+@pytest.mark.parametrize("family", ["janus", "emu3"])
+def test_weights_of_more_blocks_than_the_config(copied, family):
+    folder = copied(family)
+    config = json.loads((folder / "config.json").read_text())
+    edit(folder / "config.json", text_config=config["text_config"] | {"num_hidden_layers": 1})
+    with raises("mismatched-parts", "9 tensors", "layers.1.input_layernorm.weight"):
+        ImageLikelihood.from_pretrained(folder, image_size=IMAGE_SIZES[family])
+
+
+def test_a_codebook_that_is_not_finite(copied):
+    """A code would be found for each image all the same."""
+    from safetensors import torch as safetensors
+
+    path = copied("janus") / "model.safetensors"
+    tensors = safetensors.load_file(path)
+    tensors["model.vqmodel.quantize.embedding.weight"][0, 0] = float("nan")
+    safetensors.save_file(tensors, path, {"format": "pt"})
+    with raises("not-finite", "vqmodel.quantize.embedding.weight"):
+        ImageLikelihood.from_pretrained(path.parent)
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"num_image_tokens": 9}, ["num_image_tokens", "9", "16"]),
+        ({"image_processor": {"size": {"height": 32, "width": 32}}}, ["size", "(32, 32)", "(64, 64)"]),
+    ],
+)
+def test_a_processor_that_prepares_other_images(copied, values, named):
+    folder = copied("janus")
+    path = folder / "processor_config.json"
+    of_images = json.loads(path.read_text())["image_processor"] | values.get("image_processor", {})
+    edit(path, **values | {"image_processor": of_images})
+    with raises("mismatched-parts", *named):
+        ImageAnswers.from_pretrained(folder)
 
 
 def test_other_shapes_are_named(copied):

@@ -147,6 +147,19 @@ def reader_of(generator: TokenNetwork, processor: Any) -> tuple[AnsweringNetwork
     return AnsweringNetwork(generator, config), QuestionImage.of(processor.image_processor)
 
 
+def _check_processor(source: sources.Source, config: Any, processor: Any, image: QuestionImage) -> None:
+    """Refuses a processor that prepares other images than the vision tower reads."""
+    vision, token = config.vision_config, processor.image_token
+    side, states = vision["image_size"], (vision["image_size"] // vision["patch_size"]) ** 2
+    for name, has, needs in (
+        ("size", tuple(image.size), (side, side)),
+        ("num_image_tokens", processor.num_image_tokens, states),
+        (f"id of {token}", processor.tokenizer.convert_tokens_to_ids(token), config.image_token_id),
+    ):
+        if has != needs:
+            raise sources.mismatch(f"the processor of {source} has the {name} {has}, but config.json needs {needs}")
+
+
 def form_of(processor: Any) -> PromptForm:
     """The prompts of the published code: a system prompt, and a turn with an image and a text."""
     from transformers.models.janus.processing_janus import DEFAULT_SYSTEM_PROMPT
@@ -184,6 +197,7 @@ class _Reader(loading.FromPretrained):
     def _made(cls, source: sources.Source, generator: Generator, mesh: Mesh | None, others: dict[str, Any]) -> Self:
         processor = generator.processor
         network, image = reader_of(generator.network, processor)
+        _check_processor(source, generator.network.config, processor, image)
         # Before the arrays move to the devices.
         fingerprint = networks.fingerprint(generator.network)
         structure, params = functional.split(network)

@@ -6,7 +6,8 @@ import dataclasses
 import functools
 import math
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self
 
 import jax
@@ -92,6 +93,7 @@ def load(
         model = loading.load_network(source, folder, part, model_class, found, tensors, dtype, False)
     networks.use_causal_attention(model)
     made = Generator(TokenNetwork(layout, model), processor)
+    _check_finite(source, made.network, strict)
     identity = files.digest([models.weights_sha256(made.network), str(made.family), comparison.versions()])
     comparison.check_once(identity, kind.MODEL, functools.partial(_differences, made))
     return made
@@ -197,7 +199,7 @@ def _check_prompts(source: sources.Source, processor: Any, layout: Family, posit
 
 
 def _check_fits(source: sources.Source, model: Any, tensors: Mapping[str, FileTensor]) -> None:
-    """Refuses a config without its sizes, before transformers fills a model of its usual sizes with random values."""
+    """Refuses a config without its sizes, or of fewer blocks than the weights: transformers accepts both in silence."""
     needed = sum(parameter.numel() for parameter in model.parameters())
     held = sum(math.prod(tensor.shape) for tensor in tensors.values())
     if needed > _LARGEST_SHARE * held:
@@ -205,6 +207,25 @@ def _check_fits(source: sources.Source, model: Any, tensors: Mapping[str, FileTe
             f"config.json of {source} describes a {type(model).__name__} of {needed:,} parameters, but the weights are"
             f" {held:,} values"
         )
+    # From the first numbered block on, since names in older files begin differently.
+    block = re.compile(r"\w+\.\d+\..*")
+    known = {match[0] for name in model.state_dict() if (match := block.search(name))}
+    kinds = {re.sub(r"\d+", "#", name) for name in known}
+    held_blocks = {name: match[0] for name in tensors if (match := block.search(name))}
+    left = [name for name, end in held_blocks.items() if end not in known and re.sub(r"\d+", "#", end) in kinds]
+    if left:
+        raise sources.mismatch(
+            f"the weights of {source} have {len(left):,} tensors of blocks that config.json does not describe"
+            f" ({sources.shorten(sorted(left), 2)})"
+        )
+
+
+def _check_finite(source: sources.Source, network: TokenNetwork, modules: Collection[str]) -> None:
+    """Refuses damaged weights of modules that make tokens of images: the most similar code would hide them."""
+    for name, array in network.arrays.items():
+        if {*name.split(".")} & {*modules} and not np.isfinite(array.get_value()).all():
+            message = f"{name} of {source} has NaN or infinite numbers: get its weights again"
+            raise InputError(message, code="not-finite")
 
 
 def _differences(made: Generator) -> dict[str, tuple[float, float]]:
