@@ -109,6 +109,7 @@ def test_a_plan(tmp_path, monkeypatch):
     assert plan.content["num_steps"] == steps
     assert plan.durations[0].parts["training"] == pytest.approx(steps * 0.5)
     assert any("--accumulate=4" in note for note in plan.notes)
+    assert (plan.loads[0].row["s a step"], plan.loads[0].row["s to compile"]) == ("0.50", "60")
     assert plan.as_json()["total"] == plan.content["state"] + 10**9
     job = jobs._planned("plan.json", [plan.as_json()], "v5e", 4)
     assert (job.batch_size, job.accumulate, job.hours) == (None, 4, plan.durations[0].total / 3600)

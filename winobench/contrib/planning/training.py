@@ -71,6 +71,7 @@ def _load(config: HardNeg, accumulate: int, state: int, step: Compiled | None) -
     if step:
         row |= {"more": table.gigabytes(own), "rows": f"{config.batch_size}", "micro": f"{accumulate}"}
         row["s a step"] = f"{step.seconds:.2f}"
+        row["s to compile"] = f"{step.compile_seconds:.0f}"
     return Load(config.model, (step,), state + own, shown, row)
 
 
