@@ -97,6 +97,24 @@ def test_levels_are_recorded_and_a_stopped_run_goes_on(flow, tasks, tmp_path):
     assert evaluate.evaluate(Counting(flow), tasks, tmp_path / "whole", **arguments)["computed_passes"] == 0
 
 
+def test_antithetic_samples_are_errors_of_their_own_and_a_stopped_run_goes_on(scorer, tasks, tmp_path):
+    chosen = scorer.choose_timesteps(4, 0, "antithetic").tolist()
+    evaluate.evaluate(scorer, tasks, tmp_path / "listed", timesteps=chosen, progress=False)
+    arguments = {"timesteps": "antithetic", "progress": False}
+    stopping = Counting(scorer)
+    stopping.iter_errors = functools.partial(two_batches, scorer)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate.evaluate(stopping, tasks, tmp_path / "run", num_samples=4, **arguments)
+    before = len(recorded(tmp_path / "run"))
+    found = evaluate.evaluate(scorer, tasks, tmp_path / "run", num_samples=4, **arguments)
+    # None of the others with these timesteps, whose noise is independent.
+    assert (before, found["computed_passes"]) == (16, found["passes"] - 16)
+    more = evaluate.evaluate(scorer, tasks, tmp_path / "more", num_samples=6, **arguments)
+    assert more["computed_passes"] == found["passes"] / 2
+    record = next(iter(reading.read_runs([tmp_path / "run"])[0].tasks.values()))
+    assert (record.num_samples, record.num_units) == (4, 2)
+
+
 def test_listed_levels_are_recorded_and_read(flow, tasks, tmp_path):
     listed = [0.07, 0.5, 0.993]
     evaluate.evaluate(Counting(flow), tasks, tmp_path, timesteps=listed, progress=False)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.expectations import names
 from winobench import metrics
-from winobench.metrics import normalization
+from winobench.metrics import normalization, sample_mean
 from winobench.report import analysis
 from winobench.runs import error_store, reading
 from winobench.runs.error_store import Batch
@@ -100,6 +100,20 @@ def test_draws_vary_means_half_as_much_as_seeds_do():
     draws = sampled(skill - margins.mean() + margins, None).redrawn
     # The share right is linear in the mean: of a grid over six units.
     assert draws.mean(axis=0).std() * 6 == pytest.approx(0.5 * margins.std(ddof=1) / np.sqrt(12), rel=0.15)
+
+
+def test_two_samples_of_opposite_noise_count_as_one():
+    """Their errors cancel, so that the mean does not vary."""
+    first = np.random.default_rng(3).normal(size=6)
+    margins = np.repeat([0.1], 12) + np.stack([first, -first], axis=1).reshape(-1)
+    skill = np.linspace(-3, 3, 2_001)[:, None]
+    timesteps = np.repeat(np.arange(0, 600, 100), 2)
+    apart = sampled(skill + margins, np.arange(12)).redrawn
+    together = sampled(skill + margins, timesteps).redrawn
+    assert together.mean(axis=0).std() < 0.01 * apart.mean(axis=0).std()
+    np.testing.assert_array_equal(sample_mean.units(timesteps), np.arange(12) // 2)
+    np.testing.assert_array_equal(sample_mean.units(timesteps[:3]), [0, 0, 1])
+    np.testing.assert_array_equal(sample_mean.units(np.full(4, 500)), np.arange(4))
 
 
 def test_few_images_are_no_clear_difference():

@@ -69,6 +69,18 @@ def test_errors_are_the_definition(prediction_type, target, error):
     np.testing.assert_allclose(got, expected, rtol=2e-5)
 
 
+def test_antithetic_errors_are_those_of_negated_noise():
+    timesteps = samples.choose_timesteps("antithetic", 5, seed=3)
+    first = np.asarray(samples.draw_noise(samples.noise_key(3), jnp.array([0, 2, 4]), fakes.LATENT_SHAPE))
+    noise = np.stack([first[0], -first[0], first[1], -first[1], first[2]])
+    errors = scorer().errors(IMAGES, TEXTS, num_samples=5, seed=3, timesteps="antithetic")
+    np.testing.assert_allclose(errors, by_hand(noise, timesteps), rtol=2e-5)
+    # The same timesteps as a list have independent noise.
+    others = scorer().errors(IMAGES, TEXTS, seed=3, timesteps=timesteps)
+    np.testing.assert_array_equal(others[..., ::2], errors[..., ::2])
+    assert (others[..., 1::2] != errors[..., 1::2]).all()
+
+
 def test_pure_function_takes_trees_of_text_states_and_runs_in_the_callers_jit():
     def denoiser(params, noisy, timesteps, states):
         return noisy * 0 + params * states["a"][:, :, None, None] + states["b"][:, None, None, None]

@@ -37,6 +37,19 @@ def test_other_streams_are_what_they_were():
     np.testing.assert_array_equal(np.sort(samples.visiting_order(1500, 3)), np.arange(1500))
 
 
+def test_antithetic_samples_share_timesteps_in_pairs():
+    low = samples.choose_timesteps("low_discrepancy", 4, seed=2)
+    np.testing.assert_array_equal(samples.choose_timesteps("antithetic", 8, seed=2), np.repeat(low, 2))
+    np.testing.assert_array_equal(samples.choose_timesteps("antithetic", 5, seed=2), np.repeat(low, 2)[:5])
+    key = samples.noise_key(1)
+    noise = samples.draw_noise(samples.noise_source(1, "antithetic"), jnp.array([5, 4, 2, 3]), (2, 3, 1))
+    np.testing.assert_array_equal(noise[0], -noise[1])
+    np.testing.assert_array_equal(noise[2], -noise[3])
+    np.testing.assert_array_equal(noise[1:3], samples.draw_noise(key, jnp.array([4, 2]), (2, 3, 1)))
+    assert samples.noise_source(1, "uniform") == key
+    assert samples.noise_source(1, [3, 3]) == key
+
+
 def test_defaults():
     assert len(samples.choose_timesteps("uniform", None)) == 32
     np.testing.assert_array_equal(
@@ -93,7 +106,7 @@ def test_published_has_the_published_lengths(requested, count):
     assert len(timesteps) == count
 
 
-@pytest.mark.parametrize("rule", ["uniform", "low_discrepancy", "stratified", "even"])
+@pytest.mark.parametrize("rule", ["uniform", "low_discrepancy", "antithetic", "stratified", "even"])
 def test_range_is_kept(rule):
     timesteps = samples.choose_timesteps(rule, 300, timestep_range=(100, 110))
     assert set(timesteps.tolist()) == set(range(100, 110))

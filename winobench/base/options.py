@@ -349,7 +349,9 @@ def _in_text(wanted: str, pattern: str, is_allowed: Callable[[str], bool], most:
 MAX_SAMPLES = 1_000_000
 MAX_TIMESTEPS = 1_000_000
 MAX_STEPS = 1_000_000_000
-TIMESTEP_RULES = ("uniform", "low_discrepancy", "stratified", "even", "published")
+ANTITHETIC = "antithetic"
+"""The rule by which two samples share a timestep, and the second has minus the noise of the first."""
+TIMESTEP_RULES = ("uniform", "low_discrepancy", ANTITHETIC, "stratified", "even", "published")
 ALL = "all"
 """In place of a range of timesteps: all of the schedule's, and not the range in the model's folder."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from winobench.base import memory
+from winobench.base import memory, options
 from winobench.base.errors import InputError
 from winobench.evaluation import contracts, importance, race, summary
 from winobench.evaluation import plan as planning
@@ -95,7 +95,8 @@ def make_groups(
     if rule == importance.RULE:  # to be learned. Tasks that take no part in a race keep this
         rule = importance.PILOT_RULE
     of_a_sample = {name: value for name, value in fingerprint.items() if name not in _NOT_OF_A_SAMPLE}
-    digest = records.digest({"scorer": of_a_sample, "seed": seed})
+    noise = {"noise": options.ANTITHETIC} if samples.has_partners(rule) else {}
+    digest = records.digest({"scorer": of_a_sample, "seed": seed, **noise})
     by_samples: dict[tuple[tuple[float, ...], float | None], tuple[int | None, list[Task]]] = {}
     for task in tasks:
         # Timesteps that are given one by one are meant for all tasks.

@@ -47,5 +47,16 @@ class SampleMean:
 PLAIN = SampleMean()
 
 
+def units(timesteps: np.ndarray) -> np.ndarray:
+    """The number of the independent unit of each sample, int [n]: two samples of opposite noise are one.
+
+    They are those of the rule ``antithetic``, by which each two neighbours share a timestep.
+    """
+    number = np.arange(len(timesteps))
+    even = len(timesteps) // 2 * 2
+    are_pairs = even > 0 and np.array_equal(timesteps[0:even:2], timesteps[1:even:2])
+    return number // 2 if are_pairs and len(np.unique(timesteps)) > 1 else number
+
+
 def choice() -> options.Range:
     return options.choice(*DTYPES)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from winobench import metrics
-from winobench.metrics import normalization
+from winobench.metrics import normalization, sample_mean
 from winobench.runs.error_store import Batch, mean_scores
 from winobench.runs.rows import Row
 from winobench.runs.run import TaskRun
@@ -223,15 +223,17 @@ def redrawn(
     """Right and wrong under resampled samples, which serve all examples alike: proportion -> [n, DRAWS] bool.
 
     In a resample each sample's error has a random normal weight of mean 1 (a multiplier bootstrap), so that means over
-    samples vary half as much as between seeds. Runs share the weight of a sample if its timestep ([num_samples] int, or
-    noise levels) is the same: its noise may be the same, and the timestep's difficulty cancels.
+    samples vary half as much as between seeds. Two samples of opposite noise have one weight. Runs share the weight of
+    a sample if its timestep ([num_samples] int, or noise levels) is the same: its noise may be the same, and the
+    timestep's difficulty cancels.
     """
     num_samples = batches[0].own.shape[-1]
     levels = np.zeros(num_samples) if timesteps is None else np.asarray(timesteps, np.float64)
     generators = (np.random.default_rng([sample, bits]) for sample, bits in enumerate(levels.view(np.uint64).tolist()))
-    drawn = np.stack([generator.standard_normal(DRAWS) for generator in generators])
+    units = sample_mean.units(levels)
+    drawn = np.stack([generator.standard_normal(DRAWS) for generator in generators])[np.searchsorted(units, units)]
     # The deviations are from their mean, which lowers their variance. This makes up for it.
-    weights = (1 + _STEP * np.sqrt(num_samples / (num_samples - 1)) * (drawn - drawn.mean(axis=0))) / num_samples
+    weights = (1 + _STEP * np.sqrt(1 + 1 / units[-1]) * (drawn - drawn.mean(axis=0))) / num_samples
     outcomes: dict[str, np.ndarray] = {}
     for chunk in _chunks(batches, DRAWS):
         right = _right(_scores_under(chunk, weights), [targets[row] for row in chunk.rows], metric)

@@ -320,7 +320,7 @@ def resampled(run: Run, task: str) -> Draws:
         return None, "Pairs have different numbers of samples"
     if record.num_samples is None:
         return None, "The run does not record its number of samples"
-    if record.num_samples == 1:
+    if record.num_units == 1:
         return None, "One sample does not tell how samples vary"
     batches = None if record.judge is None else run.batches(task)
     if batches is None or record.judge is None:

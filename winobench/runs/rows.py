@@ -23,7 +23,7 @@ class Row:
     correct: np.ndarray  # [m] bool
     strata: np.ndarray | None  # [m] int where the value is the mean over the strata's proportions
     redrawn: np.ndarray | None = None  # [m, DRAWS] bool, ``correct`` under resampled noise
-    num_samples: int | None = None  # behind ``redrawn``
+    num_samples: int | None = None  # independent ones behind ``redrawn``
 
     @property
     def value(self) -> float:
@@ -55,7 +55,7 @@ def rows_of(record: TaskRun, redrawn: Mapping[str, np.ndarray] | None = None) ->
     def add(row: str, names: Sequence[str], counted: np.ndarray, strata: np.ndarray | None = None) -> None:
         draws = None if redrawn is None else np.concatenate([redrawn[name][counted] for name in names])
         correct = np.concatenate([answers[name][counted] for name in names])
-        rows.append(Row(row, np.tile(counted, len(names)), correct, strata, draws, record.num_samples))
+        rows.append(Row(row, np.tile(counted, len(names)), correct, strata, draws, record.num_units))
 
     def add_combined(prefix: str, counted: np.ndarray) -> None:
         counted_answers = {name: right[counted] for name, right in answers.items()}

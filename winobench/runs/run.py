@@ -14,6 +14,7 @@ import pyarrow as pa
 from winobench import metrics
 from winobench.base.errors import InputError
 from winobench.base.text_tables import TableFormat
+from winobench.metrics import sample_mean
 from winobench.metrics.sample_mean import PLAIN, SampleMean
 from winobench.runs import run_tables
 from winobench.runs.columns import columns, read_table
@@ -60,6 +61,11 @@ class TaskRun:
             reason = f"the run has no table of the examples of {self.name}: restore it, or evaluate again"
             raise InputError(reason, code="no-examples")
         return self.examples
+
+    @property
+    def num_units(self) -> int | None:
+        """The number of samples that are independent of each other."""
+        return self.num_samples if self.timesteps is None else int(sample_mean.units(self.timesteps)[-1]) + 1
 
     @property
     def is_bias(self) -> bool:

@@ -61,7 +61,7 @@ def denoising_errors(
     latents: jax.Array,
     text_states: Any,
     triples: Triples,
-    noise: jax.Array,
+    noise: jax.Array | samples.Antithetic,
     *,
     error: str = "squared_l2",
     target: str = "own",
@@ -80,7 +80,8 @@ def denoising_errors(
       text_states: [num_texts, length, width], or a pytree of arrays [num_texts, ...] for a denoiser that takes one.
       triples: which errors. The result is split over the mesh as ``triples.text`` is.
       noise: a key, such as `noise_key` makes for a seed: sample i's noise is ``normal(fold_in(key, i))``. Keys of
-        `jax.random.PRNGKey` are accepted, too. Or the noise of all samples, float32 [num_samples, h, w, c].
+        `jax.random.PRNGKey` are accepted, too. Or `winobench.scorers.samples.Antithetic` of a key, or the noise of all
+        samples, float32 [num_samples, h, w, c].
       error: ``squared_l2`` is the squared Euclidean distance (the paper), ``l2`` the distance (the published code).
       target: ``own`` compares in what the network predicts, noise or velocity; ``epsilon`` in noise, into which a
         velocity is converted.
@@ -94,12 +95,12 @@ def denoising_errors(
     """
     common.choice("error", error, ERRORS)
     common.choice("target", target, TARGETS)
-    if noise.dtype == jnp.uint32:
+    if not isinstance(noise, samples.Antithetic) and noise.dtype == jnp.uint32:
         noise = jax.random.wrap_key_data(noise)
 
-    def noised(latents: jax.Array, text_states: Any, triples: Triples, noise: jax.Array) -> tuple[Any, ...]:
+    def noised(latents: jax.Array, text_states: Any, triples: Triples, noise: Any) -> tuple[Any, ...]:
         clean = jnp.asarray(latents)[triples.image].astype(jnp.float32)
-        if jnp.issubdtype(noise.dtype, jax.dtypes.prng_key):
+        if isinstance(noise, samples.Antithetic) or jnp.issubdtype(noise.dtype, jax.dtypes.prng_key):
             eps = samples.draw_noise(noise, triples.sample, clean.shape[1:])
         else:
             eps = jnp.asarray(noise)[triples.sample].astype(jnp.float32)

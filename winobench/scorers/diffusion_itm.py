@@ -292,11 +292,12 @@ class DiffusionITM(HasSnapshots):
             image alike. ``gray_image`` also compares each error with a gray image's under the same text
             (appendix F), for ranking texts. A score depends on its own image and text alone.
           seed: of noise and timesteps. An integer from 0 to 2**32 - 1.
-          timesteps: ``uniform``, ``low_discrepancy``, ``stratified``, ``even`` or ``published``
+          timesteps: ``uniform``, ``low_discrepancy``, ``antithetic``, ``stratified``, ``even`` or ``published``
             (see `winobench.scorers.samples.choose_timesteps`), or an array [num_samples]: integers, or noise levels
             above 0 and up to 1 of a flow model. ``timestep_range`` does not change the last two.
           timestep_weights: how much each timestep counts (`winobench.metrics.timestep_weights`).
-          noise: float array [num_samples, h, w, c] (`latent_shape`), instead of noise from the seed.
+          noise: float array [num_samples, h, w, c] (`latent_shape`), instead of noise from the seed. It is used as it
+            is, also with ``antithetic`` timesteps.
 
         Returns:
           float64 [num_images, num_texts], higher = better match.
@@ -443,7 +444,8 @@ class DiffusionITM(HasSnapshots):
         snapshot, images, texts = self.snapshot(), checked_list("images", images), checked_texts(texts)
         chosen, noise = snapshot._samples(num_samples, seed, timesteps, noise)
         text_table = snapshot._texts.table(texts)  # first: staged text encoders need the memory
-        noise = parallel.put(noise, parallel.replicated(self.mesh))
+        where = parallel.replicated(self.mesh)
+        noise = jax.tree.map(lambda array: parallel.put(array, where), noise)
         return Session(
             snapshot._step,
             snapshot._images.table(images),
@@ -505,7 +507,7 @@ class DiffusionITM(HasSnapshots):
             left_out=self.pipeline.PUBLISHED_LEFT_OUT,
         )
         if noise is None:
-            return chosen, samples.noise_key(seed)
+            return chosen, samples.noise_source(seed, timesteps)
         return chosen, samples.padded_noise(noise, len(chosen))
 
     def _step(self, texts: int) -> Callable[[jax.Array, jax.Array, jax.Array, np.ndarray], jax.Array]:

@@ -6,6 +6,7 @@ Both depend on the seed and on i alone, never on batch, device or number of proc
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,8 +38,29 @@ def noise_key(seed: int) -> jax.Array:
     return jax.random.fold_in(random_numbers.seed_key(check_seed(seed)), _NOISE_STREAM)
 
 
-def draw_noise(key: jax.Array, sample_index: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+class Antithetic(NamedTuple):
+    """In place of a key: sample 2k has the key's noise, and sample 2k + 1 minus the noise of sample 2k."""
+
+    key: jax.Array
+
+
+def noise_source(seed: int, rule: Any) -> jax.Array | Antithetic:
+    """What `draw_noise` takes for a seed and a rule for timesteps."""
+    key = noise_key(seed)
+    return Antithetic(key) if has_partners(rule) else key
+
+
+def has_partners(rule: Any) -> bool:
+    """Whether the rule for timesteps also pairs the noise of samples."""
+    return isinstance(rule, str) and rule == options.ANTITHETIC
+
+
+def draw_noise(key: jax.Array | Antithetic, sample_index: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """Standard normal noise, float32 [n, *shape]. Row k depends on the key and ``sample_index[k]`` alone."""
+    if isinstance(key, Antithetic):
+        is_second = sample_index % 2 == 1
+        noise = draw_noise(key.key, sample_index - is_second, shape)
+        return jnp.where(is_second.reshape(-1, *[1] * len(shape)), -noise, noise)
     return jax.vmap(lambda index: random_numbers.normal(jax.random.fold_in(key, index), shape))(sample_index)
 
 
@@ -90,7 +112,8 @@ def choose_timesteps(
     Args:
       rule: ``uniform`` samples each timestep independently, so that the first 16 of 32 samples equal a run of 16;
         ``low_discrepancy`` keeps that and spreads the first n evenly over the range for every n (van der Corput's
-        sequence in base 2, shifted by a random number: Cranley and Patterson, 1976); ``stratified`` takes one timestep
+        sequence in base 2, shifted by a random number: Cranley and Patterson, 1976); ``antithetic`` takes each of its
+        timesteps for two samples with opposite noise (Hammersley and Morton, 1956); ``stratified`` takes one timestep
         from each of num_samples equal parts of the range; ``even`` takes the middle of each part; ``published`` is
         range(10, 990, int(1000 / num_samples)), whose length is often not num_samples, as in the published code.
         An integer array is taken as it is.
@@ -124,6 +147,8 @@ def choose_timesteps(
         position = _uniform(seed, count)
     elif rule == "low_discrepancy":
         position = low_discrepancy(count, seed)
+    elif rule == options.ANTITHETIC:
+        position = np.repeat(low_discrepancy((count + 1) // 2, seed), 2)[:count]
     else:
         offset = _uniform(seed, count) if rule == "stratified" else 0.5
         position = (np.arange(count) + offset) / count
