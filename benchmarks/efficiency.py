@@ -466,7 +466,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--images", type=int, default=16, help="of one of the classes")
     parser.add_argument("--classes", type=int, default=20, help="candidates of each of these images")
     parser.add_argument("--points", type=int, default=256, help="timesteps, each with noise and with minus this noise")
-    parser.add_argument("--seeds", type=int, default=20, help="choices of each rule")
+    parser.add_argument("--seeds", type=int, default=200, help="choices of each rule")
     parser.add_argument("--workdir", type=pathlib.Path, required=True, help="keeps the errors of all samples")
     parser.add_argument("--output", type=pathlib.Path, help="a file for the figures, as JSON")
     options = parser.parse_args(arguments)

@@ -29,7 +29,7 @@ from benchmarks import common, machine, result_files
 from winobench import metrics, parallel
 from winobench.base.errors import InputError
 from winobench.base.progress import counting
-from winobench.evaluation import importance, race, summary
+from winobench.evaluation import importance, summary
 from winobench.evaluation import plan as planning
 from winobench.evaluation.decisions import PairwiseQuestion, Ranking
 from winobench.metrics import sequential
@@ -198,7 +198,7 @@ def decisions(
         plain = all_errors(scorer, plan, budget, _SEED)
         # A pilot's samples are the first ones of a fixed budget.
         count = min(budget, importance.PILOT_SAMPLES)
-        pilot = race.Race(plan, tasks, budget).pilot(importance.PILOT_QUESTIONS)
+        pilot = importance.pilot(plan, tasks)
         scores = [np.tensordot(signs, plain[rows.T, :count].astype(np.float64), axes=1) for rows, signs in pilot]
         density = importance.learn(scores, samples.low_discrepancy(count, _SEED))
         timesteps, weights = importance.draw(scorer, density, budget, _SEED)

@@ -145,7 +145,11 @@ def check(config: Settings) -> None:
     sampling = config.sampling
     rule = sampling.timesteps
     if sampling.mode == settings.FIXED and rule == options.IMPORTANCE:
-        raise InputError("--sampling.timesteps=importance is for --sampling.mode=race: choose another rule")
+        raise InputError(
+            "--sampling.timesteps=importance is for --sampling.mode=race: choose antithetic_importance, or another rule"
+        )
+    if sampling.mode == settings.RACE and rule == options.ANTITHETIC_IMPORTANCE:
+        raise InputError("--sampling.timesteps=antithetic_importance is not for a race: choose importance")
     listed = rule is not None and rule[0].isdigit()
     if (listed or rule == "published") and sampling.timestep_range not in (None, options.ALL):
         raise InputError(

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from tests.evaluation import fakes
+from tests.expectations import raises
 from winobench.evaluation import evaluate, importance
+from winobench.runs import reading
 from winobench.scorers import samples
 
 POSITIONS = samples.low_discrepancy(16, 0)
@@ -99,3 +101,35 @@ def test_a_race_that_was_stopped_goes_on_and_repeats_no_pilot(tmp_path):
     assert len(whole.scored) == alone["computed_passes"] == alone["passes"] == results["passes"]
     assert alone["race"] == results["race"]
     assert alone["tasks"] == results["tasks"]
+
+
+def test_a_fixed_number_of_samples_learns_timesteps_for_pairs_and_resumes(tmp_path):
+    tasks = [fakes.text_task(count=12), fakes.bias_task()]
+    arguments = {"num_samples": 33, "timesteps": "antithetic_importance", "reuse": False, "progress": False}
+    stopped, rest, again = Uneven(stop_after=20), Uneven(), Uneven()
+    with pytest.raises(KeyboardInterrupt):
+        evaluate.evaluate(stopped, tasks, tmp_path / "run", **arguments)
+    results = evaluate.evaluate(rest, tasks, tmp_path / "run", **arguments)
+    assert len(stopped.scored) + len(rest.scored) == results["passes"]
+    assert evaluate.evaluate(again, tasks, tmp_path / "run", **arguments)["tasks"] == results["tasks"]
+    assert not again.scored
+    learned, bias = fakes.config(tmp_path / "run")["rounds"]
+    timesteps, weights = np.array(learned["timesteps"]), np.array(learned["weights"])
+    np.testing.assert_array_equal(timesteps[:32:2], timesteps[1:32:2])
+    np.testing.assert_array_equal(weights[:32:2], weights[1:32:2])
+    assert (timesteps >= 800).mean() > 0.4
+    assert weights[timesteps >= 800].max() < 0.6 < 1 < weights[timesteps < 800].min()
+    assert "weights" not in bias
+    # Scores are the weighted means of the recorded errors.
+    run = reading.read_run(tmp_path / "run")
+    assert run.batches("words") is not None
+    np.testing.assert_array_equal(run.tasks["words"].mean.weights, weights)
+
+
+def test_timesteps_are_not_learned_with_other_weights_or_in_a_race():
+    named = {"timesteps": "antithetic_importance", "progress": False}
+    with raises("option-of-others", "antithetic_importance", "timestep_weights"):
+        weights = {"edges": [], "weights": [1]}
+        evaluate.evaluate(fakes.FakeScorer(), [fakes.text_task()], timestep_weights=weights, **named)
+    with raises("option-of-others", "antithetic_importance", "'importance'"):
+        evaluate.evaluate(fakes.FakeScorer(), [fakes.text_task()], mode="race", **named)

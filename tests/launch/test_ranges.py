@@ -213,7 +213,7 @@ def test_choices_are_those_of_the_library():
         assert declared.wanted.endswith(", ".join(words)) or all(declared.check(field, word) for word in words)
         return declared
 
-    accepts("gdbench", "sampling.timesteps", *options.TIMESTEP_RULES, importance.RULE)
+    accepts("gdbench", "sampling.timesteps", *options.TIMESTEP_RULES, *options.LEARNED_TIMESTEPS)
     accepts("gdbench", "sampling.mode", *settings.MODES)
     for rule in (importance.RULE, *options.TIMESTEP_RULES):
         configuration.load("gdbench:race", [("sampling.timesteps", rule)])

@@ -375,9 +375,12 @@ RARE_SHARE = number(above=0, high=0.5)
 NOISE_LEVEL = number(above=0, high=1)
 IMPORTANCE = "importance"
 """The rule of a race that learns its timesteps from a pilot: see `winobench.evaluation.importance`."""
+ANTITHETIC_IMPORTANCE = "antithetic_importance"
+"""The same for a fixed number of samples, two of which share a timestep and have opposite noise."""
+LEARNED_TIMESTEPS = (IMPORTANCE, ANTITHETIC_IMPORTANCE)
 _NUMBER, _LEVEL = r"[0-9]{1,9}", r"[01]?\.[0-9]{1,20}"
 TIMESTEPS = (
-    choice(*TIMESTEP_RULES, IMPORTANCE)
+    choice(*TIMESTEP_RULES, *LEARNED_TIMESTEPS)
     | _in_text(
         f"whole numbers from 0 to {MAX_TIMESTEPS - 1:,}", _NUMBER, lambda part: int(part) < MAX_TIMESTEPS, MAX_SAMPLES
     )
@@ -420,7 +423,7 @@ def read_timesteps(given: Any) -> Any:
                 given = list(map(kind, words))
                 break
         else:
-            return choice(*TIMESTEP_RULES, IMPORTANCE).check("timesteps", given)
+            return choice(*TIMESTEP_RULES, *LEARNED_TIMESTEPS).check("timesteps", given)
     listed = items(whole(0, MAX_TIMESTEPS - 1), 1, MAX_SAMPLES) | items(NOISE_LEVEL, 1, MAX_SAMPLES)
     return None if given is None else list(listed.check("timesteps", given))
 

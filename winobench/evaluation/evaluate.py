@@ -253,13 +253,9 @@ class _Evaluation:
 
 
 def _check_race(scorer: base.SampledScorer, tasks: Sequence[Task], sampling: Sampling) -> None:
-    """Raises InputError where a scorer's devices or a task's metrics cannot race."""
+    """Raises InputError for timesteps of another mode, and where devices or metrics cannot race."""
+    importance.check(sampling)
     if sampling.mode != of_runs.RACE:
-        if sampling.timesteps == importance.RULE:
-            raise InputError(
-                f"timesteps={importance.RULE!r} is for a race: choose mode='race', or another rule.",
-                code="option-of-others",
-            )
         return
     if parallel.is_multihost(getattr(scorer, "mesh", None)):
         raise InputError(runner.RACE_OVER_PROCESSES, code="several-processes")
@@ -284,11 +280,9 @@ def _settled(sampling: Sampling) -> Sampling:
 
 
 def _learn_timesteps(work: runner.Runner, description: dict[str, Any]) -> None:
-    """Lets races learn timesteps from a pilot, where their rule is to do so, and describes them again."""
-    if description["identity"]["sampling"]["timesteps"] != importance.RULE:
-        return
+    """Lets groups learn timesteps from a pilot, where their rule is to do so, and describes them again."""
     for group in work.groups:
-        if group.alpha is not None:
+        if group.learns is not None:
             work.learn_timesteps(group)
             description["rounds"] = [_described(changed, True) for changed in work.groups]
             if parallel.is_main_process():

@@ -12,13 +12,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from winobench.base import options
+from winobench.base.errors import InputError
+from winobench.evaluation.plan import Plan
+from winobench.evaluation.summary import score_terms
+from winobench.metrics import timestep_weights
+from winobench.runs import settings
 from winobench.scorers import base, samples
+from winobench.tasks.base import Task
 
 RULE = options.IMPORTANCE
 """Name among the rules for timesteps."""
 
 PILOT_QUESTIONS, PILOT_SAMPLES = 64, 16
 PILOT_RULE = "low_discrepancy"
+PILOT_RULES = {RULE: PILOT_RULE, options.ANTITHETIC_IMPORTANCE: options.ANTITHETIC}
+"""Rule that learns -> the rule of its pilot."""
 
 _BINS = 10
 # No timestep gets less than this share of its uniform probability, so that no weight exceeds two: a question that is
@@ -28,6 +36,28 @@ _BINS = 10
 _AT_LEAST = 0.5
 # Timesteps are looked up among this many quantiles of the uniform rule.
 _QUANTILES = 1000
+
+
+def check(sampling: settings.Sampling) -> None:
+    """Raises InputError for learned timesteps with an option that they do not go with."""
+    rule, is_race = sampling.timesteps, sampling.mode == settings.RACE
+    reason = ""
+    if rule == RULE and not is_race:
+        reason = f"is for a race: choose mode='race', or {options.ANTITHETIC_IMPORTANCE!r}, or another rule."
+    elif rule == options.ANTITHETIC_IMPORTANCE and is_race:
+        reason = f"is for a fixed number of samples: choose mode='fixed', or {RULE!r}, or another rule."
+    elif rule == options.ANTITHETIC_IMPORTANCE and sampling.timestep_weights != timestep_weights.UNIFORM:
+        reason = "brings its own weights: leave timestep_weights out, or choose another rule."
+    if reason:
+        raise InputError(f"timesteps={rule!r} {reason}", code="option-of-others")
+
+
+def pilot(plan: Plan, tasks: Sequence[Task]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Some questions, evenly spaced among all: rows of errors, int [candidates, terms], and the terms' signs."""
+    terms = [parts for task in tasks for parts in score_terms(plan, task.name)]
+    chosen = np.unique(np.linspace(0, len(terms) - 1, PILOT_QUESTIONS).round().astype(np.int64))
+    columns = [zip(*terms[number], strict=True) for number in chosen]
+    return [(np.stack([part.reshape(-1) for part in rows], axis=-1), np.array(signs)) for rows, signs in columns]
 
 
 def learn(scores: Sequence[np.ndarray], positions: np.ndarray) -> np.ndarray:

@@ -173,12 +173,6 @@ class Race:
         }
         return Outcome(scores, int(scored.sum()), len(self._pairs) * self.budget, tasks)
 
-    def pilot(self, num_questions: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Some questions, evenly spaced among all: rows of errors, int [candidates, terms], and the terms' signs."""
-        chosen = np.unique(np.linspace(0, len(self._entries) - 1, num_questions).round().astype(np.int64))
-        terms = [self._entries[number].question.terms for number in chosen]
-        return [(rows.reshape(-1, rows.shape[-1]), signs) for rows, signs in terms]
-
     def _batches(self) -> Iterator[list[_Entry]]:
         """The questions in parts that need no more images and texts than may race at once."""
         if not self._entries:  # a share of fewer questions than there are processes

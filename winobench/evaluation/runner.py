@@ -84,13 +84,15 @@ class Runner:
         self._watch = watch
 
     def learn_timesteps(self, group: SampleGroup) -> None:
-        """The first process learns where candidates differ, and gives a race's group its timesteps and weights.
+        """The first process learns where candidates differ, and gives a group its timesteps and weights.
 
         The pilot's errors are recorded like others: a resumed run learns the same.
         """
+        seed, rule = group.sampling["seed"], importance.PILOT_RULES[str(group.learns)]
+        each = 2 if samples.has_partners(rule) else 1  # samples of one timestep
 
         def pilot() -> dict[str, Any]:
-            count, rule, seed = importance.PILOT_SAMPLES, importance.PILOT_RULE, group.sampling["seed"]
+            count = importance.PILOT_SAMPLES * each
             timesteps = np.asarray(self.scorer.choose_timesteps(count, seed, rule)).tolist()
             trial = dataclasses.replace(
                 group,
@@ -98,7 +100,7 @@ class Runner:
                 scores=dataclasses.replace(group.scores, timesteps=tuple(timesteps)),
                 errors=np.full((len(group.plan.pairs), count), np.nan, np.float32),
             )
-            questions = group.race().pilot(importance.PILOT_QUESTIONS)
+            questions = importance.pilot(group.plan, group.tasks)
             pairs = np.unique(np.concatenate([rows.ravel() for rows, _ in questions]))
             self._read_recorded(trial, reuse=self.reuse)
             flat_indices = (pairs[:, None] * count + np.arange(count)).reshape(-1)
@@ -109,15 +111,20 @@ class Runner:
                 writer = self._writer(trial, process=0)
                 _score(trial, missing, flat_indices, self._iter_errors(trial), writer, advance)
             scores = [np.tensordot(signs, trial.errors[rows.T].astype(np.float64), axes=1) for rows, signs in questions]
-            density = importance.learn(scores, samples.low_discrepancy(count, seed))
+            means = [matrix.reshape(len(matrix), -1, each).mean(axis=-1) for matrix in scores]
+            density = importance.learn(means, samples.low_discrepancy(importance.PILOT_SAMPLES, seed))
             return {"density": density.tolist(), "passes": [len(flat_indices), len(missing)]}
 
         learned = parallel.broadcast_from_host0(pilot)
         group.density = np.array(learned["density"])
         group.pilot_passes = tuple(learned["passes"])
-        timesteps, group.weights = importance.draw(
-            self.scorer, group.density, group.errors.shape[1], group.sampling["seed"]
-        )
+        budget = group.errors.shape[1]
+        drawn = importance.draw(self.scorer, group.density, (budget + each - 1) // each, seed)
+        timesteps, weights = (np.repeat(part, each)[:budget] for part in drawn)
+        if group.alpha is None:
+            group.mean = dataclasses.replace(group.mean, weights=weights)
+        else:
+            group.weights = weights
         group.sampling["timesteps"] = timesteps.tolist()
         group.scores = dataclasses.replace(group.scores, timesteps=tuple(timesteps.tolist()))
 

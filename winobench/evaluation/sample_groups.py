@@ -41,6 +41,7 @@ class SampleGroup:
     density: np.ndarray | None = None  # of a race's learned timesteps
     weights: np.ndarray | None = None  # [num_samples] float64, with a density
     mean: SampleMean = PLAIN  # over the samples, outside of races
+    learns: str | None = None  # the rule by which timesteps are to be learned, of `importance.PILOT_RULES`
     pilot_passes: tuple[int, int] = (0, 0)  # (needed, computed by this call)
 
     @property
@@ -58,7 +59,7 @@ class SampleGroup:
         scores = {
             task.name: summary.question_scores(self.plan, task.name, self.errors, self.mean) for task in self.tasks
         }
-        return race.Outcome(scores, passes=size, fixed_passes=size, tasks={})
+        return race.Outcome(scores, passes=size + self.pilot_passes[0], fixed_passes=size, tasks={})
 
     def race(self, **part: Any) -> race.Race:
         """The race of the tasks' questions. Arguments: see `race.Race`."""
@@ -92,21 +93,25 @@ def make_groups(
     seed, rule = sampling.seed, "uniform" if sampling.timesteps is None else sampling.timesteps
     alpha = sampling.alpha if sampling.mode == settings.RACE else None
     weighting = timestep_weights.parse(sampling.timestep_weights)
-    if rule == importance.RULE:  # to be learned. Tasks that take no part in a race keep this
-        rule = importance.PILOT_RULE
+    if isinstance(scorer, base.WithoutSamples):
+        rule = "uniform"  # of one sample
+    learned = rule if isinstance(rule, str) and rule in importance.PILOT_RULES else None
+    if learned is not None:  # tasks that decide nothing keep this
+        rule = importance.PILOT_RULES[learned]
     of_a_sample = {name: value for name, value in fingerprint.items() if name not in _NOT_OF_A_SAMPLE}
     noise = {"noise": options.ANTITHETIC} if samples.has_partners(rule) else {}
     digest = records.digest({"scorer": of_a_sample, "seed": seed, **noise})
-    by_samples: dict[tuple[tuple[float, ...], float | None], tuple[int | None, list[Task]]] = {}
+    by_samples: dict[tuple[tuple[float, ...], bool], tuple[int | None, list[Task]]] = {}
     for task in tasks:
         # Timesteps that are given one by one are meant for all tasks.
         is_bias = task.association is not None and isinstance(rule, str)
         num_samples = sampling.num_bias_samples if is_bias else sampling.num_samples
         timesteps = contracts.timesteps(scorer, scorer.choose_timesteps(num_samples, seed, rule))
-        key = (timesteps, alpha if task.has_answers else None)
+        key = (timesteps, task.has_answers and (alpha is not None or learned is not None))
         by_samples.setdefault(key, (num_samples, []))[1].append(task)
     groups = []
-    for (timesteps, alpha_of_group), (num_samples, members) in by_samples.items():
+    for (timesteps, is_apart), (num_samples, members) in by_samples.items():
+        alpha_of_group = alpha if is_apart else None
         plan = planning.make_plan(members, failed=failed, **planned)
         members = [task for task in members if task.name not in failed]
         if members and alpha_of_group is not None:
@@ -121,13 +126,14 @@ def make_groups(
             groups.append(
                 SampleGroup(
                     members,
-                    {"num_samples": num_samples, "seed": seed, "timesteps": rule},
+                    {"num_samples": num_samples, "seed": seed, "timesteps": rule, **(noise if learned else {})},
                     error_parts.ScoreSet(digest, timesteps, contracts.kind_of_error(scorer)),
                     plan,
                     alpha_of_group,
                     sampling.rare_share,
                     np.full((len(plan.pairs), len(timesteps)), np.nan, np.float32),
                     mean=SampleMean(timestep_weights.sample_weights(weighting, timesteps), sampling.reduce_dtype),
+                    learns=learned if is_apart else None,
                 )
             )
     return groups

@@ -50,6 +50,7 @@ class Sampling:
       timesteps: ``uniform``, ``low_discrepancy``, ``antithetic``, ``stratified``, ``even``, ``published``, or the
         timesteps themselves, for all tasks; ``uniform`` when None. A race also knows ``importance``, its default:
         timesteps where candidates differ, learned from a pilot (`winobench.evaluation.importance`).
+        ``antithetic_importance`` is the same for a fixed number of samples, two of which have opposite noise.
       timestep_weights: how much each timestep counts: ``uniform``, a rule for noise levels, or a file of
         learned weights (`winobench.metrics.timestep_weights`). Errors are recorded without them.
       reduce_dtype: each error is rounded to it before the mean over samples; ``float16`` does as the published code,
@@ -71,8 +72,9 @@ class Sampling:
     timesteps: str | Sequence[int] | Sequence[float] | None = option(
         None,
         options.TIMESTEPS.or_none(),
-        "uniform, low_discrepancy, antithetic, stratified, even, published, or timesteps with commas, one a sample. A"
-        " race also importance, those where candidates differ. None for uniform, and for importance in a race",
+        "uniform, low_discrepancy, antithetic, stratified, even, published, or timesteps with commas, one a sample."
+        " Those where candidates differ: importance in a race, and antithetic_importance without. None for uniform, and"
+        " for importance in a race",
         read=options.read_timesteps,
     )
     timestep_weights: str | os.PathLike[str] | Mapping[str, Any] = option(

@@ -56,6 +56,8 @@ class SampledScorer(Protocol):
     - ``session(images, texts, *, num_samples, seed, timesteps)``, which an evaluation opens once and asks for triples
       in parts: an object with ``capacity`` and ``iter_errors``, as in `winobench.scorers.session.Session`. Without it,
       `iter_errors` is called for each part, with the images and texts of all parts.
+
+    The rule ``antithetic_importance`` lists timesteps, and passes ``noise="antithetic"`` to both.
     """
 
     error: str

@@ -279,7 +279,7 @@ class DiffusionITM(HasSnapshots):
         seed: int = 0,
         timesteps: str | ArrayLike = "uniform",
         timestep_weights: str | os.PathLike[str] | Mapping[str, Any] = weighting.UNIFORM,
-        noise: ArrayLike | None = None,
+        noise: ArrayLike | str | None = None,
     ) -> np.ndarray:
         """Scores every text for every image.
 
@@ -297,7 +297,8 @@ class DiffusionITM(HasSnapshots):
             above 0 and up to 1 of a flow model. ``timestep_range`` does not change the last two.
           timestep_weights: how much each timestep counts (`winobench.metrics.timestep_weights`).
           noise: float array [num_samples, h, w, c] (`latent_shape`), instead of noise from the seed. It is used as it
-            is, also with ``antithetic`` timesteps.
+            is, also with ``antithetic`` timesteps. Or ``antithetic``, for any timesteps: sample 2k + 1 has minus the
+            noise of sample 2k.
 
         Returns:
           float64 [num_images, num_texts], higher = better match.
@@ -348,7 +349,7 @@ class DiffusionITM(HasSnapshots):
         num_samples: int | None = None,
         seed: int = 0,
         timesteps: str | ArrayLike = "uniform",
-        noise: ArrayLike | None = None,
+        noise: ArrayLike | str | None = None,
     ) -> np.ndarray:
         """The error of every (image, text, sample) triple. Arguments as in `score`. Images and texts that are given
         more than once are scored once.
@@ -393,7 +394,7 @@ class DiffusionITM(HasSnapshots):
         num_samples: int | None = None,
         seed: int = 0,
         timesteps: str | ArrayLike = "uniform",
-        noise: ArrayLike | None = None,
+        noise: ArrayLike | str | None = None,
         among: ArrayLike | None = None,
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The errors of chosen triples, as the devices return them.
@@ -435,7 +436,7 @@ class DiffusionITM(HasSnapshots):
         num_samples: int | None = None,
         seed: int = 0,
         timesteps: str | ArrayLike = "uniform",
-        noise: ArrayLike | None = None,
+        noise: ArrayLike | str | None = None,
     ) -> Session:
         """Starts a session for errors that are requested in parts. It keeps encoded images and texts.
 
@@ -445,13 +446,13 @@ class DiffusionITM(HasSnapshots):
         chosen, noise = snapshot._samples(num_samples, seed, timesteps, noise)
         text_table = snapshot._texts.table(texts)  # first: staged text encoders need the memory
         where = parallel.replicated(self.mesh)
-        noise = jax.tree.map(lambda array: parallel.put(array, where), noise)
+        key_or_table: Any = jax.tree.map(lambda array: parallel.put(array, where), noise)
         return Session(
             snapshot._step,
             snapshot._images.table(images),
             text_table,
             snapshot._schedule.as_whole_numbers(chosen),
-            noise,
+            key_or_table,
             size=self._size,
             # Networks of other packages need not know of it.
             shares_texts=getattr(snapshot.pipeline.denoiser, "shares_rows", False),
@@ -491,9 +492,13 @@ class DiffusionITM(HasSnapshots):
 
     @parallel.without_mesh
     def _samples(
-        self, num_samples: int | None, seed: int, timesteps: str | ArrayLike, noise: ArrayLike | None
+        self, num_samples: int | None, seed: int, timesteps: str | ArrayLike, noise: ArrayLike | str | None
     ) -> tuple[np.ndarray, Any]:
         """The timestep of each sample [num_samples], and what `denoising_errors` takes as noise."""
+        source = samples.noise_source(seed, timesteps, noise)
+        if isinstance(noise, str):
+            common.choice("noise", noise, (options.ANTITHETIC,))
+            noise = None
         if noise is not None:
             noise = samples.check_noise(noise, self.latent_shape)
             if num_samples is None and isinstance(timesteps, str):
@@ -507,7 +512,7 @@ class DiffusionITM(HasSnapshots):
             left_out=self.pipeline.PUBLISHED_LEFT_OUT,
         )
         if noise is None:
-            return chosen, samples.noise_source(seed, timesteps)
+            return chosen, source
         return chosen, samples.padded_noise(noise, len(chosen))
 
     def _step(self, texts: int) -> Callable[[jax.Array, jax.Array, jax.Array, np.ndarray], jax.Array]:

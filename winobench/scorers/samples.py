@@ -44,14 +44,14 @@ class Antithetic(NamedTuple):
     key: jax.Array
 
 
-def noise_source(seed: int, rule: Any) -> jax.Array | Antithetic:
-    """What `draw_noise` takes for a seed and a rule for timesteps."""
+def noise_source(seed: int, *rules: Any) -> jax.Array | Antithetic:
+    """The key that `draw_noise` takes, by a seed and by the timesteps and noise of a call."""
     key = noise_key(seed)
-    return Antithetic(key) if has_partners(rule) else key
+    return Antithetic(key) if any(has_partners(rule) for rule in rules) else key
 
 
 def has_partners(rule: Any) -> bool:
-    """Whether the rule for timesteps also pairs the noise of samples."""
+    """Whether a rule gives two samples opposite noise."""
     return isinstance(rule, str) and rule == options.ANTITHETIC
 
 
