@@ -10,6 +10,7 @@ from transformers import CLIPTokenizer
 from tests.expectations import raises
 from winobench.checkpoints import clip_tokenizer, tokenizer_files
 from winobench.checkpoints.tokenizer_files import learn_merges, write_clip_tokenizer
+from winobench.diffusion.stable_diffusion import StableDiffusion
 from winobench.models import states
 
 SPECIAL = "special_tokens_map.json"
@@ -115,6 +116,14 @@ def test_without_transformers_tokens_and_state_are_the_same(folder, tokenizer):
     assert own.get_vocab() == tokenizer.get_vocab()
     assert states._how(own) == states._how(tokenizer)
     assert type(own) is type(copy.deepcopy(own)) is clip_tokenizer.CLIPTokenizer  # nothing above needed transformers
+
+
+def test_an_embedded_model_tokenizes_and_has_its_identity_without_transformers():
+    pipeline = StableDiffusion.from_pretrained("clevr-tiny")
+    snapshot = pipeline.snapshot()
+    assert snapshot.tokenize(["A red cube."]).shape == (1, 24)
+    assert snapshot.fingerprint == pipeline.fingerprint
+    assert type(pipeline.tokenizer) is type(snapshot.tokenizer) is clip_tokenizer.CLIPTokenizer
 
 
 def test_it_becomes_transformers_tokenizer_when_that_is_needed(folder, tokenizer):

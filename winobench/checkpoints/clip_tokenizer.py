@@ -51,6 +51,7 @@ class CLIPTokenizer:
             all_special_tokens=list(dict.fromkeys(special[name] for name in SPECIAL_TOKENS)),
             split_special_tokens=False,
             chat_template=None,
+            init_kwargs={},
             **special,
             **ids,
             **sides,
