@@ -198,12 +198,16 @@ def load_responder(
 def _later(config: Settings, model: ModelRef, *, about_images: bool) -> Responder | LazyResponder:
     """A model that is loaded when it is needed. One that answers elsewhere is there at once."""
     from winobench.responders import loading
+    from winobench.scorers import loading as scorers
 
     sampling = _sampling(config) if about_images else None
     load = functools.cache(lambda: load_responder(config, model, about_images=about_images, sampling=sampling))
     if model.kind is None or not model.is_checkpoint:
         return load()
-    return LazyResponder(loading.ANSWERS[model.kind], loading.files_state(model), load)
+    kinds = loading.answered_kinds(model, scorers.IMAGES if about_images else scorers.TEXTS)
+    if not kinds:
+        raise InputError(f"{model.name!r} answers no questions: name another model", code="kind-not-answered")
+    return LazyResponder(kinds, loading.files_state(model), load)
 
 
 def _sampling(config: Settings) -> dict[str, Any]:

@@ -306,6 +306,18 @@ def test_arguments_are_checked(made):
     assert raised.value.code == "too-long"
 
 
+def test_codes_are_checked(made):
+    sampling = made("janus")
+    for codes, code in (
+        (np.zeros((1, 7), int), "wrong-shape"),
+        (np.zeros((0, 16), int), "wrong-shape"),
+        (np.zeros((1, 16)), "bad-value"),
+        (np.full((1, 16), 64), "bad-value"),
+    ):
+        with raises(code, "codes"):
+            sampling.decode(codes)
+
+
 def test_batches_that_cannot_fit_are_refused(made, monkeypatch):
     monkeypatch.setattr(memory, "device_bytes", lambda device: 10**6)
     with pytest.raises(InputError, match=r"generating 64 images at once needs about .* lower batch_size") as raised:

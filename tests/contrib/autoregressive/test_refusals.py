@@ -76,6 +76,17 @@ def test_a_glm_image_without_its_token_part(copied):
         scorers.load_scorer(str(folder))
 
 
+def test_a_diffusion_model_is_no_generator_of_tokens(tiny_pipeline):
+    with raises("wrong-kind-of-model", "StableDiffusionPipeline", "janus"):
+        ImageLikelihood.from_pretrained(tiny_pipeline)
+
+
+def test_winoviz_refuses_a_model_without_answers_before_images_are_generated(write_generator, tmp_path):
+    words = ["--config=winoviz:images_debug", f"--model={write_generator('emu3')}", f"--workdir={tmp_path / 'run'}"]
+    launching.refuse("launch.eval", *words, named=["emu3", "answers no questions"])
+    assert not (tmp_path / "run-images").exists()
+
+
 def test_missing_tensors_are_named(copied):
     from safetensors import torch as safetensors
 

@@ -336,9 +336,22 @@ class TokenGeneration(loading.FromPretrained, HasSnapshots):
 
     @parallel.without_mesh
     def decode(self, codes: ArrayLike, *, batch_size: int = 8) -> Decoded:
-        """Codes ``[n, codes]`` as images, uint8 ``[n, side, side, 3]``, and whether they are of numbers, bool [n]."""
-        made = self.snapshot()
-        return made._in_batches(Decoding(made._structure), batch_size, np.asarray(codes, np.int32))
+        """Codes ``[n, codes]`` as images, uint8 ``[n, side, side, 3]``, and whether they are of numbers, bool [n].
+
+        Raises:
+          InputError: there are no codes, or they are not whole numbers that the sampler may choose.
+        """
+        made, codes = self.snapshot(), np.asarray(codes)
+        family, is_whole = made.model.family, np.issubdtype(codes.dtype, np.integer)
+        if codes.ndim != 2 or codes.shape[1] != family.scored or not len(codes):
+            message = (
+                f"codes have the shape {[*codes.shape]}, but an image has {family.scored}: give [n, {family.scored}]"
+            )
+            raise InputError(message, code="wrong-shape")
+        if not is_whole or codes.min() < 0 or codes.max() >= family.codes:
+            message = f"codes must be whole numbers from 0 to {family.codes - 1:,}: sample_codes gives such numbers"
+            raise InputError(message, code="bad-value")
+        return made._in_batches(Decoding(made._structure), batch_size, codes.astype(np.int32))
 
     def _place(self, model: TokenNetwork) -> None:
         self._params: Any = None  # frees memory for the new ones

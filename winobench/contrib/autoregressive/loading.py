@@ -138,7 +138,11 @@ def prompt_identity(network: TokenNetwork, processor: Any) -> dict[str, Any]:
 
 def family_of(source: sources.Source) -> type[Family]:
     """The layout of a folder, by its config. Refuses original layouts."""
-    is_pipeline = source.find("model_index.json") is not None
+    is_pipeline = (index := source.find("model_index.json")) is not None
+    name = sources.read_json(index).get("_class_name") if index is not None else None
+    if is_pipeline and name != "GlmImagePipeline":
+        message = f"{index} is of a {name!r}, but models that predict tokens are {', '.join(FAMILIES)}"
+        raise InputError(message, code="wrong-kind-of-model")
     path = source.require(
         sources.join(GlmImage.SUBFOLDERS[0] if is_pipeline else "", "config.json"), "so its kind is unknown"
     )
