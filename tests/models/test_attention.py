@@ -55,6 +55,33 @@ def test_padding_is_left_out():
         np.testing.assert_allclose(result[part], expected, atol=1e-6)
 
 
+@pytest.mark.parametrize(("heads", "own"), [(4, 2), (3, 3)])
+@pytest.mark.parametrize("is_masked", [False, True])
+def test_devices_that_share_rows_take_their_heads(monkeypatch, heads, own, is_masked):
+    """JAX refuses to divide cuDNN's kernel among them."""
+    shapes, taken = ((4, 6, heads, 8), (4, 7, heads, 8), (4, 7, heads, 8)), []
+    arrays = [normal(*shape, seed=seed) for seed, shape in enumerate(shapes)]
+    name = "mask" if is_masked else "lengths"
+    arrays.append(normal(4, heads, 6, 7) > -1 if is_masked else np.array([1, 3, 7, 5], np.int32))
+
+    def attend(query, key, value, which):
+        return attention.dot_product_attention(query, key, value, **{name: which})
+
+    wanted = quick(attend)(*arrays)
+
+    def kernel(query, *others, **how):
+        assert parallel.runs_on_one_device()
+        taken.append(query.shape[2])
+        return attention._whole(query, *others, **how)
+
+    monkeypatch.setattr(fused_attention, "cudnn", kernel)
+    monkeypatch.setattr(attention, "_attention_of", lambda *_: kernel)
+    mesh, split = parallel.make_mesh(jax.devices()[:4], model_parallel=2), jax.P(parallel.DATA_AXIS)
+    got = quick(parallel.map_over_data(attend, mesh, (split,) * 4, split))(*arrays)
+    np.testing.assert_allclose(got, wanted, atol=1e-6)
+    assert taken == [own]
+
+
 @pytest.mark.quick(1)
 @pytest.mark.parametrize(
     ("limits", "shape"),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.sharding import PartitionSpec
 
 from winobench import parallel
 from winobench.models import fused_attention, plain_attention
@@ -124,8 +126,26 @@ def _on_each_device(form: Callable[..., jax.Array], options: _Options, *arrays: 
     rows = arrays[0].shape[0]
     arrays = tuple(array if array is None else jnp.broadcast_to(array, (rows, *array.shape[1:])) for array in arrays)
     own_rows = functools.partial(_call, form, options)
+    if form is fused_attention.cudnn and (axes := parallel.shared_axes()):
+        return _by_heads(own_rows, axes, *arrays)
     # JAX divides cuDNN's by itself where this does not.
     return (parallel.on_each_device(own_rows, rows) or own_rows)(*arrays)
+
+
+def _by_heads(function: Callable[..., jax.Array], axes: tuple[str, ...], *arrays: Any) -> jax.Array:
+    """Attention of devices that share a part of the rows: each takes its heads, or all where they cannot be divided.
+
+    JAX cannot divide cuDNN's kernel where an axis of the mesh is manual already.
+    """
+    query, key, _, _, mask = arrays
+    sizes = jax.sharding.get_abstract_mesh().shape
+    parts, whole = math.prod(sizes[axis] for axis in axes), PartitionSpec()
+    divides = query.shape[2] % parts == 0 and key.shape[2] % parts == 0
+    heads = PartitionSpec(None, None, axes) if divides else whole
+    of_mask = PartitionSpec(None, axes) if divides and mask is not None and mask.shape[1] > 1 else whole
+    in_specs = (heads, heads, heads, whole, of_mask)
+    split = jax.shard_map(function, in_specs=in_specs, out_specs=heads, axis_names={*axes}, check_vma=False)
+    return split(*arrays)
 
 
 def _whole(query: jax.Array, key: jax.Array, value: jax.Array, *, lengths: jax.Array | None, **keywords: Any):

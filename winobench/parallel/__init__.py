@@ -8,6 +8,7 @@ from winobench.parallel.devices import (
     is_traced_for,
     on_each_device,
     runs_on_one_device,
+    shared_axes,
     traced_device,
     traced_on,
 )
@@ -78,6 +79,7 @@ __all__ = [
     "put",
     "replicated",
     "runs_on_one_device",
+    "shared_axes",
     "split_axis",
     "split_rows",
     "traced_device",

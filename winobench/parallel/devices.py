@@ -92,6 +92,12 @@ def on_each_device(function: Callable[..., Any], rows: int) -> Callable[..., Any
     return jax.shard_map(function, in_specs=split, out_specs=split, check_vma=False)
 
 
+def shared_axes() -> tuple[str, ...]:
+    """The axes of devices that share one part of the data, in a function that is traced under `map_over_data`."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return tuple(axis for axis in mesh.auto_axes if mesh.shape[axis] > 1) if mesh.manual_axes else ()
+
+
 @functools.cache
 def compute_capability(kind: str = "") -> tuple[int, int] | None:
     """(major, minor) of a kind of NVIDIA GPU, or of this process's GPU; None without one."""

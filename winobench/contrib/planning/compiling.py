@@ -50,6 +50,8 @@ def _compile(program: Program, target: Target) -> Compiled | None:
         "versions": [jax.__version__, jaxlib.__version__, __version__, *compiler_version(target)],
         "reader": _READER,
     }
+    if effort := jax.config.jax_exec_time_optimization_effort:
+        identity["effort"] = effort
     path = os.path.join(caches.folder(), "plans", f"{files.digest(identity)}.json")
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         return _compiled(json_files.load(path)["compiled"])
