@@ -61,6 +61,7 @@ def page(results: pathlib.Path) -> str:
         _vision_language(files["vision-language-cpu"]),
         _races(files),
         _classes(files["race-classes-clevr-tiny"]),
+        _efficiency(files["efficiency"]),
         _intervals(files["intervals"]),
         _viewer(files["viewer"]),
     ]
@@ -466,6 +467,51 @@ def _classes(figures: Mapping[str, Any]) -> Iterator[str]:
         rows.append([name, *cells, f"{of['accuracy']:.1%}"])
     yield _table(["", "passes", "share of all", "same answers", "accuracy"], rows)
     yield _where(figures, "jax")
+
+
+def _efficiency(found: Mapping[str, Any]) -> Iterator[str]:
+    hard, pairs, classes = names = list(dict.fromkeys(of["set"] for of in found["sets"]))
+    sizes = ", ".join(f"{of['questions']} of `{of['set']}`" for of in found["sets"][: len(names)])
+    yield from _section(
+        "Rules for noise and timesteps",
+        f"How soon answers equal the answers of {found['budget']} samples, with {found['seeds']} seeds of each rule."
+        f" Questions: {sizes} ({found['classes']} classes). *Settled*: the number of samples from which on the answer"
+        " stays the same. *Agrees*: the share of answers that all samples give, too, in %. *Variance*: the squared"
+        " error of the score differences at 32 samples, relative to `low_discrepancy`. *Half*: agreement with 16"
+        " samples minus the agreement of `low_discrepancy` with 32, in percentage points. Rules"
+        " that learn do so on the other half of the questions, without their answers. Intervals are over questions."
+        " All questions share the seeds.",
+        "python -m benchmarks.efficiency --images=10 --workdir=DIR --output=benchmarks/results/efficiency.json",
+    )
+    for model in dict.fromkeys(row["model"] for row in found["rules"]):
+        of = {(row["set"], row["rule"]): row for row in found["rules"] if row["model"] == model}
+        full = {part["set"]: _interval(part["right"]) for part in found["sets"] if part["model"] == model}
+        yield _paragraph(
+            f"{model}. Right with all samples: " + ", ".join(f"`{name}` {full[name]}%" for name in names) + "."
+        )
+        rows = []
+        for rule in dict.fromkeys(rule for _, rule in of):
+            row = of[hard, rule]
+            cells = [_ends(row["samples"]), *(_interval(row["agrees"][n]) for n in ("16", "32"))]
+            gain = [100 * end for end in row["gain"]]
+            cells += [_interval(row["right"]["32"]), _ends(row["variance"], 2), _ends(gain, 1)]
+            other = of[pairs, rule]
+            cells += [_interval(other["agrees"]["32"]), _ends(other["variance"], 2)]
+            rows.append([rule, *cells, _ends(of[classes, rule]["variance"], 2)])
+        head = ["`clevr_hard`: settled", "agrees at 16", "at 32", "right at 32", "variance", "half"]
+        yield _table(["", *head, "pairs: agrees at 32", "variance", "classes: variance"], rows)
+    yield _paragraph("Rules that drop classes: samples of a class, and agreement with all samples, in %.")
+    rows = [
+        [row["model"], row["rule"], _ends(row["samples"]), _interval(row["agrees"]), _interval(row["right"])]
+        for row in found["dropping"]
+    ]
+    yield _table(["", "rule", "samples", "agrees", "right"], rows)
+    yield _where(found, "jax")
+
+
+def _ends(values: Sequence[float], digits: int = 0) -> str:
+    value, low, high = (f"{end:.{digits}f}" for end in values)
+    return f"{value} [{low}, {high}]"
 
 
 def _intervals(found: Mapping[str, Any]) -> Iterator[str]:
