@@ -89,7 +89,7 @@ def _convert(path: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
     """Converts a weight file, or the index of its shards, into a folder."""
     target = folder / safetensors_name(path.name)
     if path.suffix != ".json":
-        tensors = pickles.read_torch_pickle(path)
+        tensors = pickles.read(path)
         weights.write_weights(target, {name: tensor.read() for name, tensor in tensors.items()})
         return target
     index = sources.read_json(path)

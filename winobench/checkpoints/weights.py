@@ -138,7 +138,7 @@ def read_weights(paths: list[str]) -> dict[str, FileTensor]:
         elif path.endswith(".gguf"):
             new = extensions.find(extensions.PARTS, "gguf_files").read(path)
         else:
-            pickled = pickles.read_torch_pickle(path).items()
+            pickled = pickles.read(path).items()
             new = {name: FileTensor(name, tensor.shape, path, tensor.read) for name, tensor in pickled}
         if twice := sorted(new.keys() & tensors.keys()):
             message = f"{path} repeats {len(twice)} tensors of another shard: {shorten(twice)}"

@@ -110,3 +110,11 @@ def test_mistakes_are_one_sentence_and_exit_code_2(tmp_path, capsys, arguments, 
     printed = capsys.readouterr().err
     assert message in printed
     assert len(printed.splitlines()) == 1
+
+
+def test_conversion_command():
+    local = sources.LocalFolder("my model")
+    assert pickles.conversion_command(local) == "python -m winobench.checkpoints.convert_pickle 'my model'"
+    remote = sources.HubRepository("owner/name", "v1")
+    expected = "python -m winobench.checkpoints.convert_pickle owner/name name --revision=v1"
+    assert pickles.conversion_command(remote) == expected

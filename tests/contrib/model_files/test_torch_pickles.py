@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from tests.expectations import raises
 from winobench.base.errors import InputError
-from winobench.checkpoints import pickles, sources
+from winobench.contrib.model_files import torch_pickles
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool")
 
@@ -32,7 +32,7 @@ def path(tmp_path):
 
 def expect(path, *words):
     with raises(*words):
-        pickles.read_torch_pickle(path)
+        torch_pickles.read_torch_pickle(path)
 
 
 def test_every_dtype_and_layout_that_torch_writes(path):
@@ -49,7 +49,7 @@ def test_every_dtype_and_layout_that_torch_writes(path):
         "parameter": torch.nn.Parameter(base + 1),
     }
     torch.save(tensors, path)
-    ours = pickles.read_torch_pickle(path)
+    ours = torch_pickles.read_torch_pickle(path)
     assert list(ours) == list(tensors)
     for name, tensor in tensors.items():
         values = ours[name].read()
@@ -61,14 +61,14 @@ def test_every_dtype_and_layout_that_torch_writes(path):
 def test_a_state_dict_with_its_metadata(path):
     module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
     torch.save(module.state_dict(), path)
-    ours = pickles.read_torch_pickle(path)
+    ours = torch_pickles.read_torch_pickle(path)
     for name, tensor in module.state_dict().items():
         np.testing.assert_array_equal(ours[name].read(), tensor.numpy())
 
 
 def test_published_file_saved_on_a_gpu(reference_data):
     path = reference_data / "lora" / "noneg" / "pytorch_lora_weights.bin"
-    ours = pickles.read_torch_pickle(path)
+    ours = torch_pickles.read_torch_pickle(path)
     theirs = torch.load(path, map_location="cpu", weights_only=True)
     assert list(ours) == list(theirs)
     assert len(ours) == 256
@@ -162,7 +162,7 @@ def write_tensor(path, tensor, content=b"\x00" * 16):
 
 def test_the_forged_files_below_are_valid_but_for_their_fault(path):
     write_tensor(path, Tensor(Storage("0", 4), 0, (2, 2), (2, 1)), struct.pack("<4f", 1, 2, 3, 4))
-    np.testing.assert_array_equal(pickles.read_torch_pickle(path)["weight"].read(), [[1, 2], [3, 4]])
+    np.testing.assert_array_equal(torch_pickles.read_torch_pickle(path)["weight"].read(), [[1, 2], [3, 4]])
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_shapes_beyond_the_file_are_refused(path, tensor):
 
 def test_a_storage_that_claims_more_than_it_has_is_damage(path):
     write_tensor(path, Tensor(Storage("0", 10**6), 0, (10**6,), (1,)))
-    tensor = pickles.read_torch_pickle(path)["weight"]
+    tensor = torch_pickles.read_torch_pickle(path)["weight"]
     with raises("damaged-file", "weights.bin"):
         tensor.read()
 
@@ -197,8 +197,8 @@ def test_known_functions_cannot_be_changed(path):
     program = b"\x80\x02}X\x01\x00\x00\x00wctorch._utils\n_rebuild_tensor_v2\n}X\x01\x00\x00\x00aK\x01sbs."
     write_archive(path, program)
     with pytest.raises(InputError):
-        pickles.read_torch_pickle(path)
-    assert not hasattr(pickles._Description, "a")
+        torch_pickles.read_torch_pickle(path)
+    assert not hasattr(torch_pickles._Description, "a")
 
 
 @pytest.mark.parametrize(
@@ -212,12 +212,12 @@ def test_known_functions_cannot_be_changed(path):
 @pytest.mark.parametrize("made", [b"", b")R"], ids=["class", "instance"])
 @pytest.mark.parametrize("name", [b"collections\nOrderedDict", b"torch._utils\n_rebuild_parameter"])
 def test_known_classes_keep_their_methods(path, name, made, state):
-    before = [dict(vars(each)) for each in pickles._CLASSES.values()]
+    before = [dict(vars(each)) for each in torch_pickles._CLASSES.values()]
     program = b"\x80\x02}X\x01\x00\x00\x00wc" + name + b"\n" + made + state + b"bs."
     write_archive(path, program)
     with pytest.raises(InputError):
-        pickles.read_torch_pickle(path)
-    assert [dict(vars(each)) for each in pickles._CLASSES.values()] == before
+        torch_pickles.read_torch_pickle(path)
+    assert [dict(vars(each)) for each in torch_pickles._CLASSES.values()] == before
 
 
 @pytest.mark.parametrize("odd", [b")", b"(K\x01K\x02t", b"(NK\x00))t", b"(]]]]t", b"(X\x01\x00\x00\x00aNNNt", b"K\x01"])
@@ -225,7 +225,7 @@ def test_odd_arguments_of_known_functions_are_refused(path, odd):
     program = b"\x80\x02}X\x01\x00\x00\x00wctorch._utils\n_rebuild_tensor_v2\n" + odd + b"Rs."
     write_archive(path, program)
     with pytest.raises(InputError):
-        pickles.read_torch_pickle(path)
+        torch_pickles.read_torch_pickle(path)
 
 
 def nested_tuples(depth: int) -> bytes:
@@ -275,7 +275,7 @@ def test_bombs_are_refused_quickly(path, bomb):
     write_archive(path, BOMBS[bomb], compression=zipfile.ZIP_DEFLATED)
     started = time.process_time()
     with pytest.raises(InputError) as error:
-        pickles.read_torch_pickle(path)
+        torch_pickles.read_torch_pickle(path)
     assert time.process_time() - started < 3
     assert error.value.code in ("not-weights", "too-large", "unsafe-pickle")
     assert len(str(error.value)) < 500 + len(str(path))
@@ -285,7 +285,7 @@ def test_bombs_are_refused_quickly(path, bomb):
 def test_bombs_take_no_memory(bomb):
     tracemalloc.start()
     with contextlib.suppress(Exception):
-        pickles._unpickle(BOMBS[bomb])
+        torch_pickles._unpickle(BOMBS[bomb])
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2**28
@@ -310,7 +310,7 @@ def test_a_huge_byte_order_is_not_read(path):
 @hypothesis.given(st.binary(max_size=200) | st.lists(st.sampled_from(b"}]()0aueqhjRbQstN\x85\x86\x87\x88K")).map(bytes))
 def test_any_program_is_refused_or_read(program):
     with contextlib.suppress(Exception):
-        assert pickles._unpickle(b"\x80\x02" + program) is not os.system
+        assert torch_pickles._unpickle(b"\x80\x02" + program) is not os.system
 
 
 def test_compressed_values_are_refused(path):
@@ -341,11 +341,3 @@ def test_truncated_archive(path):
 def test_anything_but_named_tensors_is_refused(path, content):
     torch.save(content, path)
     expect(path, "not-weights", "weights.bin")
-
-
-def test_conversion_command():
-    local = sources.LocalFolder("my model")
-    assert pickles.conversion_command(local) == "python -m winobench.checkpoints.convert_pickle 'my model'"
-    remote = sources.HubRepository("owner/name", "v1")
-    expected = "python -m winobench.checkpoints.convert_pickle owner/name name --revision=v1"
-    assert pickles.conversion_command(remote) == expected
