@@ -87,6 +87,8 @@ def main(config: Settings) -> None:
         generate.Settings(**{each.name: getattr(values, each.name) for each in dataclasses.fields(generate.Settings)})
         for values in (config, config.of_diffusion())
     )
+    if settings.num_steps == configuration.load(flags.FLAGS.config or DEFAULT_CONFIG).num_steps:
+        settings = dataclasses.replace(settings, num_steps=None)  # a form's number is for diffusion models alone
     names = ("dtype", "variant", "revision", "allow_pickle", "lora_scale", "embeddings", "encoders", "backend")
     generators = loading.make_generators(
         _words(config.model),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests import launching
 from tests.contrib.autoregressive.test_generate import GENERATED
 from tests.contrib.autoregressive.tiny import IMAGE_SIZES, TEXTS
 from tests.expectations import raises
@@ -273,6 +274,13 @@ def test_a_sampler_is_for_the_diffusion_model_of_the_same_run(write_generator, t
     tokens, pipeline = make_generators(models, settings=generate.Settings(num_steps=20, guidance_scale=2.0))
     assert tokens.settings == generate.Settings(guidance_scale=2.0)
     assert pipeline.settings is None
+
+
+def test_the_steps_of_a_form_are_for_diffusion_models(write_generator, tmp_path):
+    words = ["--config=images:debug", f"--model={write_generator('janus')}", "--dry_run", f"--workdir={tmp_path / 'r'}"]
+    status, out, err = launching.launch("launch.generate", *words)
+    assert (status, "7 of 7 images are missing" in out) == (0, True), err
+    launching.refuse("launch.generate", *words, "--num_steps=5", named=["num_steps is an option of diffusion models"])
 
 
 def test_what_a_model_cannot_is_refused_before_weights_are_read(write_generator, monkeypatch):
