@@ -22,7 +22,7 @@ RULES = ("uniform", "low_discrepancy", "antithetic", "antithetic importance")
 SETS = ("clevr_hard", "clevr_hard_winoground")
 
 
-def draw(rows: list[dict]) -> plt.Figure:
+def make_figure(rows: list[dict]) -> plt.Figure:
     """A panel for each model and set of questions, with 95% intervals."""
     models = list(dict.fromkeys(row["model"] for row in rows))
     panels = [(model, name) for model in models for name in SETS]
@@ -46,4 +46,4 @@ def draw(rows: list[dict]) -> plt.Figure:
 
 
 if __name__ == "__main__":
-    draw(json.loads(RESULTS.read_text())["rules"]).savefig(FIGURE)
+    make_figure(json.loads(RESULTS.read_text())["rules"]).savefig(FIGURE)
