@@ -28,6 +28,7 @@ from winobench import (
     Flux,
     Flux2Klein,
     HostedVQAScore,
+    ImageLikelihood,
     Images,
     InputError,
     ItmHead,
@@ -48,6 +49,7 @@ from winobench import (
     Task,
     TextQuestion,
     TextTask,
+    TokenGeneration,
     TorchPipeline,
     Triples,
     UNet2DConditionModel,
@@ -111,6 +113,7 @@ def judges(folder: pathlib.Path) -> Mapping[str, Any]:
     hosted = HostedVQAScore(load_responder("openai:gpt-4o-mini"), folder=folder)
     evaluate(hosted, [], folder)
     print(sees, writes, VisionLanguageModel, ClevrVerifier.from_pretrained(folder))
+    print(ImageLikelihood.from_pretrained("janus-pro-1b"), TokenGeneration.from_pretrained(folder))
     return results
 
 

@@ -64,4 +64,6 @@ from winobench.tasks.questions import TextTask as TextTask
 
 # What entry points of winobench.names add.
 ClevrVerifier: Any
+ImageLikelihood: Any
+TokenGeneration: Any
 TorchPipeline: Any

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from typing import Any
 
@@ -13,7 +12,7 @@ from winobench.checkpoints import sources
 CONVERT = "python -m winobench.checkpoints.convert_pickle"
 
 
-def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read(path: Any) -> dict[str, Any]:
     """Tensors of a pickle by name, whose values are read later. No code in the file runs."""
     return extensions.find(extensions.PARTS, "torch_pickles").read_torch_pickle(path)
 

@@ -93,8 +93,7 @@ def make_groups(
     seed, rule = sampling.seed, "uniform" if sampling.timesteps is None else sampling.timesteps
     alpha = sampling.alpha if sampling.mode == settings.RACE else None
     weighting = timestep_weights.parse(sampling.timestep_weights)
-    if isinstance(scorer, base.WithoutSamples):
-        rule = "uniform"  # of one sample
+    rule = "uniform" if isinstance(scorer, base.WithoutSamples) else rule  # of one sample
     learned = rule if isinstance(rule, str) and rule in importance.PILOT_RULES else None
     if learned is not None:  # tasks that decide nothing keep this
         rule = importance.PILOT_RULES[learned]

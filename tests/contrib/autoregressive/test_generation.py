@@ -145,7 +145,7 @@ def test_an_image_depends_on_its_seed_and_number_alone(made):
     assert (one.sample_codes([TEXTS[3]], seed=5, numbers=[14], batch_size=1) != alone).mean() > 0.5
 
 
-@pytest.mark.quick(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_devices_that_share_a_model_generate_the_same(made, family):
     """In bytes of an image, rounding may be one step. Two heads are divided by two devices, and not by eight."""
@@ -160,6 +160,7 @@ def test_devices_that_share_a_model_generate_the_same(made, family):
         assert held < 1.2 / sharing * memory.array_bytes(one._params)
 
 
+@pytest.mark.slow
 def test_a_run_of_images_by_devices_that_share_a_model(write_generator, tmp_path, monkeypatch):
     devices = jax.local_devices()[:4]
     monkeypatch.setattr(jax, "local_devices", lambda: devices)
@@ -183,6 +184,7 @@ def test_diffusion_models_generate_on_each_device_alone(tiny_pipeline):
     assert raised.value.code == "option-of-others"
 
 
+@pytest.mark.quick(1)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_images_are_those_of_the_decoder(made, reference_of, family):
     """To one step of a byte: transformers cuts values off, and here they are rounded."""

@@ -82,6 +82,7 @@ def test_it_answers_about_the_images_of_winoviz(speaking, tmp_path, monkeypatch)
             assert len({tuple(row["choices"]) for row in of_one} - {(None, None)}) == 1
 
 
+@pytest.mark.slow
 def test_it_writes_a_caption_of_one_token(speaking, images, tmp_path):
     model = speaking("Option 1")
     for limit, text in ((1, "O"), (30, "Option 1")):

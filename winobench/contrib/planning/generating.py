@@ -124,7 +124,8 @@ def make_plan(job: Job) -> Plan:
     images = prompts * len(config.seeds)
     names = options.comma_separated(config.model), options.comma_separated(config.lora or "none")
     models = [model for model, _ in loading.pairs(*names)]
-    fits = [_fitted(job, model, models.count(model)) for model in dict.fromkeys(models)]
+    ways = {model: _ways(job, model) for model in dict.fromkeys(models)}  # refusals come before compiling
+    fits = [_fitted(job, model, models.count(model), made) for model, made in ways.items()]
     notes = [note for fitted in fits for note in _notes(fitted, job)]
     has_room = all(fitted.batch for fitted in fits)
     if has_room:
@@ -136,15 +137,18 @@ def make_plan(job: Job) -> Plan:
     return job.plan(about, [fitted.load() for fitted in fits], duration, notes, content)
 
 
-def _fitted(job: Job, model: str, loras: int) -> Fit:
-    """The first way to generate with a model that fits, or the last one."""
+def _ways(job: Job, model: str) -> Iterator[Generator]:
+    """Ways to generate with a model. Refuses what cannot be planned at once."""
     ref, devices = scorers.resolve(model, revision=job.config.revision), _of_one_process(job.target)
     if ref.kind == scorers.TOKENS:
-        made = _of_tokens(job, ref, devices)
-    else:
-        loading.check_alone(ref, job.config.model_parallel)
-        made = iter([_read_generator(job.config.of_diffusion(), model, parallel.make_mesh(devices), job.few)])
-    for generator in made:
+        return _of_tokens(job, ref, devices)
+    loading.check_alone(ref, job.config.model_parallel)
+    return iter([_read_generator(job.config.of_diffusion(), model, parallel.make_mesh(devices), job.few)])
+
+
+def _fitted(job: Job, model: str, loras: int, ways: Iterator[Generator]) -> Fit:
+    """The first way to generate with a model that fits, or the last one."""
+    for generator in ways:
         batch, programs = fit(generator, job)
         if batch:
             break
@@ -183,8 +187,8 @@ def _of_tokens(job: Job, ref: registry.ModelRef, devices: Sequence[jax.Device]) 
         weights = {"network": bytes_there(params)}
         return Generator(weights, programs, bytes_of_rows, 0, len(devices), model_parallel=sharing)
 
-    for parts in job.ways_to_share(whole.heads, len(devices)):
-        yield made(parallel.make_mesh(devices, model_parallel=parts))
+    ways = job.ways_to_share(whole.heads, len(devices))
+    return (made(parallel.make_mesh(devices, model_parallel=parts)) for parts in ways)
 
 
 def _read_generator(config: Settings, model: str, mesh: Mesh, few: bool) -> Generator:

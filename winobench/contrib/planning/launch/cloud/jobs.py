@@ -314,13 +314,15 @@ _LATER = (
     ("scored_by", "likelihood"),
     ("shown", None),
 )
+_LATER_BY_LAUNCHER = {"generate": (("model_parallel", 1),)}
 
 
 def _job_name(launcher: str, spec: str, config: Any) -> str:
     """A name that is the same for the same run."""
     if hasattr(config, "of_diffusion"):
         config = config.of_diffusion()  # whose values were the defaults of earlier versions
-    told = {name: value for name, value in configuration.plain(config).items() if (name, value) not in _LATER}
+    later = (*_LATER, *_LATER_BY_LAUNCHER.get(launcher, ()))
+    told = {name: value for name, value in configuration.plain(config).items() if (name, value) not in later}
     settings = json.dumps([launcher, spec, told], sort_keys=True, default=str)
     digest = hashlib.sha256(settings.encode()).hexdigest()[:8]
     label = spec.removesuffix(".py")
