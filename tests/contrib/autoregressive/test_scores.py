@@ -37,7 +37,7 @@ def test_codes_of_images_equal_torch(load_generator, codes_in_torch, one_device,
     likelihood = ImageLikelihood(load_generator(family), mesh=one_device)
     codes = codes_of(likelihood, pictures())
     np.testing.assert_array_equal(codes, np.stack(codes_in_torch(family)))
-    assert len(np.unique(codes)) > 5
+    assert len(np.unique(codes)) > 2  # of random weights
 
 
 @pytest.mark.quick(1)

@@ -71,7 +71,6 @@ def test_the_step_on_a_tpu():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("little_effort")
 def test_the_step_of_one_stream_on_a_tpu():
     """Z-Image: texts of several lengths do not keep the kernel from it."""
     pytest.importorskip("libtpu")
@@ -115,7 +114,6 @@ def test_the_step_on_a_gpu():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("little_effort")
 @pytest.mark.parametrize(
     ("text", "package"), [("v5e:16x16", "libtpu"), pytest.param("h100:64", "jax_plugins", id="64 GPUs")]
 )

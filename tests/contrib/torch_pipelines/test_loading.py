@@ -665,7 +665,7 @@ def run(code, *arguments):
 def test_native_families_need_none_of_it(tiny_pipeline):
     code = """
 import pathlib
-for name in winobench.__all__:
+for name in set(winobench.__all__) - {"ImageLikelihood", "TokenGeneration"}:  # torch runs these
     getattr(winobench, name)
 from winobench.contrib.torch_pipelines import adapters, families as torch_families, loading, parts, pipeline
 from launch import listing
